@@ -1,22 +1,22 @@
-"""How often a report calls equal strategies different, somewhere on its page, in simulation over recorded tables.
+"""Simulates over recorded tables how often a report claims a difference between equal strategies.
 
     python studies/benchmarks/alarms.py [--pages 400] [--strategies 2 6 14] [--seeds 3 10 30] [--workloads 3]
         [--json FILE]
 
-Every strategy is random search (``simulation.py``), and runs with the same seed share their start. As in a report, a
-page tests all pairs by area: by ranks on each workload, and by the paired t test over all of them. The columns are
-ways to correct these tests for each other:
+Every strategy is random search (``simulation.py``), and runs with the same seed share their first trials. As in a
+report, a page compares all pairs by area: with rank tests on each workload, and with a paired t-test over all
+workloads. The columns are corrections for multiple testing:
 
-    each verdict     Holm's correction for each workload alone
-    unregistered     Holm's correction over the page: what a report does if no contrast is registered
-    every test       one contrast is registered, and all its tests share 80 % of the error rate
-    one gate         one contrast is registered: what a report does. The test over all workloads comes first, and opens
-                     the tests on single workloads
-    three gates      the same for three contrasts of the first strategy (for fewer strategies, as many as there are)
+    each verdict     Holm's correction on each workload separately
+    unregistered     Holm's correction over the page, as in a report without registered contrasts
+    every test       one registered contrast, whose tests share 80 % of the error rate
+    one gate         one registered contrast, as in a report: the test over all workloads comes first, and opens the
+                     tests on single workloads
+    three gates      the same with three contrasts of the first strategy (with fewer strategies, as many as possible)
 
-Each column has four figures, in percent: pages with a false alarm where all strategies are equal; pages with a false
-alarm among the others where the first strategy is better, because it draws two configs per trial; pages
-that see this one ahead of the second strategy over all workloads; and the share of single workloads on which they do.
+Each column has four figures, in percent: pages with a false alarm when all strategies are equal; pages with a false
+alarm among the other strategies when the first one is better, because it draws two configs per trial; pages that
+detect, over all workloads, that it is ahead of the second strategy; and the share of single workloads that detect it.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ COLUMNS = ("each verdict", "unregistered", "every test", "one gate", "three gate
 OVERALL = -1
 
 Page = list[list[Runs]]
-"""The runs by workload and strategy."""
+"""The runs, by workload and strategy."""
 Key = tuple[int, tuple[int, int]]
 """A test: a workload or ``OVERALL``, and two strategies."""
 
 
 def rank_test(first: Floats, second: Floats, level: float) -> float:
-    """The paired test where there are enough seeds for ``level`` with one to spare, as in a report."""
+    """Return the p-value of the paired test if there are enough seeds for ``level`` plus one, as in a report."""
     paired = 2.0 ** (2 - len(first)) <= level
     return signed_rank(first, second)[1] if paired else rank_sum_test(first, second)
 
 
 def tests_of(page: Page) -> dict[Key, float]:
-    """The p-value of each test alone."""
+    """Return the unadjusted p-value of each test."""
     pairs = list(combinations(range(len(page[0])), 2))
     level = ALPHA / (len(pairs) * (len(page) + 1))
     tests: dict[Key, float] = {}
@@ -66,7 +66,7 @@ def tests_of(page: Page) -> dict[Key, float]:
 
 
 def adjusted(tests: Mapping[Key, float], strategies: int, workloads: int) -> dict[str, dict[Key, float]]:
-    """The adjusted p-values, by column."""
+    """Return the adjusted p-values by column."""
     verdicts: dict[Key, float] = {}
     for workload in range(OVERALL, workloads):
         own = [key for key in tests if key[0] == workload]
@@ -87,7 +87,7 @@ def adjusted(tests: Mapping[Key, float], strategies: int, workloads: int) -> dic
 def rates(
     tables: list[Floats], strategies: int, seeds: int, workloads: int, pages: int, random: np.random.Generator
 ) -> dict[str, tuple[float, ...]]:
-    """By column, the four figures as shares."""
+    """Return the four figures of each column as shares."""
     counts = {column: np.zeros(4) for column in COLUMNS}
     for _ in range(pages):
         which = random.choice(len(tables), workloads, replace=False)
@@ -104,9 +104,9 @@ def rates(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pages", type=int, default=400, help="pages for each combination (400)")
+    parser.add_argument("--pages", type=int, default=400, help="pages per combination (400)")
     parser.add_argument("--strategies", type=int, nargs="+", default=[2, 6, 14])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 10, 30], help="runs of a strategy on a workload")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 10, 30], help="runs per strategy and workload")
     parser.add_argument("--workloads", type=int, default=3, help="workloads on a page (3)")
     parser.add_argument(
         "--tables", type=Path, default=TABLES, metavar="DIR", help="complete tables (default: the suite's)"
@@ -118,7 +118,7 @@ def main() -> None:
     print(
         f"{args.pages} pages of {args.workloads} workloads, in %: false alarms, false alarms among the others, better"
     )
-    print("strategy seen over all workloads, on single workloads")
+    print("strategy detected over all workloads, on single workloads")
     print("| strategies | seeds | " + " | ".join(COLUMNS) + " |\n|" + "---|" * (2 + len(COLUMNS)))
     results = []
     for strategies in args.strategies:

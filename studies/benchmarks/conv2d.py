@@ -1,16 +1,16 @@
-"""Compares the best guided-conv2d program of a short search with oneDNN, called by PyTorch.
+"""Compares the best guided-conv2d program of a short search with oneDNN, called through PyTorch.
 
     python studies/benchmarks/conv2d.py [WORKLOAD ...] [--peer onednn onednn-blocked] [--threads 1 2] [--batch 1 8]
         [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
-Without workloads: every distinct convolution of ResNet-50 v1.5. The search may take Winograd programs, and
-with int8 and bfloat16 the CPU's instructions for sums of products, if there are. For the peer ``onednn`` both sides get
-NCHW images and OIHW weights and return NCHW, so any change of layout is part of their time. The peer ``onednn-blocked``
-gets weights and images in the layout that oneDNN chooses, and reorders nothing; only it has int8. All sides are timed
-in turn, each in a process of its own. With ``--isa avx2`` no side takes AVX-512.
+By default, the workloads are all distinct convolutions of ResNet-50 v1.5. The search may use Winograd programs and, for
+int8 and bfloat16, the CPU's dot-product instructions, if available. With the peer ``onednn``, both sides get NCHW
+images and OIHW weights and return NCHW, so layout changes are part of their time. The peer ``onednn-blocked`` gets
+weights and images in the layout that oneDNN chooses, and reorders nothing; only it supports int8. All sides are timed
+in turn, each in its own process. With ``--isa avx2`` no side uses AVX-512.
 
-FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
-``--markdown`` prints the table of FILE.
+Rows are added to FILE, so a table can be measured in several runs; rows of the same workload and number of threads are
+replaced. ``--markdown`` prints the table in FILE.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def space(workload: Workload, target: Target) -> SpaceSpec:
 
 def check(workload: Workload, peers: Sequence[str]) -> None:
     if not isinstance(workload, Conv2d):
-        raise SearchlabError(f"this benchmark compares conv2d, not {workload}; kernels.py is for gemm")
+        raise SearchlabError(f"this benchmark compares conv2d, not {workload}; use kernels.py for gemm")
     require_dtype(workload, peers)
 
 

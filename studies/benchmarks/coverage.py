@@ -1,14 +1,14 @@
-"""How often the intervals of a report hold the true value, in simulation over recorded tables.
+"""Simulates over recorded tables how often the intervals of a report contain the true value.
 
     python studies/benchmarks/coverage.py [--repetitions 1000] [--seeds 3 5 10 30] [--tables DIR] [--json FILE]
 
-The runs are those of ``simulation.py``: random search, and a strategy that draws two configs a trial and keeps the
-better. On each table 20,000 runs of both stand for all runs; an experiment draws ``--seeds`` of them, and the truth is
-what all of them give. For new workloads the population is 4,000 workloads that are made from the tables, on which one
-strategy or the other has more or less luck; an experiment draws 12 or 24 of them, and the truth is the mean over all.
-The last rows are what the hierarchical percentile bootstrap would give there.
+The runs come from ``simulation.py``: random search, and a strategy that draws two configs per trial and keeps the
+better one. On each table, 20,000 runs of each are the population; an experiment draws ``--seeds`` of them, and the true
+value is that of the population. For new workloads, the population consists of 4,000 workloads derived from the tables,
+on which either strategy has more or less luck; an experiment draws 12 or 24 of them, and the true value is the mean
+over all. The last rows show the hierarchical percentile bootstrap for comparison.
 
-A dash: no interval, as a sentence says. It takes about two minutes.
+A dash means that there is no interval. The simulation takes about two minutes.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from searchlab.arrays import Floats
 POOL, POPULATION, OF_EACH = 20_000, 4_000, 32
 
 Experiment = Callable[[int], tuple[Interval, float]]
-"""From the number of seeds: an interval, and the true value."""
+"""Returns an interval and the true value, given the number of seeds."""
 
 
 class OnTables:
-    """Experiments on the tables as they are."""
+    """Experiments on the tables themselves."""
 
     def __init__(self, tables: list[Floats], random: np.random.Generator) -> None:
         self.random = random
@@ -49,7 +49,7 @@ class OnTables:
         self.truths: dict[tuple[object, ...], float] = {}
 
     def _some(self, workloads: int) -> list[int]:
-        """Of the many ways to choose workloads, twenty: the true values of each are computed once."""
+        """Return one of twenty choices of workloads, whose true values are computed once."""
         draw = np.random.default_rng([workloads, int(self.random.integers(20))])
         return sorted(draw.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
 
@@ -75,7 +75,7 @@ class OnTables:
         return experiment
 
     def hits(self, seeds: int) -> tuple[Interval, float]:
-        """Only where most runs reach the target: elsewhere the median is infinite, and every interval covers that."""
+        """Use only tables on which most runs reach the target; elsewhere the median is infinite."""
         often = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
         i = int(self.random.choice(often))
         values = self.pools[i][1].hits
@@ -113,7 +113,7 @@ class OnTables:
 
 
 class OnOthers:
-    """Experiments on workloads that are drawn from a population of them."""
+    """Experiments on workloads drawn from a population."""
 
     def __init__(self, tables: list[Floats], random: np.random.Generator) -> None:
         self.random = random
@@ -141,7 +141,7 @@ class OnOthers:
         return experiment
 
     def bootstrapped(self, workloads: int, replicates: int = 500) -> Experiment:
-        """Workloads are resampled, then the seeds of each; the percentiles of the means are the ends."""
+        """Resample workloads, then the seeds of each; the ends are percentiles of the means."""
 
         def experiment(seeds: int) -> tuple[Interval, float]:
             ours, theirs = self._drawn(workloads, seeds)
@@ -177,7 +177,7 @@ def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, 
 
 
 def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | None:
-    """The part of the experiments whose interval holds the true value; None where there is no interval."""
+    """Return the share of experiments whose interval contains the true value; None if there is no interval."""
     held = []
     for _ in range(repetitions):
         interval, truth = experiment(seeds)
@@ -189,16 +189,16 @@ def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=1000, help="experiments for each number (1000)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 10, 30], help="runs of a strategy on a workload")
+    parser.add_argument("--repetitions", type=int, default=1000, help="experiments per figure (1000)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 10, 30], help="runs per strategy and workload")
     parser.add_argument(
-        "--tables", type=Path, default=TABLES, metavar="DIR", help="complete tables (those of the suite)"
+        "--tables", type=Path, default=TABLES, metavar="DIR", help="complete tables (default: the suite's)"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     args = parser.parse_args()
     random = np.random.default_rng(0)
     tables = list(read_tables(args.tables).values())
-    print(f"Part of {args.repetitions} intervals of 95 % that hold the true value, {len(tables)} tables, in %")
+    print(f"Share of {args.repetitions} 95 % intervals that contain the true value, {len(tables)} tables, in %")
     print(f"{'':44}" + "".join(f"{f'{n} seeds':>10}" for n in args.seeds))
     rows = {}
     for name, experiment in experiments(tables, random).items():

@@ -1,12 +1,12 @@
-"""CPU seconds of a run over recorded tables, by strategy: what a study over tables costs.
+"""Measures the CPU seconds of a run over recorded tables by strategy: the cost of a study over tables.
 
     python studies/benchmarks/cpu.py TABLE... [--study FILE] [--seeds 3] [--out DIR] [--compare DIR] [--json FILE]
 
-Each strategy of the study, by default the baselines of the suite, searches each table from each seed, one run after the
-other in this process. The CPU seconds are those of all its threads; planning and reading the table are left out, and a
-first run of each strategy over each table, which imports its libraries. ``--out`` keeps the logs. ``--compare`` names
-logs that were kept earlier, and says which of the new ones hold other trials than those, clock times aside: a change
-that makes a strategy quicker must change no trial.
+Each strategy of the study (by default the baselines of the suite) searches each table from each seed, one run after
+another in this process. The CPU seconds include all threads; they exclude planning, reading the table, and a first run
+of each strategy over each table, which imports its libraries. ``--out`` keeps the logs. ``--compare`` names logs that
+were kept earlier, and reports which new logs differ from them in anything but clock times: an optimisation of a
+strategy must not change any trial.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "time": 0.0}
 
 
 def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[str]) -> Study:
-    """The strategies of the study at ``path``, over one table."""
+    """Return the study with the strategies of the study file ``path`` over one table."""
     header = read_header(table)
     data = tomllib.loads(path.read_text())
     kept = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
@@ -46,7 +46,7 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
 
 
 def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
-    """The name of the strategy of each run, and the CPU seconds that the run took."""
+    """Yield the name of the strategy and the CPU seconds of each run."""
     runs = study.plan()[0]
     warm: set[str] = set()
     with tempfile.TemporaryDirectory() as scratch, runs[0].settings.make(runs[0].space.target, {}) as measurer:
@@ -60,7 +60,7 @@ def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
 
 
 def difference(old: Path, new: Path) -> str:
-    """In which trial two logs differ, other than in clock times; empty if they do not."""
+    """Return the first trial in which two logs differ, other than in clock times; empty if there is none."""
     before, after = read_log(old).records, read_log(new).records
     for one, other in zip(before, after, strict=False):
         if _timeless(one) != _timeless(other):
@@ -81,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--study", type=Path, default=Path(__file__).parents[1] / "suite" / "baselines.toml")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=128)
-    parser.add_argument("--policies", nargs="+", default=[], metavar="P", help="only these of the study")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the logs here; it must not hold any")
-    parser.add_argument("--compare", type=Path, metavar="DIR", help="logs that must not differ but for clock times")
+    parser.add_argument("--policies", nargs="+", default=[], metavar="P", help="use only these policies of the study")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the logs here; it must not contain any")
+    parser.add_argument("--compare", type=Path, metavar="DIR", help="logs that may differ only in clock times")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the seconds here")
     options = parser.parse_args(argv)
     taken: dict[str, list[float]] = {}
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             study = study_of(table, options.study, options.seeds, options.trials, options.policies)
             for strategy, seconds in cpu_seconds(study, out / table.name.split(".")[0]):
                 taken.setdefault(strategy, []).append(seconds)
-        print(f"{'strategy':32} CPU s a run    least     most")
+        print(f"{'strategy':32} CPU s per run  least     most")
         for strategy, each in taken.items():
             print(f"{strategy:32} {statistics.mean(each):11.3f} {min(each):8.3f} {max(each):8.3f}")
         print(f"{'all of them':32} {sum(map(statistics.mean, taken.values())):11.3f}")
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 if where[log]:
                     print(f"{log} differs: {where[log]}")
             same = sum(not where[log] for log in common)
-            print(f"{same} of {len(logs)} logs are the same but for clock times, {len(logs) - len(common)} are new")
+            print(f"{same} of {len(logs)} logs agree except for clock times, {len(logs) - len(common)} are new")
     if options.json:
         options.json.write_text(json.dumps(taken, indent=1) + "\n")
 

@@ -4,16 +4,16 @@
     python studies/benchmarks/cuda.py WORKLOAD ...
     python studies/benchmarks/cuda.py --compile-only
 
-``--all`` does these parts, in this order: what the machine is; the tests that need a GPU; and for each policy and each
-workload a search of 64 trials in each space, whose best programs are then timed in turn with PyTorch's (float32 without
-TF32; see cuda_timing.py). Workloads that are named take the place of these, without the tests. Without PyTorch there
-are no ratios.
+``--all`` runs these parts in order: it records the machine, runs the tests that need a GPU, and, for each policy and
+each workload, runs a search of 64 trials in each space, whose best programs are then timed in turn with PyTorch's
+(float32 without TF32; see cuda_timing.py). Naming workloads replaces the default ones and skips the tests. Without
+PyTorch there are no ratios.
 
-Each part writes a file into ``--out`` as it ends, and each search a log. When the minutes are over, the table of what
-is there is printed, and written as table.txt and table.json; the same command then goes on with the rest. To repeat a
-part, delete its file.
+Each part writes a file to ``--out`` when it ends, and each search a log. When the time is over, the table of the
+results so far is printed, and written to table.txt and table.json; the same command then continues with the rest. To
+repeat a part, delete its file.
 
-``--compile-only`` needs no GPU: it compiles programs of each space for each workload, and says which fail.
+``--compile-only`` needs no GPU: it compiles programs of each space for each workload, and reports failures.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ Part = Callable[[float], dict[str, Any]]
 
 
 class TimeOver(Exception):
-    """The minutes are over, in the middle of a part."""
+    """Raised when the time is over in the middle of a part."""
 
 
 # --- the parts ------------------------------------------------------------------------------------------------
 
 
 def parts(workloads: Sequence[str], options: argparse.Namespace) -> Iterator[tuple[str, Part]]:
-    """The name of each part, and what it does, in order of worth."""
+    """Return the name of each part and its function, in order of importance."""
     if options.all:
         yield "machine", machine
         yield "tests", partial(gpu_tests, out=options.out)
@@ -90,7 +90,7 @@ def machine(end: float) -> dict[str, Any]:
 
 
 def gpu_tests(end: float, out: Path) -> dict[str, Any]:
-    """How many tests that need a GPU passed, failed and so on; what they print goes to tests.txt."""
+    """Run the tests that need a GPU, and count their outcomes; their output goes to tests.txt."""
     files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "pytest.mark.gpu" in file.read_text()]
     words = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "--tb=short", "-rfE", "--no-header", *files]
     with (out / "tests.txt").open("w") as printed:
@@ -104,7 +104,7 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
 
 
 def searches(end: float, workload: str, policy: str, options: argparse.Namespace) -> dict[str, Any]:
-    """A search in each space, and then their best programs beside the library."""
+    """Search each space, and time the best programs together with the library."""
     found = [search(space, workload, policy, options, end) for space in FAMILIES]
     configs = {one["space"]: one.pop("config") for one in found if one["config"]}
     timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
@@ -112,7 +112,7 @@ def searches(end: float, workload: str, policy: str, options: argparse.Namespace
 
 
 def search(space: str, workload: str, policy: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
-    """The best config of a search, None if it has none, and how its trials ended."""
+    """Run a search; return its best config, if any, and the outcomes of its trials."""
 
     def on_trial(trial: searchlab.Trial, replayed: bool) -> None:
         if not replayed and time.monotonic() > end:
@@ -136,7 +136,7 @@ def search(space: str, workload: str, policy: str, options: argparse.Namespace, 
 
 
 def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
-    """What cuda_timing.py answers to ``task``, in a process of its own: a kernel may break it."""
+    """Return the answer of cuda_timing.py to ``task``, from a separate process, which a kernel may break."""
     try:
         return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, left(end))
     except subprocess.TimeoutExpired:
@@ -146,7 +146,7 @@ def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
 
 
 def left(end: float) -> float:
-    """Seconds until ``end``. Raises TimeOver if there are none."""
+    """Return the seconds until ``end``. Raises TimeOver if there are none."""
     if (seconds := end - time.monotonic()) <= 0:
         raise TimeOver
     return seconds
@@ -157,7 +157,7 @@ def slug(name: str) -> str:
 
 
 def run_parts(chosen: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple[dict[str, Any], list[str]]:
-    """The results of the parts by name, those of earlier calls too, and the names of those that are not whole."""
+    """Return the results of the parts by name, including earlier calls, and the names of incomplete parts."""
     results, missing = {}, []
     for name, part in chosen:
         file = out / f"{name}.json"
@@ -184,7 +184,7 @@ def run_parts(chosen: Sequence[tuple[str, Part]], out: Path, end: float) -> tupl
 
 
 def table(results: dict[str, Any], missing: Sequence[str]) -> str:
-    """All that was found, as text."""
+    """Return all results as text."""
     lines = []
     if facts := results.get("machine"):
         lines += [f"{name}: {value}" for name, value in facts.items()]
@@ -207,7 +207,7 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
 
 
 def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """The rows of one workload and policy: the spaces, and the library."""
+    """Return the rows of one workload and policy: the spaces and the library."""
     library, least = AIMS[parse_workload(result["workload"]).op]
     timed = {row["side"]: row for row in result["rows"]}
     searched = {one["space"]: one for one in result["searches"]}
@@ -234,7 +234,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) -> list[dict[str, Any]]:
-    """A row for each space and workload: how many random configs make no program, and what the compiler says."""
+    """Return a row for each space and workload: the random configs without a program, and compiler errors."""
     os.environ.setdefault(COMPILE_MODE, compile_mode())
     target = Target({"kind": "cuda", "arch": arch})
     found = []
@@ -250,7 +250,7 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
 
 
 def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
-    """What comes of ``programs`` random configs of ``space`` that can be scheduled."""
+    """Compile ``programs`` random configs of ``space`` that can be scheduled."""
     rng = np.random.default_rng(seed)
     failures: list[str] = []
     fine = invalid = 0
@@ -289,14 +289,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="in float32")
     parser.add_argument("--all", action="store_true", help="the machine, the tests and all workloads")
-    parser.add_argument("--minutes", type=float, default=25, help="when to end (25)")
-    parser.add_argument("--out", type=Path, default=Path("results", "cuda"), help="where files go (results/cuda)")
-    parser.add_argument("--trials", type=int, default=64, help="programs that a search measures (64)")
-    parser.add_argument("--rounds", type=int, default=11, help="how often all sides run in turn (11)")
+    parser.add_argument("--minutes", type=float, default=25, help="time limit (25)")
+    parser.add_argument("--out", type=Path, default=Path("results", "cuda"), help="output directory (results/cuda)")
+    parser.add_argument("--trials", type=int, default=64, help="trials per search (64)")
+    parser.add_argument("--rounds", type=int, default=11, help="rounds in which all sides are timed in turn (11)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the searches (0)")
-    parser.add_argument("--compile-only", action="store_true", help="compile programs and run none; needs no GPU")
-    parser.add_argument("--programs", type=int, default=1, help="with --compile-only: of each space and workload (1)")
-    parser.add_argument("--arch", default="sm_90", help="with --compile-only: of which GPU (sm_90)")
+    parser.add_argument("--compile-only", action="store_true", help="compile programs; needs no GPU")
+    parser.add_argument("--programs", type=int, default=1, help="with --compile-only: programs per space (1)")
+    parser.add_argument("--arch", default="sm_90", help="with --compile-only: the GPU architecture (sm_90)")
     options = parser.parse_args(argv)
     leave_folder()
     end = time.monotonic() + 60 * options.minutes

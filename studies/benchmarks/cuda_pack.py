@@ -1,16 +1,16 @@
-"""Packs cuda.py, with all that it needs, into files that can be carried to a machine with a GPU and without a network.
+"""Packs cuda.py and everything it needs into files that can be copied to a GPU machine without network access.
 
     python studies/benchmarks/cuda_pack.py DIR [--python 3.12] [--megabytes 60] [--without NAME ...] [--nvrtc]
 
-This writes into DIR: parts of at most ``--megabytes`` each, ``manifest.json`` with their SHA-256, and ``unpack.py``,
-which needs Python alone. The parts are one archive: the last commit of this repository, and the packages that it needs
-for ``--python`` on Linux (x86-64, glibc 2.28 or later), installed in a folder. What that machine must have itself:
+DIR receives parts of at most ``--megabytes`` each, ``manifest.json`` with their SHA-256, and ``unpack.py``, which only
+needs Python. Together, the parts are an archive of the last commit of this repository and of the packages that it needs
+for ``--python`` on Linux (x86-64, glibc 2.28 or later), installed in a folder. The other machine must have:
 
-- the Python that was named, and an NVIDIA driver for CUDA 13 (580 or later), with libcuda.so.1;
-- nvcc of CUDA 13 on PATH, with a C++ compiler; or else ``--nvrtc`` packs NVIDIA's own compiler for programs that run;
-- PyTorch for CUDA, if it shall be compared with cuBLAS and cuDNN: it is too large to carry.
+- this version of Python, and an NVIDIA driver for CUDA 13 (580 or later) with libcuda.so.1;
+- nvcc of CUDA 13 on PATH and a C++ compiler, unless ``--nvrtc`` packs NVIDIA's runtime compiler;
+- PyTorch for CUDA, which is too large to pack, for the comparison with cuBLAS and cuDNN.
 
-libcudart.so.13 is packed. ``--without`` leaves out packages that the other machine has, by name.
+libcudart.so.13 is included. ``--without`` omits packages that the other machine has.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE", "searchlab", "spaces", "pol
            "studies/benchmarks", "studies/suite")  # fmt: skip
 """What is packed of the repository: all but recorded results."""
 
-GLIBC = 28  # glibc 2.28: the least for which all packages have wheels
+GLIBC = 28  # glibc 2.28, the oldest for which all packages have wheels
 
 TESTING = ("pytest", "hypothesis")
-CUDART = ("nvidia-cuda-runtime==13.0.*",)  # as every driver for CUDA 13 runs
+CUDART = ("nvidia-cuda-runtime==13.0.*",)  # supported by every driver for CUDA 13
 NVRTC = ("cuda-bindings==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-crt==13.0.*")
 """NVIDIA's runtime compiler, its binding to Python, and the headers that TVM's kernels include."""
 
@@ -52,7 +52,7 @@ LEFT_OUT = r"nvidia-nccl-.*"
 
 
 def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[str]:
-    """``name==version`` of each package that searchlab, its tests and ``extra`` need on the other machine."""
+    """Return ``name==version`` for each package that searchlab, its tests and ``extra`` need on the other machine."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -68,7 +68,7 @@ def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[
 
 
 def pip(python: str, command: str, *words: str) -> None:
-    """pip, for the other machine's Python and glibc. Raises SystemExit with its message."""
+    """Run pip for the Python and glibc of the other machine. Raises SystemExit with its message if it fails."""
     tags = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)] + ["manylinux2014_x86_64"]
     platforms = [word for tag in tags for word in ("--platform", tag)]
     which = ["--implementation", "cp", "--python-version", python, "--only-binary=:all:", *platforms]
@@ -76,7 +76,7 @@ def pip(python: str, command: str, *words: str) -> None:
 
 
 def run(*words: str) -> str:
-    """What a command prints. Raises SystemExit with its message."""
+    """Return the output of a command. Raises SystemExit with its message if it fails."""
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(words[:4])} ...: {done.stderr.strip()[-2000:]}")
@@ -98,7 +98,7 @@ def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
 
 
 def compress(folder: Path, archive: Path, preset: int) -> None:
-    """``tree/`` and ``site/`` of ``folder`` as one .tar.xz. The first filter helps where code is compressed."""
+    """Compress ``tree/`` and ``site/`` in ``folder`` to a .tar.xz; the first filter improves compression of code."""
     filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
     with lzma.open(archive, "wb", filters=filters) as out, tarfile.open(fileobj=out, mode="w|") as tar:
         for part in ("tree", "site"):
@@ -114,7 +114,7 @@ def _carried(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def split(archive: Path, folder: Path, limit: int) -> list[dict[str, Any]]:
-    """Cut ``archive`` into parts of at most ``limit`` bytes: the name, size and SHA-256 of each."""
+    """Split ``archive`` into parts of at most ``limit`` bytes; return the name, size and SHA-256 of each."""
     parts = []
     with archive.open("rb") as whole:
         for number, data in enumerate(_blocks(whole, limit)):
@@ -141,12 +141,12 @@ def _normal(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where the parts go; it must be new or empty")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where to write the parts; new or empty")
     parser.add_argument("--python", default="3.12", help="the Python of the other machine (3.12)")
-    parser.add_argument("--megabytes", type=float, default=60, help="the most of one part, in 10^6 bytes (60)")
+    parser.add_argument("--megabytes", type=float, default=60, help="maximum size of a part in 10^6 bytes (60)")
     parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="packages that the other machine has")
-    parser.add_argument("--nvrtc", action="store_true", help="also NVIDIA's runtime compiler, for want of nvcc")
-    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="the effort of xz (6)")
+    parser.add_argument("--nvrtc", action="store_true", help="include NVIDIA's runtime compiler instead of nvcc")
+    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="the preset of xz (6)")
     options = parser.parse_args(argv)
     if options.folder.exists() and any(options.folder.iterdir()):
         sys.exit(f"{options.folder} is not empty; name a new folder")

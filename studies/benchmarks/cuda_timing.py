@@ -1,8 +1,8 @@
-"""Times CUDA programs beside cuBLAS and cuDNN, in turn, by CUDA events; cuda.py starts it in a process of its own.
+"""Times CUDA programs, cuBLAS and cuDNN in turn with CUDA events; cuda.py starts it in a separate process.
 
-Before each reading the L2 cache is flushed: memory of four times its size is written. The GPU runs what it is given in
-order, and flushing takes longer than launching a kernel: a kernel has been launched when its turn comes, so that a
-reading holds its time on the GPU, and neither TVM's nor PyTorch's time on the CPU.
+Before each reading, the L2 cache is flushed by writing memory of four times its size. The GPU executes in order, and
+flushing takes longer than launching a kernel: a reading therefore contains only the time on the GPU, not that of TVM or
+PyTorch on the CPU.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from searchlab.workload import Conv2d, Gemm, Workload, parse_workload
 if TYPE_CHECKING:
     import torch
 
-SLICE_MS = 20.0  # about how long one side runs in a round
-READINGS = (3, 100)  # the least and the most readings of one side in a round
-REST_SECONDS = 3.0  # after which a GPU has clocked down, if it does
+SLICE_MS = 20.0  # approximate time per side and round
+READINGS = (3, 100)  # minimum and maximum readings per side and round
+REST_SECONDS = 3.0  # after which a GPU has reduced its clocks, if it does so
 
 FLUSHES = 4
 """How often the L2 cache is written over before a reading."""
@@ -46,7 +46,9 @@ Run = Callable[[], object]
 class CudaRuntime:
     """Memory and events of the CUDA runtime that TVM uses, on the default stream, where TVM and PyTorch run.
 
-    library: the functions of libcudart. flush_bytes: how much memory is written before each reading.
+    Attributes:
+        library: The functions of libcudart.
+        flush_bytes: The amount of memory written before each reading.
     """
 
     def __init__(self, flush_bytes: int, library: Any = None) -> None:
@@ -87,11 +89,11 @@ class CudaRuntime:
 
 
 def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict[str, list[float]]:
-    """The milliseconds of each side in each round, medians of readings; each round begins with another side."""
+    """Return the milliseconds of each side in each round, as medians of readings; rounds start with different sides."""
     names = list(sides)
     counts = {}
     for name, run in sides.items():
-        one = statistics.median(runtime.readings(run, READINGS[0]))  # this brings up the clocks, too
+        one = statistics.median(runtime.readings(run, READINGS[0]))  # this also raises the clocks
         counts[name] = max(READINGS[0], min(READINGS[1], int(SLICE_MS / max(one, 1e-3))))
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
@@ -102,7 +104,7 @@ def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict
 
 
 def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[str]) -> list[dict[str, Any]]:
-    """A row for each side. ratio: time of the fastest ``library`` side / its own, a median over rounds."""
+    """Return a row for each side, whose ratio is the median of the time of the fastest ``library`` side to its own."""
     theirs = np.min([times[name] for name in times if name in library] or [[np.nan]], axis=0)
     rows = []
     for side, each in times.items():
@@ -114,7 +116,7 @@ def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[s
 
 
 def program(space: str, workload: Workload, target: Target, config: Config) -> Run:
-    """Launches the program of ``config``. Raises AssertionError if its result differs from numpy's."""
+    """Return a launcher of the program of ``config``. Raises AssertionError if its result differs from numpy's."""
     main, args = build(space, workload, target, config)["main"], arguments(workload, target)
     main(*args)
     rtol, atol = workload.tolerance()
@@ -124,7 +126,7 @@ def program(space: str, workload: Workload, target: Target, config: Config) -> R
 
 
 def library_sides(workload: Workload) -> dict[str, Run]:
-    """cuBLAS or cuDNN by PyTorch: float32 without TF32, the same layout, cuDNN's fastest algorithm."""
+    """Return cuBLAS or cuDNN through PyTorch: float32 without TF32, the same layout, cuDNN's fastest algorithm."""
     import torch
 
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
@@ -175,7 +177,7 @@ def _without_gradients(run: Callable[[], torch.Tensor]) -> Run:
 
 
 def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
-    """``rows``, and ``problems``: what is wrong with each side that has none."""
+    """Return the ``rows``, and the ``problems`` of each side without a row."""
     workload, target = parse_workload(task["workload"]), resolve_target("cuda")
     assert isinstance(workload, Conv2d | Gemm)
     sides: dict[str, Run] = {}
@@ -184,7 +186,7 @@ def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
     for space, config in task["configs"].items():
         try:
             sides[space] = program(space, workload, target, Config(config))
-        except Exception as error:  # one side's failure is its own, unless it breaks the process
+        except Exception as error:  # a failure affects only its side, unless it breaks the process
             problems[space] = f"{type(error).__name__}: {first_line(error)}"
     if has_torch():
         try:
@@ -196,7 +198,7 @@ def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
 
 
 def machine(runtime: CudaRuntime) -> dict[str, Any]:
-    """What this machine is, and how a program that has rested runs: the first reading, and the others."""
+    """Describe this machine, and time a program after a rest: the first reading, and the others."""
     import tvm
 
     version, device = ctypes.c_int(), tvm.cuda(0)
@@ -217,7 +219,7 @@ def machine(runtime: CudaRuntime) -> dict[str, Any]:
 
 
 def first_valid(space: Any, seed: int = 0) -> Config:
-    """A random config that a GPU can run. Raises InvalidConfig if none is found."""
+    """Return a random config that a GPU can run. Raises InvalidConfig if none is found."""
     from searchlab.errors import InvalidConfig
 
     rng = np.random.default_rng(seed)

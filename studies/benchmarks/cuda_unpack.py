@@ -1,10 +1,10 @@
-"""Unpacks what cuda_pack.py packed, and says whether this machine has what else is needed. It needs Python alone.
+"""Unpacks the files of cuda_pack.py, and checks the other requirements of this machine. It only needs Python.
 
     python3 unpack.py TARGET [--parts DIR]
 
 It checks each part by its SHA-256, unpacks them into TARGET, a new folder, and writes TARGET/env.sh, which sets
-PYTHONPATH and LD_LIBRARY_PATH. Nothing else on the machine is changed. Parts that came one by one go into one folder,
-with manifest.json: ``--parts``, by default where this script lies.
+PYTHONPATH and LD_LIBRARY_PATH. Nothing else on the machine is changed. Put all parts and manifest.json into one folder,
+``--parts``, by default that of this script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 
 def check(parts: Path, manifest: dict[str, Any]) -> None:
-    """End with a sentence unless each part is there and is what was packed."""
+    """Exit with a message unless all parts are present and intact."""
     for part in manifest["parts"]:
         path = parts / part["name"]
         if not path.is_file():
@@ -38,7 +38,7 @@ def check(parts: Path, manifest: dict[str, Any]) -> None:
 
 
 class Joined(io.RawIOBase):
-    """Files read as one."""
+    """Reads several files as one."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.files = [path.open("rb") for path in paths]
@@ -61,14 +61,14 @@ def unpack(parts: Path, manifest: dict[str, Any], target: Path) -> None:
 
 
 def write_environment(target: Path) -> None:
-    """Write env.sh: the packages first, the packed CUDA runtime after the libraries that are set already."""
+    """Write env.sh: packages come first, and the packed CUDA runtime after libraries that are already set."""
     cuda = target / "site" / "nvidia" / "cu13"
     lines = [
         f'export PYTHONPATH={shlex.quote(str(target / "site"))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
         f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{shlex.quote(str(cuda / "lib"))}',
     ]
     if (target / "site" / "cuda" / "bindings").is_dir() and not shutil.which("nvcc"):
-        # TVM looks for the headers of NVRTC where the CUDA toolkit has them.
+        # TVM expects the headers of NVRTC in the layout of the CUDA toolkit.
         headers = cuda / "targets" / "x86_64-linux"
         headers.mkdir(parents=True, exist_ok=True)
         (headers / "include").symlink_to(cuda / "include")
@@ -77,7 +77,7 @@ def write_environment(target: Path) -> None:
 
 
 def surroundings(target: Path) -> list[tuple[str, bool, str]]:
-    """(what is needed, whether it is there, what to do)."""
+    """Return each requirement, whether it is met, and what to do if not."""
     cudart = next(iter((target / "site" / "nvidia" / "cu13" / "lib").glob("libcudart.so.13*")), "libcudart.so.13")
     nvrtc = (target / "site" / "cuda" / "bindings").is_dir()
     torch = importlib.util.find_spec("torch") is not None

@@ -1,15 +1,15 @@
-"""Runs per second by executor, over a recorded table, and whether the logs stay the same when workers are killed.
+"""Measures runs per second by executor over a recorded table, and checks the logs when workers are killed.
 
     python studies/benchmarks/executors.py [--runs 10000] [--jobs 2] [--kill 30] [--only WAY ...] [--rounds 1]
         [--json FILE]
 
-The same study is made in several ways: one run after the other in this process; by processes (``local``, which is
-``--jobs``); by a Dask cluster of this machine; by both while one of their processes, in turn, is killed every so many
-seconds; by submitit's local executor, in jobs of 500 runs; and by two shards in directories of their own, merged. The
-seconds include the start of the processes. In several rounds the ways take turns; then they are the median, and so is
-their ratio to the seconds of ``local`` in the same round. All logs are compared with those of the first way: the exit
-status is 1 if one is missing, or differs in more than clock times. Dask and submitit are the extras ``dask`` and
-``slurm``.
+The same study is run in several ways: one run after another in this process; by local processes (``local``, with
+``--jobs``); by a Dask cluster on this machine; by both while one of their processes is killed every ``--kill`` seconds;
+by submitit's local executor, in jobs of 500 runs; and by two shards in separate directories, merged. The seconds
+include the start of the processes. With several rounds, the ways take turns, and the medians of the seconds and of
+their ratios to ``local`` in the same round are reported. All logs are compared with those of the first way: the exit
+status is 1 if one is missing, or differs in more than clock times. Dask and submitit are installed by the extras
+``dask`` and ``slurm``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORKERS = ("searchlab.executors.local", "multiprocessing.spawn")
 
 
 def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) -> Path:
-    """The study file of about ``runs`` runs over a table."""
+    """Write a study file of about ``runs`` runs over a table."""
     header = read_header(TABLE)
     space = json.dumps({"name": header.space.name, "options": header.space.options}).replace('":', '" =')
     path = folder / "study.toml"
@@ -57,9 +57,9 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 @contextmanager
 def killing(every: float, out: Path) -> Iterator[list[int]]:
-    """Within, a process that makes runs is killed every so many seconds, each in its turn. Gives those killed.
+    """Within this context, kill the worker processes in turn, one every few seconds; yield the list of those killed.
 
-    The first is killed when the directory ``out`` holds a log: a cluster does not start without its workers.
+    The first one is killed when the directory ``out`` contains a log, since a cluster does not start without workers.
     """
     killed: list[int] = []
     ends = threading.Event()
@@ -91,7 +91,7 @@ def _makes_runs(process: psutil.Process) -> bool:
 
 
 def by_shards(path: Path, out: Path) -> None:
-    """Two shards beside each other, in directories of their own, merged."""
+    """Run two shards in parallel in separate directories, and merge them."""
     parts = [out.with_name(f"{out.name}-{part}") for part in (1, 2)]
     command = [sys.executable, "-m", "searchlab", "run", str(path), "--out"]
     shards = [
@@ -106,7 +106,7 @@ def by_shards(path: Path, out: Path) -> None:
 
 
 def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]]:
-    """Each way to make the study of the file ``path``; it gives the number of processes that were killed."""
+    """Return each way to run the study file ``path``; a way returns the number of killed processes."""
 
     def made(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def make(out: Path) -> int:
@@ -129,7 +129,7 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
 
 
 def differences(reference: Path, out: Path) -> list[str]:
-    """What differs between the logs in two directories."""
+    """Return the differences between the logs in two directories."""
     logs = {log.relative_to(reference) for log in reference.rglob("*.jsonl")}
     others = {log.relative_to(out) for log in out.rglob("*.jsonl")}
     said = [f"{log} is only in one of them" for log in sorted(logs ^ others)]
@@ -141,7 +141,7 @@ def differences(reference: Path, out: Path) -> list[str]:
 def row(
     count: int, taken: Sequence[float], local: Sequence[float] | None, killed: int, differ: int
 ) -> dict[str, float | None]:
-    """The figures of a way whose rounds took so many seconds each, and those of ``local`` beside them."""
+    """Return the figures of a way, given the seconds of its rounds and of those of ``local``."""
     middle = statistics.median(taken)
     ratios = [one / other for one, other in zip(taken, local or [], strict=False)]
     return {
@@ -160,10 +160,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--policies", nargs="+", default=["random", "evolutionary"], metavar="P")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kill", type=float, default=30.0, metavar="SECONDS")
-    parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="only these ways, and one-by-one")
-    parser.add_argument(
-        "--rounds", type=int, default=1, help="how often each way is timed, in turn with the others (1)"
-    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="only one-by-one and these ways")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each way is timed, in turn (1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     options = parser.parse_args(argv)
     wrong: list[str] = []

@@ -1,15 +1,15 @@
-"""Times features of programs: how many configs a second get theirs, by each route, beside MetaSchedule's own search.
+"""Times the extraction of program features in configs per second, compared with MetaSchedule's own search.
 
     python studies/benchmarks/features.py [--configs 512] [--features per-store ...] [--workers N] [--json FILE]
 
-Each config of a GEMM of 512^3 is scheduled, and its features are extracted: ``one process`` does so in this process
-alone, as searchlab 0.1 did, ``processes`` in those that build programs, which are started before the clock.
+Each config of a 512^3 GEMM is scheduled, and its features are extracted: in this process (``one process``), or in the
+build workers (``processes``), which are started before timing.
 
-``metaschedule`` is one round of TVM's own evolutionary search, of 512 programs over four generations: it draws the
-first generation, mutates, postprocesses, extracts, and predicts 2,560 programs with a trained cost model. It needs a
-space of TVM's own samples. ``1 thread`` is how the policy ``metaschedule`` runs it.
+``metaschedule`` is one round of TVM's own evolutionary search with 512 programs and four generations: it samples the
+first generation, mutates, postprocesses, extracts features, and predicts 2,560 programs with a trained cost model. It
+requires a space of TVM's own samples. The policy ``metaschedule`` runs it with ``1 thread``.
 
-CPU seconds are of all processes together, and wall seconds depend on what else the machine does.
+CPU seconds include all processes; wall seconds depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WORKLOAD = "gemm:512x512x512"
 SPACE_NAMES = ("sketch", "knob-template")
 POPULATION, GENERATIONS, TRAINED_ON = 512, 4, 64
 ROUND = 2560
-"""How many programs one round of the original searches predicts."""
+"""The number of programs that one round of the original searches predicts."""
 
 
 def cpu_seconds() -> float:
-    """Of this process and its children."""
+    """Return the CPU seconds of this process and its children."""
     this = psutil.Process()
     return sum(sum(process.cpu_times()[:2]) for process in (this, *this.children()))
 
@@ -55,7 +55,7 @@ def timed(row: dict[str, Any]) -> Iterator[None]:
 
 
 def measure(space: Space, name: str, features: str, configs: int, pool: BuildPool) -> Iterator[dict[str, Any]]:
-    """A row for each route of ``features``, on the same random configs."""
+    """Yield a row for each way to extract ``features`` of the same random configs."""
     drawn = space.sample_new(np.random.default_rng(0), configs, ())
     extractor = make_features(features, space)
     extractor(drawn[:1])  # imports
@@ -72,7 +72,7 @@ def measure(space: Space, name: str, features: str, configs: int, pool: BuildPoo
 
 
 def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
-    """A round of TVM's search, from drawing to the last prediction."""
+    """Time a round of TVM's search, from sampling to the last prediction."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule import _ffi_api
@@ -111,7 +111,7 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
 
 
 def _unheard(*_: object) -> None:
-    """TVM's account of its search."""
+    """Discard TVM's log messages."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,13 +1,13 @@
-"""How near `searchlab fleet plan` comes: a study on a fleet of this machine, as it was simulated and as it was.
+"""Measures the accuracy of `searchlab fleet plan` for a study on a local fleet.
 
     python studies/benchmarks/fleet_plan.py [--devices 2] [--jobs 1] [--seeds 2] [--trials 64]
 
-A tracker and some servers listen on loopback. A pilot, with a seed of its own, measures on them; its logs are all that
-the plan knows. Then the study itself runs, from other seeds, and the wall clock decides.
+A tracker and some servers listen on the loopback interface. A pilot with its own seed measures on them; the plan uses
+only its logs. Then the study itself runs with other seeds, and its wall time is compared with the plan.
 
-The machine needs a core for each builder or device, whichever are more, and nothing else to do. A log holds the CPU
-seconds of proposing and building, so the plan knows nothing of cores that others take. How much longer these phases
-take for want of a core is measured, and the plan is printed as it would be on such cores, too.
+The machine needs one core per builder or per device, whichever are more, and must otherwise be idle. Logs record the
+CPU seconds of proposing and building, so the plan ignores contention for cores. The slowdown of these phases by
+contention is measured, and the plan is also printed with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOK_SECONDS = 0.5
 
 
 class Waiting(threading.Thread):
-    """Adds up what this process and those that it has started have had of the cores, and have waited for them."""
+    """Sums the time that this process and its children have spent on the cores, and waiting for them."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -66,13 +66,13 @@ class Waiting(threading.Thread):
 
     @property
     def slower(self) -> float:
-        """How many times longer they took than with cores of their own."""
+        """Return the slowdown relative to dedicated cores."""
         return 1 + self.waited / self.had if self.had else 1.0
 
 
 @contextlib.contextmanager
 def timed(cls: type[Any], names: Sequence[str], seconds: dict[str, float], phase: str) -> Iterator[None]:
-    """Within, the calls of these methods are counted under ``phase``, by the wall clock."""
+    """Within this context, add the wall time of calls of these methods to ``phase``."""
     before = {name: getattr(cls, name) for name in names}
 
     def counting(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,16 +97,16 @@ def timed(cls: type[Any], names: Sequence[str], seconds: dict[str, float], phase
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=2, help="servers under one key (2)")
-    parser.add_argument("--builders", type=int, default=2, help="processes that build for a run (2)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (1)")
+    parser.add_argument("--builders", type=int, default=2, help="build workers per run (2)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (1)")
     parser.add_argument("--seeds", type=int, default=2, help="seeds of the study; the pilot has one more (2)")
-    parser.add_argument("--trials", type=int, default=64, help="trials of a run (64)")
-    parser.add_argument("--pilot-trials", type=int, default=0, help="trials of a run of the pilot (as many)")
-    parser.add_argument("--batch", type=int, default=8, help="batch of all runs (8)")
+    parser.add_argument("--trials", type=int, default=64, help="trials per run (64)")
+    parser.add_argument("--pilot-trials", type=int, default=0, help="trials per run of the pilot (the same)")
+    parser.add_argument("--batch", type=int, default=8, help="batch size of all runs (8)")
     parser.add_argument("--workload", default="gemm:256x256x256")
     parser.add_argument("--space", default="knob-template")
     parser.add_argument("--policies", nargs="+", default=["random", "evolutionary", "xgb"])
-    parser.add_argument("--out", type=Path, help="a directory that keeps the logs")
+    parser.add_argument("--out", type=Path, help="a directory in which to keep the logs")
     options = parser.parse_args(arguments)
     port, *ports = free_ports(1 + options.devices)
     tracker = f"127.0.0.1:{port}"

@@ -1,19 +1,19 @@
-"""A run on a fleet of this machine, while tracker, servers and the run itself are killed, hung and sent garbage.
+"""Runs a search on a local fleet while tracker, servers and the run itself are killed, stopped and sent garbage.
 
     python studies/benchmarks/fleet_soak.py [--faults 60] [--devices 3]
 
-A tracker and some servers listen on loopback. A process searches a small GEMM on them, at random, from one seed. In the
-meantime one fault after another happens, a few seconds apart, drawn from one seed as well:
+A tracker and some servers listen on the loopback interface. A process runs random search on a small GEMM with a fixed
+seed. Meanwhile, faults occur a few seconds apart, drawn from a fixed seed as well:
 
-    server killed     SIGKILL, with what it has started; another takes its port two seconds later
-    server hung       SIGSTOP, with what it has started, for twice the time that a program may take
-    tracker killed    SIGKILL; another takes its port two seconds later
-    garbage           what is no greeting, to every port, by connections that stay
-    run killed        SIGKILL; it is started again at once, and again if it finds no tracker then
+    server killed     SIGKILL, including its children; another server takes its port two seconds later
+    server hung       SIGSTOP, including its children, for twice the time limit of a program
+    tracker killed    SIGKILL; another tracker takes its port two seconds later
+    garbage           invalid greetings to every port, over connections that stay open
+    run killed        SIGKILL; it is restarted at once, repeatedly if there is no tracker
 
-In the end the log must hold the configs that the policy proposes, each once and in order, and every trial must have
-been measured: each program is right, so that a failure would be that of a device, charged to a program. The exit status
-is 1 if anything is missing, doubled, or charged.
+At the end, the log must contain the configs that the policy proposes, each once and in order, and every trial must be
+measured: all programs are correct, so a failure would be a fault of a device that is charged to a program. The exit
+status is 1 if anything is missing, duplicated, or charged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GARBAGE = (b"", b"\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)), b"\xff" *
 
 
 class Program:
-    """A process of searchlab on one port of loopback, which is started again there after it was killed."""
+    """A searchlab process on a loopback port, which is restarted on the same port after it was killed."""
 
     def __init__(self, said: Path, *words: str) -> None:
         self.said = said
@@ -109,7 +109,7 @@ def send_garbage(ports: Sequence[int], staying: list[socket.socket]) -> None:
 
 
 def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
-    """Until the tracker listens, and knows so many devices."""
+    """Wait until the tracker listens and knows the given number of devices."""
     end = time.monotonic() + 120
     while True:
         with contextlib.suppress(Exception):
@@ -122,7 +122,7 @@ def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
 
 
 def losses(log: Log, expected: Sequence[Config], trials: int) -> list[str]:
-    """What is wrong with the log, a sentence each."""
+    """Return the problems of the log, one sentence each."""
     configs = [Config(record.config) for record in log.records]
     failed = Counter(f"{record.failure}: {record.message}" for record in log.records if record.failure)
     wrong = [f"{count} trials are charged with {what}" for what, count in failed.items()]
@@ -133,10 +133,10 @@ def losses(log: Log, expected: Sequence[Config], trials: int) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=60, help="how many faults at least (60)")
+    parser.add_argument("--faults", type=int, default=60, help="minimum number of faults (60)")
     parser.add_argument("--devices", type=int, default=3, help="servers under one key (3)")
-    parser.add_argument("--trials", type=int, default=3000, help="trials of the run (3000)")
-    parser.add_argument("--pause", type=float, default=4.0, help="seconds between two faults, in the mean (4)")
+    parser.add_argument("--trials", type=int, default=3000, help="number of trials (3000)")
+    parser.add_argument("--pause", type=float, default=4.0, help="mean seconds between two faults (4)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the faults (0)")
     options = parser.parse_args(arguments)
     moments = random.Random(options.seed)

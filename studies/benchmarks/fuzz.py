@@ -1,11 +1,11 @@
-"""Feeds damaged and hostile files to every reader: each must read them, or refuse them with one sentence.
+"""Feeds damaged and hostile files to every reader, which must read them or reject them with a one-line error.
 
     python studies/benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--megabytes 100] [--keep DIR] [--readers log ...]
 
-The inputs are real files with bytes, lines, and values of their JSON replaced. For each reader, a line of ``megabytes``
-and JSON that is nested 100,000 deep are among them. An input is a finding if its reader raises anything but a
-SearchlabError of one line, takes longer than ``SECONDS``, or imports a package; so is memory that grows over the inputs
-of a reader. Findings are kept in DIR. The exit status is 1 if there are any.
+The inputs are real files in which bytes, lines or JSON values are replaced, and, for each reader, a line of
+``--megabytes`` and JSON that is nested 100,000 levels deep. An input is a finding if its reader raises anything but a
+one-line SearchlabError, takes longer than ``SECONDS``, or imports a package; growing memory is a finding too. Findings
+are kept in DIR. The exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -64,14 +64,19 @@ BYTES = (b"\n", b"\0", b"{", b"]", b'"', b"\\", b"\xff", b"\r", b"1e999", b"NaN"
 
 @dataclass(frozen=True)
 class Reader:
-    """seeds: whole files, or directories. read: reads the file at a path; it may write below the path's folder."""
+    """A reader of files.
+
+    Attributes:
+        seeds: Intact files or directories.
+        read: Reads the file at a path; it may write to the folder of the path.
+    """
 
     seeds: Sequence[Path]
     read: Callable[[Path], object]
 
 
 def log(path: Path) -> None:
-    """All that reads a log of a stranger."""
+    """Read a log with every function that accepts logs from strangers."""
     refused(read_header, path)
     refused(examine, path)
     refused(lambda: (repaired := Path(shutil.copy(path, path.parent / f"copy-{path.name}")), repair(repaired)))
@@ -86,7 +91,7 @@ def log(path: Path) -> None:
 
 
 def table(path: Path) -> None:
-    """A log as a table."""
+    """Read a log as a table."""
     settings = TableSettings(str(path))
     refused(settings.default_target)
     refused(settings.measurable)
@@ -97,7 +102,7 @@ def table(path: Path) -> None:
 
 
 def refused(read: Callable[..., object], *arguments: object) -> None:
-    """``read``; it may refuse, with a sentence."""
+    """Call ``read``, which may raise SearchlabError."""
     try:
         read(*arguments)
     except SearchlabError as error:
@@ -114,7 +119,7 @@ def foreign(format: str | None) -> Callable[[Path], object]:
 
 
 def study(path: Path) -> object:
-    """A file whose name says nothing of it."""
+    """Read a file whose name does not identify its format."""
     return read_suite(path.parent) if path.name == "suite.toml" else searchlab.Study.load(path)
 
 
@@ -138,14 +143,14 @@ READERS = {
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """``data`` with one to four changes."""
+    """Return ``data`` with one to four changes."""
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         data = rng.choice(CHANGES)(data, rng)
     return data
 
 
 def flip(data: bytes, rng: random.Random) -> bytes:
-    """A byte replaced."""
+    """Replace a byte."""
     at = rng.randrange(len(data) + 1)
     return data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
 
@@ -156,19 +161,19 @@ def insert(data: bytes, rng: random.Random) -> bytes:
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
-    """A span removed, or all from there on."""
+    """Remove a span, or everything from a position on."""
     start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
     return data[:start] + (data[min(end, start + 100) :] if rng.random() < 0.7 else b"")
 
 
 def again(data: bytes, rng: random.Random) -> bytes:
-    """A span twice."""
+    """Duplicate a span."""
     start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
     return data[:end] + data[start : min(end, start + 1000)] + data[end:]
 
 
 def lines(data: bytes, rng: random.Random) -> bytes:
-    """Two lines exchanged."""
+    """Exchange two lines."""
     rows = data.split(b"\n")
     i, j = rng.randrange(len(rows)), rng.randrange(len(rows))
     rows[i], rows[j] = rows[j], rows[i]
@@ -176,7 +181,7 @@ def lines(data: bytes, rng: random.Random) -> bytes:
 
 
 def value(data: bytes, rng: random.Random) -> bytes:
-    """A value or a key in the JSON of one line, or of the whole file, replaced; a byte, where there is no JSON."""
+    """Replace a value or a key in the JSON of a line or of the complete file; a byte, if there is no JSON."""
     rows = data.split(b"\n")
     at = rng.randrange(min(len(rows), 5)) if rng.random() < 0.5 else rng.randrange(len(rows))
     for start, end in ((at, at + 1), (0, len(rows))):
@@ -190,7 +195,7 @@ def value(data: bytes, rng: random.Random) -> bytes:
 
 
 def replaced(record: Any, rng: random.Random) -> Any:
-    """``record`` with something in it replaced by one of ``VALUES``, dropped, or called by another name."""
+    """Return ``record`` with an entry replaced by one of ``VALUES``, removed, or renamed."""
     if not isinstance(record, dict | list) or not record or rng.random() < 0.1:
         return rng.choice(VALUES)
     if isinstance(record, list):
@@ -209,7 +214,7 @@ CHANGES = (flip, insert, cut, again, lines, value, value, value, value)
 
 
 def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
-    """Files that are too large, or nested too deep, each with and without a sound beginning."""
+    """Yield files that are too large or nested too deeply, with and without an intact beginning."""
     first, newline, _ = data.partition(b"\n")
     size = megabytes << 20
     for start in (b"", first + newline):
@@ -227,7 +232,7 @@ def files_of(seed: Path) -> list[Path]:
 
 
 def put(seed: Path, folder: Path, change: Callable[[bytes], bytes], rng: random.Random) -> Path:
-    """A copy of ``seed`` in ``folder``, one of its files changed; a compressed file mostly before it is compressed."""
+    """Copy ``seed`` to ``folder`` with one file changed; compressed files are usually changed before compression."""
     chosen = rng.choice(files_of(seed))
     for file in files_of(seed):
         data = file.read_bytes()
@@ -248,7 +253,7 @@ def packages() -> set[str]:
 
 
 def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
-    """What is wrong with how ``path`` was read; empty if nothing is."""
+    """Return what is wrong with how ``path`` was read; empty if nothing is."""
     before, start = packages(), time.perf_counter()
     problem = ""
     try:
@@ -267,7 +272,7 @@ def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
 
 
 def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path | None) -> int:
-    """The number of findings in the reader ``name``."""
+    """Return the number of findings for the reader ``name``."""
     reader = READERS[name]
     findings = 0
     process = psutil.Process()
@@ -287,7 +292,7 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
                     keep.mkdir(parents=True, exist_ok=True)
                     shutil.move(kept, keep / f"{name}-{number}-{seed.name}")
 
-    for seed in reader.seeds:  # whole files come first: they import what reading takes
+    for seed in reader.seeds:  # intact files first: they import what reading requires
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
             refused(reader.read, put(seed, Path(scratch), bytes, rng))
     most = process.memory_info().rss
@@ -309,12 +314,12 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=100_000, metavar="N", help="mutated inputs in all (100000)")
+    parser.add_argument("--inputs", type=int, default=100_000, metavar="N", help="number of mutated inputs (100000)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the changes (0)")
     parser.add_argument("--megabytes", type=int, default=100, help="the length of the longest line (100)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep the findings")
     parser.add_argument("--readers", nargs="+", default=list(READERS), choices=list(READERS), metavar="READER")
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows of robustness.py's table to FILE")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     options = parser.parse_args(argv)
     rows = []
     for name in options.readers:

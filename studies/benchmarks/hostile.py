@@ -1,13 +1,13 @@
-"""Measures candidates that misbehave in every way we could think of: each may cost its own trial, and nothing else.
+"""Measures candidates that misbehave in every way we could think of; each may spoil its own trial, and nothing else.
 
     python studies/benchmarks/hostile.py [--phase building running] [--mode NAME ...]
 
 A candidate misbehaves while it is *built*, in the schedule of its space, or while it *runs*, in a function that its
-program calls. Each is measured between candidates that do nothing wrong, with one building process, and so are two
-more candidates afterwards. A row of the table says what came of it; the row is bad if
+program calls. Each is measured between correct candidates, with one build worker, followed by two more candidates. A
+row of the table shows the outcome; it is bad if
 
 - the batch took longer than ``DEADLINE`` seconds, or raised an error;
-- the misbehaving candidate failed in another way than the closed list of failures has, or with a text without limit;
+- the misbehaving candidate failed with an unknown kind of failure, or with an unbounded message;
 - another candidate failed;
 - a process, or a file in the temporary folder, was left behind.
 
@@ -167,7 +167,11 @@ GOOD = ("good 1", "good 2", "good 3", "good 4")
 
 
 class Misbehaving(ProductSpace):
-    """One knob, ``mode``, on a GEMM. phase: when a candidate misbehaves."""
+    """A GEMM with one knob, ``mode``.
+
+    Args:
+        phase: When a candidate misbehaves.
+    """
 
     def __init__(self, workload: Workload, target: Target, phase: str, codes: dict[str, str]) -> None:
         super().__init__(workload, target, [Knob("mode", (*GOOD, *codes))])
@@ -186,7 +190,7 @@ class Misbehaving(ProductSpace):
 
 
 def _program(workload: Workload, code: str, steps: int) -> tvm.IRModule:
-    """A GEMM that runs the Python ``code`` first; ``steps`` tells programs apart."""
+    """Return a GEMM that first runs the Python ``code``; ``steps`` makes programs distinct."""
     import tvm
     from tvm.script import tirx as T
 
@@ -215,12 +219,12 @@ def _program(workload: Workload, code: str, steps: int) -> tvm.IRModule:
 
 
 def code_of(mode: str) -> str:
-    """The code of a mode, as one function: what it defines ends with it."""
+    """Return the code of a mode as a function, so that its definitions are local."""
     return f"{_IMPORTS}\ndef misbehave():\n{textwrap.indent(MODES[mode], '    ')}\nmisbehave()"
 
 
 def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
-    """Measure the candidate of ``mode`` between good ones; what is wrong with that, empty if nothing is."""
+    """Measure the candidate of ``mode`` between correct ones; return what went wrong, empty if nothing did."""
     measurer.known.clear()
     space = Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {mode: code_of(mode)})
     before, found, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
@@ -266,7 +270,7 @@ def child(phase: str, modes: Sequence[str]) -> None:
 
 
 def _strays() -> list[str]:
-    """Our processes, except for this one and the fork server."""
+    """Return our processes, except for this one and the fork server."""
     found = []
     for _ in range(20):
         found = [_named(process) for process in psutil.process_iter() if _is_stray(process)]
@@ -294,7 +298,7 @@ def _is_stray(process: psutil.Process) -> bool:
 
 
 def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each of ``modes``. A process that hangs is ended, and another goes on with the next mode."""
+    """Yield a row for each of ``modes``. A process that hangs is killed, and another continues with the next mode."""
     left, found = list(modes), []
     while left:
         scratch = tempfile.mkdtemp(prefix="hostile-")
@@ -317,7 +321,7 @@ def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _read(process: subprocess.Popen[str]) -> Any:
-    """The rows that ``process`` prints; the last one says so where it has hung or ended."""
+    """Yield the rows that ``process`` prints; the last one reports if it hung or ended early."""
     from selectors import EVENT_READ, DefaultSelector
 
     assert process.stdout
@@ -351,7 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--phase", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--mode", nargs="+", choices=tuple(MODES), default=tuple(MODES), metavar="NAME")
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows of robustness.py's table to FILE")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

@@ -1,23 +1,23 @@
-"""Compares the best guided-gemm program of a short search with libraries of linear algebra.
+"""Compares the best guided-gemm program of a short search with linear algebra libraries.
 
     python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl onednn] [--threads 1 2] [--batch 1 8]
         [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
-Without workloads: three nearly square GEMMs, and of ResNet-50 v1.5 every distinct GEMM that im2row makes of a
-convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is a product
-of a row and a matrix. A is read in place; the search chooses the micro-tile, where B is packed, and kc. With int8 and
-bfloat16 it takes the CPU's instructions for sums of products, if there are; A is packed then if its rows end within a
-word of 32 bits.
+By default, the workloads are three nearly square GEMMs and, from ResNet-50 v1.5, every distinct GEMM into which im2row
+converts a convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is
+a vector-matrix product. A is read in place; the search chooses the micro-tile, how B is packed, and kc. For int8 and
+bfloat16 it uses the CPU's dot-product instructions, if available; A is then packed if its rows are not a multiple of 32
+bits.
 
-The peers: ``openblas``, the BLAS of numpy's wheels (the default); ``mkl``, from Intel's wheel; ``onednn``, called by
-PyTorch: its inner product, or for int8, which no other has, its GEMM. OpenBLAS has no bfloat16. The last two are in the
-extra ``peers``. All sides are timed in turn, each in a process of its own. A library chooses its kernels by the CPU:
-any setting that changes the choice, for example OPENBLAS_CORETYPE, is dropped, and the chosen kernels are in the rows.
-On an AMD CPU MKL takes other kernels than on an Intel one. With ``--isa avx2`` no side takes AVX-512; on an AMD CPU MKL
-chooses as it would without.
+The peers are ``openblas``, the BLAS in numpy's wheels (the default); ``mkl``, from Intel's wheel; and ``onednn``,
+called through PyTorch: its inner product or, for int8, which no other peer supports, its GEMM. OpenBLAS does not
+support bfloat16. The extra ``peers`` installs the last two. All sides are timed in turn, each in its own process. A
+library chooses its kernels by the CPU: settings that change the choice, such as OPENBLAS_CORETYPE, are removed, and the
+rows record the chosen kernels. On AMD CPUs, MKL uses different kernels than on Intel's. With ``--isa avx2`` no side
+uses AVX-512; on AMD CPUs, this does not affect MKL.
 
-FILE keeps its other rows, so a table can be made in several runs; rows of the same workload and threads are replaced.
-``--markdown`` prints the table of FILE.
+Rows are added to FILE, so a table can be measured in several runs; rows of the same workload and number of threads are
+replaced. ``--markdown`` prints the table in FILE.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def space(workload: Workload, target: Target) -> SpaceSpec:
 def check(workload: Workload, peers: Sequence[str]) -> None:
     if not isinstance(workload, Gemm) or workload.bias or workload.relu:
         raise SearchlabError(
-            f"this benchmark compares gemm without bias and ReLU, not {workload}; conv2d.py is for conv2d"
+            f"this benchmark compares gemm without bias and ReLU, not {workload}; use conv2d.py for conv2d"
         )
     require_dtype(workload, peers)
 

@@ -1,15 +1,15 @@
-"""Times the strategies themselves: seconds to propose a batch of 64, and to learn from one, after n trials.
+"""Times the strategies themselves: the seconds to propose a batch of 64, and to learn from it, after n trials.
 
     python studies/benchmarks/overhead.py [--policies P ...] [--trials 1000 10000] [--json FILE]
 
-Two spaces: the knobs of AutoTVM's CUDA conv2d (10,454,400 configs, nothing is compiled) and the sketches of a GEMM.
-The trials are random configs with made-up costs, so that only the strategy takes time. MetaSchedule's own
-evolutionary search is the policy ``metaschedule``; it works on sketches only, and its own XGBoost model trains on
-program features, so its time includes scheduling programs.
+The spaces are the knobs of AutoTVM's CUDA conv2d (10,454,400 configs; nothing is compiled) and the sketches of a GEMM.
+The trials are random configs with synthetic costs, so that only the strategy takes time. MetaSchedule's own
+evolutionary search is the policy ``metaschedule``; it supports only sketches, and its XGBoost model trains on program
+features, so its time includes scheduling programs.
 
-A batch of 64 real programs takes about 6 s to build and run on two cores (0.1 s each): the last column is the share
-of a run that the strategy takes for proposing and learning, at the larger number of trials. ``growth`` is the time
-there, divided by that at the smaller number; n log n is 13.3 for 1,000 to 10,000.
+A batch of 64 real programs takes about 6 s to build and run on two cores (0.1 s each). The last column is the share of
+a run that the strategy takes for proposing and learning at the larger number of trials. ``growth`` is the ratio of the
+times at the larger and the smaller number; for n log n, it is 13.3 from 1,000 to 10,000.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spaces() -> dict[str, Space]:
 
 
 def cost(config: Config) -> Measurement:
-    """A made-up time: it is smooth in the factors of the tiles, so that a model can learn it."""
+    """Return a synthetic time that is smooth in the factors of the tiles, so that a model can learn it."""
     total = 0.0
     for name, value in config.items():
         at = sum(map(ord, name)) % 7 / 2
@@ -57,7 +57,7 @@ def cost(config: Config) -> Measurement:
 
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """Seconds of an ask and a tell after each number of trials. Raises SearchlabError for an unsuitable space."""
+    """Time an ask and a tell after each number of trials. Raises SearchlabError for an unsupported space."""
     strategy = Strategy.of(name)
     known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
     trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
@@ -72,7 +72,7 @@ def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[
         told = time.perf_counter()
         policy.ask(BATCH)
         again = time.perf_counter()
-        # Only the first ask may take time for an import, or for work left by a warm start.
+        # Only the first ask may include an import, or work left over from a warm start.
         rows.append(
             {"trials": number, "ask": min(asked - start, again - told), "tell": told - asked, "batch": len(batch)}
         )

@@ -1,7 +1,7 @@
-"""The libraries that the guided spaces are compared with, each called as its users call it.
+"""The libraries with which the guided spaces are compared, each called as its users call it.
 
-All of them read row-major operands at addresses that are multiples of 64. A library chooses its kernels by the CPU; a
-side's facts say which.
+All operands are row-major and aligned to 64 bytes. A library chooses its kernels by the CPU; the facts of a side name
+them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAPS = Path("/proc/self/maps")
 
 
 def require(names: Iterable[str]) -> None:
-    """Raise SearchlabError, with what to install, if one of the peers is not there."""
+    """Raise SearchlabError, naming what to install, if one of the peers is missing."""
     for name in names:
         package = {"openblas": "numpy", "mkl": "mkl"}.get(name, "torch")
         if (_mkl() is None) if name == "mkl" else (importlib.util.find_spec(package) is None):
@@ -58,14 +58,14 @@ COMPUTED: Mapping[type[Workload], Mapping[str, tuple[str, ...]]] = {
 
 
 def require_dtype(workload: Workload, names: Iterable[str]) -> None:
-    """Raise SearchlabError for a dtype of which one of the peers computes no such workload."""
+    """Raise SearchlabError if one of the peers does not support the dtype of the workload."""
     for name in names:
         if workload.dtype not in (dtypes := COMPUTED[type(workload)][name]):
             raise SearchlabError(f"{name} computes {workload.op} in {' or '.join(dtypes)}, not {workload}")
 
 
 def openblas(workload: Gemm) -> Side:
-    """numpy's matmul, which calls gemm, and gemv for a single row or column."""
+    """Return numpy's matmul, which calls gemm, or gemv for a single row or column."""
     from threadpoolctl import threadpool_info
 
     a, b, c = _operands(workload)
@@ -75,7 +75,7 @@ def openblas(workload: Gemm) -> Side:
 
 
 def mkl(workload: Gemm) -> Side:
-    """cblas_gemm of MKL, or cblas_gemv for a single row or column; of bfloat16 it, too, makes float32."""
+    """Return MKL's cblas_gemm, or cblas_gemv for a single row or column; for bfloat16 the result is float32."""
     path = _mkl()
     assert path is not None
     library = ctypes.CDLL(str(path))
@@ -118,10 +118,10 @@ def mkl(workload: Gemm) -> Side:
 
 
 def onednn_linear(workload: Gemm) -> Side:
-    """torch.nn.functional.linear on oneDNN's tensors: its inner product, of weights n x k as torch keeps them.
+    """Return torch.nn.functional.linear on oneDNN tensors: its inner product, with weights n x k as in torch.
 
-    On torch's own tensors it calls MKL, not oneDNN. For int8 it is torch._int_mm, which gives oneDNN's GEMM in int32.
-    Of bfloat16 it makes bfloat16, where the workload makes float32.
+    On torch's own tensors, torch would call MKL instead of oneDNN. For int8, this is torch._int_mm, which is oneDNN's
+    GEMM in int32. For bfloat16 the result is bfloat16, whereas that of the workload is float32.
     """
     import torch
 
@@ -135,9 +135,9 @@ def onednn_linear(workload: Gemm) -> Side:
 
 
 def onednn_conv2d(workload: Conv2d) -> Side:
-    """torch.nn.functional.conv2d on NCHW images and OIHW weights, which oneDNN reorders in every call; then ReLU.
+    """Return torch.nn.functional.conv2d on NCHW images and OIHW weights, reordered in every call; then ReLU.
 
-    Of bfloat16 it makes bfloat16, where the workload makes float32.
+    For bfloat16 the result is bfloat16, whereas that of the workload is float32.
     """
     import torch
 
@@ -152,10 +152,11 @@ def onednn_conv2d(workload: Conv2d) -> Side:
 
 
 def onednn_blocked(workload: Conv2d) -> Side:
-    """oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it: no reorder.
+    """Return oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it: no reorder.
 
-    Weights are in its blocked layout, images channels last; bias and ReLU are part of the convolution. An image of int8
-    is made unsigned beforehand, as models have it, and the result is float32. Of bfloat16 it makes bfloat16.
+    Weights are in its blocked layout, images are channels-last, and bias and ReLU are part of the convolution. For
+    int8, the image is made unsigned beforehand, as is usual in models, and the result is float32. For bfloat16 the
+    result is bfloat16.
     """
     import torch
 
@@ -190,7 +191,7 @@ CONV2D: Mapping[str, Callable[[Conv2d], Side]] = {"onednn": onednn_conv2d, "oned
 
 
 def _aligned(array: Array) -> Array:
-    """A row-major copy at a multiple of LINE."""
+    """Return a row-major copy that is aligned to LINE bytes."""
     memory = np.empty(array.nbytes + LINE, np.uint8)
     start = -memory.ctypes.data % LINE
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -204,13 +205,13 @@ def _operands(workload: Workload) -> list[Array]:
 
 
 def _images(workload: Conv2d) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The image, the weights and the bias, if any."""
+    """Return the image, the weights, and the bias, if any."""
     data, weight, *bias = map(_tensor, _operands(workload)[:-1])
     return data, weight, bias[0] if bias else None
 
 
 def _tensor(array: Array) -> torch.Tensor:
-    """torch's view of an array; numpy's bfloat16 is not known to it."""
+    """Return a torch tensor that shares the memory of an array (torch does not know numpy's bfloat16)."""
     import torch
 
     if array.dtype == "bfloat16":
@@ -219,12 +220,12 @@ def _tensor(array: Array) -> torch.Tensor:
 
 
 def _rounded(side: Side, workload: Workload) -> Side:
-    """The side of a peer that rounds what it makes of bfloat16 to bfloat16."""
+    """Return the side of a peer that rounds results for bfloat16 to bfloat16."""
     return replace(side, rounding=2**-8) if workload.dtype == "bfloat16" else side
 
 
 def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], torch.Tensor]) -> Side:
-    """A side of oneDNN's; ``dense`` makes of what ``run`` returns the result as the workload has it."""
+    """Return a side for oneDNN; ``dense`` converts the output of ``run`` to the result of the workload."""
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -238,7 +239,7 @@ def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], tor
 
 
 def _primitives(run: Callable[[], object]) -> list[str]:
-    """What oneDNN executes in one call, as it says itself: each operation and its implementation."""
+    """Return the operations and implementations that oneDNN reports for one call."""
     import torch
 
     run()  # primitives are made in the first call
@@ -258,7 +259,7 @@ def _primitives(run: Callable[[], object]) -> list[str]:
 
 
 def _mkl() -> Path | None:
-    """The library of the package mkl, or None."""
+    """Return the library from the package mkl, or None."""
     try:
         files = distribution("mkl").files or []
     except PackageNotFoundError:
@@ -267,6 +268,6 @@ def _mkl() -> Path | None:
 
 
 def _numpy_blas() -> tuple[str, str]:
-    """The name and version of numpy's BLAS."""
+    """Return the name and version of numpy's BLAS."""
     blas: dict[str, str] = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return blas["name"].removeprefix("scipy-"), blas["version"]

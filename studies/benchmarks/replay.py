@@ -1,14 +1,14 @@
-"""Trials replayed per second from a table of recorded measurements, compared with kernel_tuner's simulation mode.
+"""Measures trials per second over a table of recorded measurements, compared with kernel_tuner's simulation mode.
 
     pip install -e '.[peers]'
     python studies/benchmarks/replay.py [--table FILE] [--runs 50] [--trials 200] [--rounds 5] [--json FILE]
 
-Both search the same table with random search and with a genetic algorithm, ``--runs`` times from different seeds. A
-run has ``--trials`` distinct configs, or fewer if it ends by itself. The table is FILE, exhaustive and of a space whose
-knobs do not depend on each other; without FILE it is made up, 5,040 configs of the space ``knob-template``.
-kernel_tuner gets it as its cache file, with numbers for choices, and is called once for each run; it prints nothing
-(``quiet``). searchlab runs a study of that many seeds, and writes its logs. The sides work in processes of their own,
-in turn. The time of imports and of a first short run is left out.
+Both tools search the same table with random search and with a genetic algorithm, ``--runs`` times from different seeds.
+A run has ``--trials`` distinct configs, or fewer if it ends by itself. FILE must be an exhaustive table of a space
+whose knobs do not depend on each other; by default, a synthetic table with 5,040 configs of the space ``knob-template``
+is used. kernel_tuner gets it as its cache file, with the indices of choices, and is called once per run without output
+(``quiet``). searchlab runs a study with as many seeds, and writes its logs. Each tool runs in its own process, in turn.
+The time for imports and a first short run is excluded.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from searchlab.tables.info import TableInfo
 
 SIDES = ("searchlab", "kernel_tuner")
 STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary", "genetic_algorithm")}
-FIRST = 20  # trials of the run that is not timed
+FIRST = 20  # trials of the untimed first run
 
 
 def made_up(path: Path) -> None:
-    """A table of 5,040 configs, whose times are smooth in their choices."""
+    """Write a table of 5,040 configs whose times are smooth in their choices."""
     from searchlab.space import SPACES
     from searchlab.target import resolve_target
     from searchlab.workload import parse_workload
@@ -57,11 +57,11 @@ def made_up(path: Path) -> None:
     writer.close()
 
 
-# --- one side, in a process of its own ----------------------------------------------------------------
+# --- one side, in its own process ---------------------------------------------------------------------
 
 
 def run_searchlab(table: Path, strategy: str, runs: int, trials: int, folder: Path) -> int:
-    """The number of trials."""
+    """Run a study, and return the number of trials."""
     from searchlab.run.study import Study
 
     header = read_log(table).header
@@ -95,7 +95,7 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
 
 
 def write_cache(table: Path, cache: Path) -> None:
-    """The table as kernel_tuner's cache file. Raises SearchlabError if kernel_tuner cannot have the space."""
+    """Write the table as kernel_tuner's cache file. Raises SearchlabError if it does not support the space."""
     from searchlab.log.result import load_log
 
     result = load_log(table)
@@ -103,7 +103,7 @@ def write_cache(table: Path, cache: Path) -> None:
     if not (
         TableInfo(result.log).exhaustive and isinstance(space, ProductSpace) and space.size() == space.range_length
     ):
-        raise SearchlabError(f"{table} must hold all configs of a space whose knobs do not depend on each other")
+        raise SearchlabError(f"{table} must contain all configs of a space whose knobs do not depend on each other")
     names = [knob.name for knob in space.axes]
     entries = {}
     for choice, trial in zip(space.indices([t.config for t in result.trials]).tolist(), result.trials, strict=True):
@@ -124,7 +124,7 @@ def write_cache(table: Path, cache: Path) -> None:
 
 
 def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[str, float]:
-    """Trials per second of one side, by strategy."""
+    """Return the trials per second of one side by strategy."""
     run = {"searchlab": run_searchlab, "kernel_tuner": run_kernel_tuner}[side]
     speeds = {}
     for strategy in STRATEGIES:
@@ -172,10 +172,10 @@ def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=Path, metavar="FILE", help="an exhaustive table (default: a made-up one)")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="an exhaustive table (default: a synthetic one)")
     parser.add_argument("--runs", type=int, default=50, help="runs of each strategy (50)")
-    parser.add_argument("--trials", type=int, default=200, help="distinct configs of a run (200)")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each side is timed, in turn (5)")
+    parser.add_argument("--trials", type=int, default=200, help="distinct configs per run (200)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each tool is timed, in turn (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

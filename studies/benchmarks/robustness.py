@@ -1,16 +1,16 @@
-"""Everything that hostile or unlucky use did to searchlab, in one command and one table.
+"""Runs all robustness tests, and summarises their findings in one table.
 
     python studies/benchmarks/robustness.py [--quick] [--seed 0]
 
-It runs these programs one after the other, and sums up what they found in one table:
+It runs these programs one after another:
 
 - ``hostile.py``: candidates that misbehave while they are built, and while they run;
 - ``fuzz.py``: damaged and hostile files, for every reader;
 - ``soak.py``: runs of every policy that are interrupted, or whose writes fail;
 - ``soak.py --commands``: ``suite run``, ``table build`` and two ``run`` in one directory, interrupted.
 
-It takes some hours on two cores; ``--quick``, with a tenth of the inputs and interruptions, well under one. The exit
-status is 1 if anything was wrong.
+This takes some hours on two cores; with ``--quick``, a tenth of the inputs and interruptions, well under one hour. The
+exit status is 1 if anything went wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FULL = {"inputs": 100_000, "kills": 500, "commands": 200}
 
 
 def programs(quick: bool, seed: int) -> list[list[str]]:
-    """The command lines, without Python's."""
+    """Return the command lines, without the Python interpreter."""
     inputs, kills, commands = (str(number // 10 if quick else number) for number in FULL.values())
     return [
         ["hostile.py"],
@@ -43,7 +43,7 @@ def programs(quick: bool, seed: int) -> list[list[str]]:
 
 
 def run(words: list[str], folder: Path) -> list[Row]:
-    """The rows of one program, whose own output is shown as it comes."""
+    """Run one program, showing its output, and return its rows."""
     file = folder / "rows.jsonl"
     file.unlink(missing_ok=True)
     code = subprocess.run([sys.executable, HERE / words[0], *words[1:], "--rows", file]).returncode
@@ -54,7 +54,7 @@ def run(words: list[str], folder: Path) -> list[Row]:
 
 
 def summed(rows: list[Row]) -> Table:
-    """A row for each part, and one for each thing that went wrong."""
+    """Return a row for each part, and one for each problem."""
     table = Table("what", "cases", "tried", "wrong", "minutes")
     for part in dict.fromkeys(row.part for row in rows):
         own = [row for row in rows if row.part == part]
@@ -69,8 +69,8 @@ def summed(rows: list[Row]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the inputs and of the interruptions")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of inputs and moments (0)")
+    parser.add_argument("--quick", action="store_true", help="use a tenth of the inputs and interruptions")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the inputs and moments (0)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = [row for words in programs(options.quick, options.seed) for row in run(words, Path(folder))]

@@ -1,4 +1,4 @@
-"""Rows of the table of ``robustness.py``, which each of its programs writes."""
+"""The rows that the programs of ``robustness.py`` contribute to its table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """How often something bad was tried, and what was then wrong."""
+    """The outcome of one kind of abuse."""
 
     part: str
     name: str
-    tried: int
-    wrong: Sequence[str]
+    tried: int  # how often it was tried
+    wrong: Sequence[str]  # what went wrong
     seconds: float
 
 
 def write_rows(rows: Sequence[Row], path: Path | None) -> None:
-    """Append ``rows`` to the file at ``path``, and end this program: with status 1 if something was wrong."""
+    """Append ``rows`` to the file at ``path``, and exit, with status 1 if anything went wrong."""
     if path:
         with path.open("a") as file:
             file.writelines(json.dumps(asdict(row)) + "\n" for row in rows)

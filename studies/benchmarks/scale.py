@@ -1,13 +1,13 @@
-"""Long logs and long runs: the time to read and to resume them, and whether memory stays flat.
+"""Measures the time to read and resume long logs, and the memory of long runs.
 
     python studies/benchmarks/scale.py log [--records 100000]
     python studies/benchmarks/scale.py memory [--trials 10000] [--json FILE]
 
-``log``: made-up trials of a space of 10^7 configs are logged. Then the log is read, its trials are decoded, and the
-run is resumed for one more batch. This is compared with the time of the policy alone for the same asks and tells.
+``log`` writes a log of synthetic trials in a space of 10^7 configs, reads it, decodes its trials, and resumes the run
+for one more batch. The time is compared with that of the policy alone for the same asks and tells.
 
-``memory``: programs of a small GEMM are really built and run. The resident memory of this process and of its workers,
-those that build and the one that runs, is read several times during the run.
+``memory`` builds and runs programs of a small GEMM, and reads the resident memory of this process and of its workers
+several times during the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from searchlab.space import Config, Space
 
 
 class MadeUp(Measurer):
-    """Answers at once, with a made-up cost."""
+    """Returns synthetic costs immediately."""
 
     repeatable = True
 
@@ -76,7 +76,7 @@ def megabytes(process: psutil.Process) -> float:
 
 
 def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
-    """Resident MB of this process and of its workers, twenty times during the run."""
+    """Return the resident MB of this process and its workers, read twenty times during the run."""
     rows: list[dict[str, float]] = []
     own = psutil.Process(os.getpid())
     start = time.perf_counter()
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("log", "memory"))
     parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--policy", default="random", help="the policy of the long log, without a cost model (random)")
+    parser.add_argument("--policy", default="random", help="the policy of the log, without cost model (random)")
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the memory readings here")

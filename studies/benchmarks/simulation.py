@@ -1,7 +1,7 @@
-"""Runs of random search over recorded tables by the thousand, for the simulations beside this file: numpy alone.
+"""Thousands of runs of random search over recorded tables, computed with numpy, for the simulations in this folder.
 
-The strategies are called lucky: at each trial they draw ``luck`` configs, with replacement, and keep the fastest. With
-``luck`` 1 that is random search. Runs of one seed share their first ``START`` trials, as those of searchlab do.
+At each trial, a strategy draws ``luck`` configs with replacement and keeps the fastest; with ``luck`` 1 this is random
+search. Runs with the same seed share their first ``START`` trials, as in searchlab.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ START, TRIALS, TARGET = 16, 100, 0.95
 
 @dataclass(frozen=True)
 class Runs:
-    """Of each run its area, trials to 95 % of the optimum, and mean log latency over the optimum: shape (..., runs)."""
+    """The figures of all runs, each of shape (..., runs)."""
 
     area: Floats
-    hits: Floats
-    score: Floats
+    hits: Floats  # trials to 95 % of the optimum
+    score: Floats  # negative mean log latency relative to the optimum
 
 
 def read_tables(directory: Path) -> dict[str, Floats]:
-    """The costs of every config that works, by table, in seconds."""
+    """Return the costs in seconds of all configs that work, by table."""
     costs = {path.name.split(".")[0]: read_log(path).costs for path in sorted(directory.glob("*.jsonl.gz"))}
     return {name: values[np.isfinite(values)] for name, values in costs.items()}
 
 
 def lucky_runs(costs: Floats, lucks: tuple[int, ...], runs: int, random: np.random.Generator) -> list[Runs]:
-    """``runs`` runs of a strategy for each of ``lucks``; run i of each has the same start."""
+    """Return ``runs`` runs of a strategy for each of ``lucks``; the i-th runs share their start."""
     start = costs[random.integers(len(costs), size=(runs, START))]
     made = []
     for luck in lucks:
@@ -47,7 +47,7 @@ def lucky_runs(costs: Floats, lucks: tuple[int, ...], runs: int, random: np.rand
 
 
 def new_workload(tables: list[Floats], random: np.random.Generator) -> Floats:
-    """The costs of a workload like those of ``tables``: of half the configs of one, its differences drawn apart or
-    together by an exponent between 1/2 and 2."""
+    """Return the costs of a new workload: half of the configs of one table, with an exponent between 1/2 and 2 that
+    stretches or compresses their differences."""
     costs = tables[random.integers(len(tables))]
     return random.choice(costs, len(costs) // 2, replace=False) ** np.exp2(random.uniform(-1, 1))

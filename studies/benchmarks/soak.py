@@ -1,20 +1,19 @@
-"""Interrupts runs at random moments, hundreds of times, and counts the losses.
+"""Interrupts runs at random moments, hundreds of times, and counts losses.
 
-    python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # every policy, killed so often
+    python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # kills runs of every policy
     python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
-    python studies/benchmarks/soak.py --commands [--kills 200]             # whole commands
+    python studies/benchmarks/soak.py --commands [--kills 200]             # interrupts complete commands
 
-Each run replays a table, the first that its policy can search, in a process of its own; policies that take seconds for
-a batch search less than by default. When its log has grown by a
-random number of bytes, the process is killed by SIGKILL, SIGTERM or SIGINT, and started again, until the run has all
-its trials. With ``--faults`` no process is killed, but some of its writes are short, or fail with EIO or ENOSPC when
-half is written (``faults.c``, which takes a C compiler): then the run must end with one sentence. After every
-interruption the log must begin with all complete records that it had before. At the end it must equal, except for
-times, the log of a run that nothing interrupted. The exit status is 1 if anything was lost.
+Each run searches a table, the first that its policy supports, in its own process; policies that take seconds per batch
+use smaller settings than by default. When the log has grown by a random number of bytes, the process is killed by
+SIGKILL, SIGTERM or SIGINT, and restarted, until the run has all its trials. With ``--faults`` no process is killed, but
+some writes are short, or fail with EIO or ENOSPC halfway (``faults.c``, which requires a C compiler); the run must then
+end with a one-line error. After every interruption, the log must begin with all complete records that it had before. At
+the end it must equal, except for times, the log of an uninterrupted run. The exit status is 1 if anything was lost.
 
-With ``--commands`` the signals go to ``suite run``, to ``table build`` and to two ``run`` in one directory, which share
-``--kills``. Each command is started again until it succeeds. A signal is also a loss if it made the command print a
-traceback, or if one of its processes was still there ``ORPHANED`` seconds later.
+With ``--commands``, the signals go to ``suite run``, ``table build`` and two concurrent ``run`` in one directory, which
+share ``--kills``. Each command is restarted until it succeeds. A signal also counts as a loss if the command prints a
+traceback, or if one of its processes is still alive ``ORPHANED`` seconds later.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ PRELOADED = "SOAK_PRELOADED"
 
 
 def run(policy: str, table: Path, log: Path, trials: int) -> None:
-    """One run, in this process."""
+    """Run a search in this process."""
     header = read_header(table)
     searchlab.tune(
         header.workload, space={"name": header.space.name, "options": header.space.options},
@@ -71,16 +70,17 @@ def run(policy: str, table: Path, log: Path, trials: int) -> None:
 
 
 def start(policy: str, table: Path, log: Path, trials: int, faults: tuple[int, int] | None) -> int:
-    """One run in a fork of this process, which has all imports already; gives the process number of the fork.
+    """Run a search in a fork of this process, which has all imports already; return the process ID.
 
-    faults: how many of a thousand writes fail, and the seed of which.
+    Args:
+        faults: How many of a thousand writes fail, and the seed that selects them.
     """
     if pid := os.fork():
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if faults:
         os.environ["FAULTS"], os.environ["FAULTS_SEED"] = map(str, faults)
-        TableMeasurer.repeatable = False  # so that each record is written and forced to the disk, as measured ones are
+        TableMeasurer.repeatable = False  # so that each record is written and synchronised, as for real measurements
     try:
         run(policy, table, log, trials)
     except KeyboardInterrupt:
@@ -93,7 +93,7 @@ def start(policy: str, table: Path, log: Path, trials: int, faults: tuple[int, i
 
 
 def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
-    """Send the signal once the log has ``size`` bytes. Gives False if the run ended before."""
+    """Send the signal when the log has ``size`` bytes. Return False if the run ends before that."""
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if log.exists() and log.stat().st_size >= size:
             os.kill(pid, how)
@@ -104,7 +104,7 @@ def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
 
 
 def decided(log: Path) -> list[Any]:
-    """The log without its times."""
+    """Return the log without times."""
     return [
         json.loads(line, object_hook=lambda fields: {k: v for k, v in fields.items() if k not in CLOCKS})
         for line in log.read_text().splitlines()
@@ -117,7 +117,7 @@ def whole(log: Path) -> bytes:
 
 
 class Goal(NamedTuple):
-    """The table that a policy searches, and its log of ``size`` bytes when nothing interrupts it."""
+    """The table that a policy searches, and its log of ``size`` bytes without interruptions."""
 
     table: Path
     log: list[Any]
@@ -125,9 +125,9 @@ class Goal(NamedTuple):
 
 
 def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
-    """The goal of each policy. Those that can search none of the tables are named and left out.
+    """Return the goal of each policy; policies that support none of the tables are reported and skipped.
 
-    This also does all imports, before anything forks.
+    This also performs all imports before anything forks.
     """
     goals = {}
     for name in names:
@@ -170,9 +170,10 @@ measure = {{ kind = "table", path = "{table}" }}
 
 
 class Command(NamedTuple):
-    """Commands that are run at the same time, in a folder of their own, and the files that they leave.
+    """Commands that run concurrently in their own folder, and the files that they leave.
 
-    measures: the files hold times of this machine, and only the configs in them are compared.
+    Attributes:
+        measures: Whether the files contain times of this machine; then only the configs are compared.
     """
 
     name: str
@@ -182,7 +183,7 @@ class Command(NamedTuple):
 
 
 def commands(folder: Path) -> list[Command]:
-    """The commands to interrupt; their study file is made in ``folder``."""
+    """Return the commands to interrupt; their study file is written to ``folder``."""
     header = read_header(TABLES[0])
     space = f'{{ name = "{header.space.name}", options = {json.dumps(header.space.options).replace(":", " =")} }}'
     study = folder / "two.toml"
@@ -205,7 +206,7 @@ def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 
 
 def strays(folder: Path) -> list[int]:
-    """The processes of ``folder`` that are still there after ``ORPHANED`` seconds."""
+    """Return the processes of ``folder`` that are still alive after ``ORPHANED`` seconds."""
     end = time.monotonic() + ORPHANED
     while found := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
         if time.monotonic() > end:
@@ -222,7 +223,7 @@ def _belongs(process: psutil.Process, folder: Path) -> bool:
 
 
 def left(command: Command, folder: Path) -> dict[str, Any]:
-    """What the command left, without times."""
+    """Return the files that the command left, without times."""
     found: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
         lines = _text(path).splitlines()
@@ -239,7 +240,7 @@ def _text(path: Path) -> str:
 
 
 def _timeless(value: Any, folder: Path) -> Any:
-    """``value`` without what is measured, and without the name of ``folder``."""
+    """Return ``value`` without measurements and without the name of ``folder``."""
     if isinstance(value, dict):
         return {name: _timeless(item, folder) for name, item in value.items() if name not in {*CLOCKS, *COSTS}}
     if isinstance(value, list):
@@ -252,7 +253,7 @@ COSTS = {"own_seconds", "ask", "tell"}
 
 
 def interrupted(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
-    """Start ``command`` again and again in new folders, until ``kills`` signals were sent."""
+    """Run ``command`` repeatedly in new folders until ``kills`` signals have been sent."""
     begun = time.monotonic()
     whole_run = folder / "whole"
     goal = to_the_end(command, whole_run)
@@ -290,7 +291,7 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
 
 
 def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
-    """Run ``command`` in ``folder`` until it succeeds; gives what it left."""
+    """Run ``command`` in ``folder`` until it succeeds; return the files that it left."""
     folder.mkdir(parents=True, exist_ok=True)
     for words in command.words[:1]:
         for _ in range(100):
@@ -307,7 +308,7 @@ def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
 
 
 def with_faults(arguments: Sequence[str]) -> None:
-    """Become this program with ``faults.c`` before the C library."""
+    """Restart this program with ``faults.c`` preloaded."""
     compiler = shutil.which("cc") or sys.exit("--faults takes a C compiler, and there is no cc on PATH")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
@@ -318,15 +319,15 @@ def with_faults(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=500, help="how often to interrupt the runs of each policy (500)")
-    parser.add_argument("--faults", action="store_true", help="let the file system fail, and kill nothing")
-    parser.add_argument("--commands", action="store_true", help="interrupt whole commands, and no single runs")
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="append the rows of robustness.py's table to FILE")
+    parser.add_argument("--kills", type=int, default=500, help="interruptions per policy (500)")
+    parser.add_argument("--faults", action="store_true", help="inject file-system errors instead of signals")
+    parser.add_argument("--commands", action="store_true", help="interrupt complete commands instead of single runs")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     parser.add_argument("--tables", type=Path, nargs="+", default=TABLES, metavar="FILE")
     parser.add_argument(
         "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="all by default"
     )
-    parser.add_argument("--trials", type=int, default=128, help="the number of trials of each run (128)")
+    parser.add_argument("--trials", type=int, default=128, help="trials per run (128)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the random moments (0)")
     options = parser.parse_args(arguments)
     if options.faults and PRELOADED not in os.environ:

@@ -1,13 +1,13 @@
-"""Candidates built and timed per second: by searchlab, by MetaSchedule's LocalBuilder and LocalRunner, and at best.
+"""Measures candidates per second, built and timed by searchlab and by MetaSchedule's LocalBuilder and LocalRunner.
 
     python studies/benchmarks/throughput.py [--candidates 64] [--batch 16] [--sides S ...] [--json FILE]
 
-All sides measure the same random sketches of one GEMM, each a different program, in batches, on all cores, with the
-same settings of the evaluator. ``floor`` is the time of the work itself in one warm process: the sum of building,
-divided by the cores, and the sum of loading and timing. ``equal`` does the same as MetaSchedule, which checks no
-result. ``default`` is searchlab's default: each result is checked, and a program much slower than the best so far is
-not repeated. ``checked`` checks and repeats all. Every time but the floor includes the start of processes, and every
-time but MetaSchedule's includes scheduling the programs.
+All sides measure the same random sketches of a GEMM, each a different program, in batches, on all cores, with the same
+settings of the evaluator. ``floor`` is the time of the work itself in one warm process: the sum of the build times,
+divided by the cores, plus the sum of the load and run times. ``equal`` does the same as MetaSchedule, which does not
+check results. ``default`` is searchlab's default: each result is checked, and a program much slower than the best so
+far is not repeated. ``checked`` checks and repeats all programs. All times but the floor include the start of
+processes, and all times but MetaSchedule's include scheduling the programs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS = {
 
 
 def different(space: Space, count: int, seed: int) -> list[Config]:
-    """``count`` random configs that make different programs."""
+    """Return ``count`` random configs with different programs."""
     rng = np.random.default_rng(seed)
     config_of: dict[int, Config] = {}
     while len(config_of) < count:
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     options = parser.parse_args(argv)
     cores = available_cores()
-    os.environ["TVM_NUM_THREADS"] = str(cores)  # by default TVM takes half of them for hyper-threads
+    os.environ["TVM_NUM_THREADS"] = str(cores)  # by default, TVM assumes that half of them are hyper-threads
     space = SPACES.make(Plugin("sketch"), parse_workload(options.workload), resolve_target("native"))
     configs = different(space, options.candidates, options.seed)
     sides: dict[str, Callable[[], dict[str, float]]] = {
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
-    """Its seconds, divided by those of ``side``; NaN if that side was not run before."""
+    """Return the ratio of its seconds to those of ``side``; NaN if that side has not been run."""
     return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
 
 

@@ -1,7 +1,7 @@
-"""Shared by the benchmarks of this folder: the search, the time of a call, and a process for each row.
+"""Shared by the benchmarks in this folder: searching, timing calls, and running each row in separate processes.
 
-The libraries read their number of threads from the environment when they are loaded. So each row of a table is made in
-processes of its own, without any setting that would change the choice of kernels by the CPU.
+Libraries read their number of threads from the environment when they are loaded. Each row of a table is therefore
+measured in separate processes, without settings that would change the choice of kernels.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 SpaceSpec = str | Mapping[str, Any]
 """A space by name, or its name and options, as searchlab.tune takes it."""
 
-SLICE = 0.05  # seconds that one side runs in a round
+SLICE = 0.05  # seconds per side and round
 REST = 0.1  # seconds between sides: longer than the worker threads of either side spin
-BUSY = 10.0  # percent of the machine's time that others may use in a rest, or it goes on
-PATIENCE = 1.0  # seconds after which the rest ends anyway
+BUSY = 10.0  # percent of the CPU time above which other processes prolong a rest
+PATIENCE = 1.0  # the maximum rest in seconds
 
 THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "GOMP_", "KMP_")
@@ -56,16 +56,16 @@ PyTorch's convolution conv1 of ResNet-50 takes 2.5 times as long then, with one 
 
 
 def leave_folder() -> None:
-    """Take this folder off ``sys.path``: a process would find ``cuda.py`` for NVIDIA's package of that name."""
+    """Remove this folder from ``sys.path``, where ``cuda.py`` would shadow NVIDIA's package of that name."""
     here = Path(__file__).resolve().parent
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
 
 
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
-    """A parser with the options of every benchmark here; ``trials`` is the default of that option."""
+    """Return a parser with the common options; ``trials`` is the default of that option."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=trials, help=f"programs that a search measures ({trials})")
-    parser.add_argument("--rounds", type=int, default=21, help="how often all sides run in turn (21)")
+    parser.add_argument("--trials", type=int, default=trials, help=f"trials per search ({trials})")
+    parser.add_argument("--rounds", type=int, default=21, help="rounds in which all sides are timed in turn (21)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the search (0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -73,7 +73,7 @@ def common_options(description: str | None, trials: int = 32) -> argparse.Argume
 
 
 def resnet50(op: str) -> list[str]:
-    """The distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads; the first name of each."""
+    """Return the distinct layers of ResNet-50 v1.5 as ``"conv"`` or ``"gemm"`` workloads, each under its first name."""
     named: dict[Workload, str] = {}
     for name in preset_names():
         if f"/{op}" in name:
@@ -82,14 +82,14 @@ def resnet50(op: str) -> list[str]:
 
 
 def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
-    """The program that ``space`` makes of ``config``, compiled and loaded."""
+    """Return the compiled and loaded program of ``config``."""
     plugin, _ = SPACES.named(space)
     schedule = SPACES.make(plugin, workload, target).schedule(config)
     return compile_program(schedule.mod, target).jit()
 
 
 def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
-    """The workload's operands and a result of NaN (0 for integers), on the device of ``target``."""
+    """Return the operands of the workload and a result of NaN (0 for integers), on the device of ``target``."""
     import tvm
 
     *_, shape = workload.shapes.values()
@@ -98,10 +98,13 @@ def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
 
 
 def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, seed: int) -> dict[str, Any]:
-    """The ``config`` of the fastest of ``trials`` trials of the policy xgb in ``space``, and what the search took.
+    """Search ``space`` with the policy xgb; return the fastest ``config`` and the time of the search.
 
-    ``search_seconds`` is its wall-clock time, ``build_seconds`` the sum over all programs, some of which are built at
-    the same time. Raises SearchlabError if no program runs.
+    ``search_seconds`` is the wall time, ``build_seconds`` the sum over all programs, some of which are built in
+    parallel.
+
+    Raises:
+        SearchlabError: If no program runs.
     """
     import searchlab
 
@@ -131,7 +134,7 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
 
 
 def seconds(run: Callable[[], object]) -> tuple[float, float]:
-    """Median and least time of one call, after a rest and a warm-up that wakes the worker threads."""
+    """Return the median and minimum time of a call, after a rest and a warm-up that wakes the worker threads."""
     rested = time.perf_counter() + PATIENCE
     while psutil.cpu_percent(REST) > BUSY and time.perf_counter() < rested:
         pass
@@ -147,9 +150,9 @@ def seconds(run: Callable[[], object]) -> tuple[float, float]:
 
 
 def environment(threads: int, isa: str | None = None) -> dict[str, str]:
-    """The environment of a process whose libraries use so many threads, and choose their kernels themselves.
+    """Return the environment of a process whose libraries use ``threads`` threads and choose their kernels themselves.
 
-    With ``isa`` they take those of this instruction set. Freed memory stays with the process.
+    With ``isa`` they use kernels for this instruction set. Freed memory stays with the process.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     forced = ISAS[isa][1] if isa else {}
@@ -157,11 +160,12 @@ def environment(threads: int, isa: str | None = None) -> dict[str, str]:
 
 
 def in_process(script: str, task: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
-    """The last line that ``script --worker task`` prints, JSON, in a new process with ``task["threads"]`` threads.
+    """Return the last line of JSON that ``script --worker task`` prints, in a process with ``task["threads"]`` threads.
 
-    With ``task["isa"]`` libraries take their kernels of this instruction set.
+    With ``task["isa"]``, libraries use kernels for this instruction set.
 
-    Raises subprocess.SubprocessError if it fails, or takes more than ``timeout`` seconds.
+    Raises:
+        subprocess.SubprocessError: If the process fails, or takes more than ``timeout`` seconds.
     """
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],

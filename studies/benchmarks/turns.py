@@ -1,7 +1,7 @@
-"""Timing several sides in turn, each in a process of its own, with its own libraries and their pool of threads.
+"""Times several sides in turn, each in its own process with its own libraries and thread pool.
 
-Two pools of threads in one process spin against each other. And what disturbs the machine for a second disturbs all
-sides if they take turns: the parent tells one process to time a round, then the next one.
+Two thread pools in one process would compete for the cores. Taking turns exposes all sides to the same disturbances of
+the machine: the parent tells one process after another to time a round.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from searchlab.workload import Workload
 
 @dataclass(frozen=True)
 class Side:
-    """A program that is timed: ours, or that of a library."""
+    """A program to time: searchlab's, or a library's."""
 
     run: Callable[[], object]
     result: Callable[[], Array]  # what the last run computed
-    facts: Mapping[str, str] = field(default_factory=dict)  # the version of a library, and the kernels that it chose
-    rounding: float = 0  # relative error of a result that the library rounds to a narrower dtype than the workload's
+    facts: Mapping[str, str] = field(default_factory=dict)  # the version of a library, and the kernels it chose
+    rounding: float = 0  # relative error if the library rounds the result to a narrower dtype than the workload's
 
 
 def serve(workload: Workload, make: Callable[[], Side]) -> None:
-    """Make a side in this process, check its result, print its facts, and time a round for each line of input.
+    """Create a side in this process, check its result, print its facts, and time a round for each line of input.
 
-    An answer is a line of JSON; what libraries print goes to standard error. Raises AssertionError for a wrong result.
+    An answer is a line of JSON; the output of libraries goes to the standard error.
+
+    Raises:
+        AssertionError: If the result is wrong.
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -53,9 +56,10 @@ def serve(workload: Workload, make: Callable[[], Side]) -> None:
 class SideProcess:
     """The process of a side: ``script --worker task``, which calls :func:`serve`, with ``task["threads"]`` threads.
 
-    With ``task["isa"]`` libraries take their kernels of this instruction set.
+    With ``task["isa"]``, libraries use their kernels for this instruction set.
 
-    Raises subprocess.SubprocessError if it fails.
+    Raises:
+        subprocess.SubprocessError: If the process fails.
     """
 
     def __init__(self, script: str, task: Mapping[str, Any]) -> None:
@@ -94,16 +98,16 @@ class SideProcess:
 
 
 def compare(ours: SideProcess, theirs: Mapping[str, SideProcess], rounds: int) -> dict[str, Any]:
-    """Time ours and theirs in turn, ``rounds`` times, each round from another side: seconds, and the ratios.
+    """Time both sides in turn for ``rounds`` rounds, each starting with another side; return seconds and ratios.
 
-    ``ratio`` is the median over the rounds of their seconds by ours. The ratio of the least times is given too. On a
-    busy machine it is the more reliable one, since a parallel loop waits for each thread that was held up.
+    ``ratio`` is the median over the rounds of their seconds divided by ours. The ratio of the minimum times is included
+    too; on a busy machine it is more reliable, since a parallel loop waits for every delayed thread.
     """
     return ratios(list(theirs), _measure([ours, *theirs.values()], rounds))
 
 
 def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
-    """Median and least seconds, by round and side."""
+    """Return the median and minimum seconds by round and side."""
     measured = np.empty((rounds, len(sides), 2))
     for turn in range(rounds):
         for place in range(len(sides)):
@@ -113,7 +117,7 @@ def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
 
 
 def ratios(names: Sequence[str], measured: Array) -> dict[str, Any]:
-    """What :func:`compare` gives, of seconds by round, side (ours, then each of ``names``), median and least."""
+    """Return the result of :func:`compare` from seconds by round, side (ours, then ``names``), median and minimum."""
     median, least = measured[..., 0], measured[..., 1].min(axis=0)
     peers = {}
     for at, name in enumerate(names, 1):

@@ -1,4 +1,4 @@
-"""A guided space against libraries: the command line, the rows and the table that kernels.py and conv2d.py share."""
+"""Compares a guided space with libraries: the command line, rows and table shared by kernels.py and conv2d.py."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-bloc
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What one script compares."""
+    """The definition of a comparison."""
 
     script: str
     description: str
     space: Callable[[Workload, Target], SpaceSpec]
-    layers: str  # of ResNet-50: "gemm" or "conv"
-    others: Mapping[int, Sequence[str]]  # workloads that are no presets, by batch; 0 is for those of no network
+    layers: str  # the layers of ResNet-50: "gemm" or "conv"
+    others: Mapping[int, Sequence[str]]  # other workloads, by batch; 0 for those that belong to no network
     peers: Mapping[str, Callable[[Any], Side]]
-    default: Sequence[str]  # the peers if none is named
-    check: Callable[[Workload, Sequence[str]], None]  # raises SearchlabError for what these peers do not compute
+    default: Sequence[str]  # the default peers
+    check: Callable[[Workload, Sequence[str]], None]  # raises SearchlabError for workloads that peers do not support
     dtypes: Sequence[str] = ("float32",)
 
     def workloads(self, batches: Iterable[int], dtype: str = "float32") -> dict[str, int]:
-        """The workloads if none is named, each with its batch; another one has 0."""
+        """Return the default workloads, each with its batch; 0 for workloads without one."""
         named = dict.fromkeys(self.others.get(0, ()), 0)
         for batch in batches:
             suffix = "" if batch == 1 else f":b{batch}"
@@ -53,20 +53,20 @@ class Benchmark:
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = common_options(self.description)
-        parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="instead of the layers of ResNet-50")
+        parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="default: the layers of ResNet-50")
         parser.add_argument(
             "--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers",
             help="libraries; name workloads before them",
         )  # fmt: skip
         parser.add_argument(
-            "--threads", nargs="+", type=int, metavar="N", help="of each side (1 and all; in a table all)"
+            "--threads", nargs="+", type=int, metavar="N", help="threads of each side (1 and all; in a table, all)"
         )
-        parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="of the layers (1 8)")
-        parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="of the layers (float32)")
+        parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="batch sizes (1 8)")
+        parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="dtype (float32)")
         parser.add_argument(
-            "--isa", choices=[*ISAS], help="the newest instructions of all sides (by default those of the CPU)"
+            "--isa", choices=[*ISAS], help="the newest instruction set of all sides (default: that of the CPU)"
         )
-        parser.add_argument("--markdown", action="store_true", help="print the table of FILE, and measure nothing")
+        parser.add_argument("--markdown", action="store_true", help="print the table in FILE without measuring")
         return parser.parse_args(argv)
 
     def main(self, argv: Sequence[str] | None = None) -> None:
@@ -97,7 +97,7 @@ class Benchmark:
         print(*summaries(rows), sep="\n")
 
     def row(self, name: str, batch: int, threads: int, options: argparse.Namespace) -> dict[str, Any]:
-        """One row of the table: a search, then its best program and the peers in turn."""
+        """Return one row of the table: run a search, then time its best program and the peers in turn."""
         task = {"workload": name, "threads": threads} | ({"isa": options.isa} if options.isa else {})
         found = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
         with ExitStack() as stack:
@@ -118,7 +118,7 @@ class Benchmark:
         }  # fmt: skip
 
     def work(self, task: dict[str, Any]) -> None:
-        """The work of a separate process: the search, or one side of the comparison."""
+        """Do the work of a separate process: the search, or one side of the comparison."""
         workload = parse_workload(task["workload"])
         if "peer" in task:
             serve(workload, lambda: self.peers[task["peer"]](workload))
@@ -141,7 +141,7 @@ class Benchmark:
 
 
 def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write ``rows`` to ``file``, in place of its rows of the same workload and threads. Gives all rows of the file."""
+    """Write ``rows`` to ``file``, replacing those of the same workload and threads; return all rows of the file."""
     if file is None:
         return list(rows)
     known = json.loads(file.read_text()) if file.exists() else []
@@ -151,7 +151,7 @@ def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 
 def choices(config: Mapping[str, Any]) -> str:
-    """A config in a few words: switches by name if they are on, numbers after their name, words alone."""
+    """Describe a config briefly: enabled switches by name, numbers after their names, and words."""
     words = []
     for name, value in config.items():
         if isinstance(value, bool):
@@ -162,7 +162,7 @@ def choices(config: Mapping[str, Any]) -> str:
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """A row as it is shown when it is measured."""
+    """Return the line that is printed for a row when it is measured."""
     peers = "; ".join(
         f"{peer} {result['gflops']:.0f}, ratio {result['ratio']:.3f} "
         f"({result['ratio_quartiles'][0]:.3f} to {result['ratio_quartiles'][1]:.3f}), of least times "
@@ -178,9 +178,9 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """By threads and batch, for each peer and for the best of them: geometric mean and least of the ratios.
+    """Return the geometric mean and minimum of the ratios by threads and batch, for each peer and the best of them.
 
-    In brackets is the geometric mean of the ratios of least times.
+    The geometric mean of the ratios of minimum times is in parentheses.
     """
     groups: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -205,9 +205,9 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table for docs/results/kernels.md, then the geometric means, and which library ran which kernels.
+    """Return the table for docs/results/kernels.md, the geometric means, and the kernels that the libraries used.
 
-    Building is the time of all builds of a search; some run side by side, so it may be more than that of the search.
+    The build time is the sum over all builds of a search; since some run in parallel, it may exceed the search time.
     """
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     head = [

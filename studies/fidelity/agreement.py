@@ -1,9 +1,11 @@
-"""How well the reproductions agree with recorded runs of the originals: ``python agreement.py results/fidelity``.
+"""Measures the agreement of the reproductions with recorded runs of the originals.
 
-Area is the mean over the trials of best so far, as a share of the table's best; trials to 95 % are those until a config
-is within 95 % of it. Both are compared by two-sample tests over seeds. ``--json FILE`` writes the figures too; without
-a directory those that are kept are printed again. ``--origins`` prints the table of all policies, what they are and how
-they differ, which RESULTS.md has.
+    python agreement.py results/fidelity
+
+Area is the mean over the trials of the best throughput so far, relative to the best in the table; trials to 95 % are
+those until a config reaches 95 % of it. Both are compared by two-sample tests over seeds. ``--json FILE`` also writes
+the figures; without a directory, the recorded figures are printed. ``--origins`` prints the table of all policies and
+their deviations, as in RESULTS.md.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from searchlab.policy import origins
 AGREEMENT = HERE.parent / "reference" / "fidelity" / "agreement.json"
 SAME = AGREEMENT.with_name("same_numbers.json")
 
-# Strategies of the study that another recording than their own is compared with.
+# Strategies of the study that are compared with the recording of another one.
 OTHERS = {"autotvm-xgb-knob": "autotvm-xgb"}
 
 
@@ -33,7 +35,7 @@ Curves = list[Array]
 
 
 def curves(logs: Sequence[Path]) -> dict[str, Curves]:
-    """Best so far as a share of the table's best, of each run of each strategy."""
+    """Return the best throughput so far, relative to the best in the table, of each run by strategy."""
     table = read_log(HERE / "gemm-knob-template.jsonl.gz")
     best = min(float(np.mean(trial.measurement.seconds)) for trial in table.trials if np.isfinite(trial.cost))
     found: dict[str, Curves] = {}
@@ -44,10 +46,10 @@ def curves(logs: Sequence[Path]) -> dict[str, Curves]:
 
 
 def compared(ours: Curves, theirs: Curves) -> dict[str, Any]:
-    """Both samples over as many trials as every run of both has."""
+    """Compare both samples over the number of trials that all runs have."""
     trials = min(map(len, [*ours, *theirs]))
     areas = [np.array([curve[:trials].mean() for curve in curves]) for curves in (ours, theirs)]
-    # A run that never gets there counts as one trial more than there are, and so do all such runs.
+    # Every run that never reaches it counts as one more than the number of trials.
     hits = [np.array([int(np.sum(curve[:trials] < 0.95)) + 1 for curve in curves]) for curves in (ours, theirs)]
     return {
         "runs": len(ours), "recorded_runs": len(theirs), "trials": trials,
@@ -76,7 +78,7 @@ def agreement_table(figures: dict[str, Any]) -> str:
 
 
 def agreed(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
-    """How well a policy agrees with its original, in words."""
+    """Describe how well a policy agrees with its original."""
     said = []
     if one := same.get("grid-b8" if name == "autotvm-grid" else RECORDINGS.get(name, "")):
         said.append(
@@ -89,7 +91,7 @@ def agreed(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
 
 
 def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
-    """Every policy that declares where it comes from, as Markdown; agreement where it was held against the original."""
+    """Return the policies that declare an origin as a Markdown table, with the agreement where it was measured."""
     lines = ["| policy | what it is | agreement | it differs in |", "|---|---|---|---|"]
     for name, origin in origins().items():
         where = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
@@ -98,7 +100,7 @@ def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
 
 
 def draw(pairs: dict[str, tuple[Curves, Curves]], path: Path) -> None:
-    """A panel for each pair: median and quartiles of the original and of the reproduction, on top of each other."""
+    """Draw a panel for each pair, with the medians and quartiles of the original and the reproduction overlaid."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -128,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("results", type=Path, nargs="?")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path, help="draw originals and reproductions on top of each other")
+    parser.add_argument("--picture", type=Path, help="draw originals and reproductions overlaid")
     parser.add_argument("--origins", action="store_true")
     given = parser.parse_args()
     if given.results is None:

@@ -1,6 +1,7 @@
-"""Recorded runs of AutoTVM's tuners as logs of searchlab's, for a report: ``python recorded.py DIRECTORY``.
+"""Converts recorded runs of AutoTVM's tuners to searchlab's logs, for a report: ``python recorded.py DIRECTORY``.
 
-A config that AutoTVM's genetic algorithm measured again is left out, as searchlab counts it as no trial.
+Repeated measurements of a config by AutoTVM's genetic algorithm are omitted, since searchlab does not count them as
+trials.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RECORDINGS = {
 
 
 def original(label: str) -> str:
-    """The name of the recorded runs on the page."""
+    """Return the name of the recorded runs in the report."""
     return f"{label} (TVM 0.17)"
 
 

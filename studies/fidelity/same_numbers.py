@@ -1,8 +1,8 @@
-"""The reproductions with the random numbers that the originals drew: ``python same_numbers.py [--json FILE]``.
+"""Runs the reproductions with the random numbers of the originals: ``python same_numbers.py [--json FILE]``.
 
-A recording of AutoTVM's tuner began with ``random.seed(seed)`` and ``numpy.random.seed(seed)``. A reproduction that
-draws from the same streams, in the same order, must propose the same configs. For each recording this prints how many
-runs agree to the end, the trials until the first difference, and the ratio of the mean areas.
+The recordings of AutoTVM's tuners began with ``random.seed(seed)`` and ``numpy.random.seed(seed)``. A reproduction that
+draws from the same streams in the same order must propose the same configs. For each recording, this prints how many
+runs agree completely, the trials until the first difference, and the ratio of the mean areas.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ Answers = Mapping[Config, Measurement]
 
 @cache
 def table() -> tuple[KnobTemplate, Answers]:
-    """The space that was searched, and the measurement of each of its configs; the mean of its repeats is its cost."""
+    """Return the space that was searched and the measurement of each config, whose cost is the mean of its repeats."""
     result = load_log(TABLE)
     assert isinstance(result.space, KnobTemplate)
     return result.space, {trial.config: replace(trial.measurement, statistic="mean") for trial in result.trials}
 
 
 def recorded(name: str) -> dict[int, list[int]]:
-    """The indices that AutoTVM's tuner measured, by seed, without repeats: these count as no trials here."""
+    """Return the indices that AutoTVM's tuner measured, by seed, without repeats, which are not trials here."""
     runs = json.loads((HERE / "recorded" / f"{name}.json").read_text())
     return {int(seed): list(dict.fromkeys(indices)) for seed, indices in runs.items()}
 
 
 def searched(policy: Policy, batch: int, trials: int) -> list[int]:
-    """The indices of the first ``trials`` configs that ``policy`` proposes, each answered from the table."""
+    """Return the indices of the first ``trials`` configs that ``policy`` proposes when searching the table."""
     space, answers = table()
     found: list[int] = []
     while len(found) < trials and (asked := policy.ask(batch)):
@@ -66,7 +66,7 @@ def searched(policy: Policy, batch: int, trials: int) -> list[int]:
 
 
 class GlobalNumbers:
-    """numpy's global random numbers, behind the methods of a Generator that the tuners use."""
+    """numpy's global random stream with the methods of a Generator that the tuners use."""
 
     def integers(self, n: int) -> int:
         return int(np.random.randint(n))
@@ -79,7 +79,7 @@ class GlobalNumbers:
 
 
 def sample_ints(n: int) -> Array:
-    """``n`` indices as AutoTVM draws them, in its order: that in which Python walks the set of them."""
+    """Draw ``n`` indices like AutoTVM, in its order: the iteration order of a Python set."""
     drawn: set[int] = set()
     while len(drawn) < n:
         drawn.add(random.randrange(table()[0].size()))
@@ -87,7 +87,7 @@ def sample_ints(n: int) -> Array:
 
 
 def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) -> list[Config]:
-    """``Space.sample_new`` with AutoTVM's draws: ``sample_ints`` for the chains, else one by one."""
+    """Replace ``Space.sample_new`` by AutoTVM's draws: ``sample_ints`` for the chains, otherwise one by one."""
     if seen == ():
         return [space.config_at(int(index)) for index in sample_ints(n)]
     new: list[Config] = []
@@ -100,7 +100,7 @@ def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) 
 
 @contextmanager
 def originals_numbers(seed: int) -> Iterator[None]:
-    """Within this context AutoTVM's tuners draw what the originals drew from ``seed``."""
+    """Within this context, AutoTVM's tuners draw the random numbers that the originals drew from ``seed``."""
     random.seed(seed)
     np.random.seed(seed)
     with (
@@ -155,7 +155,7 @@ TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
 
 
 def again(name: str, seed: int, trials: int) -> list[int]:
-    """The first ``trials`` indices of the reproduction of a recorded run, with the random numbers of that run."""
+    """Return the first ``trials`` indices of the reproduction, with the random numbers of a recorded run."""
     batch, tuner = TUNERS[name]
     with originals_numbers(seed):
         return searched(tuner(seed), batch, trials)

@@ -1,9 +1,9 @@
-"""Writes the tables of a suite's baselines into studies/RESULTS.md, from the runs that the suite has.
+"""Updates the tables of a suite's baselines in studies/RESULTS.md from the runs in the suite.
 
     python studies/suite/results.py                                     # v1/test
     python studies/suite/results.py --runs studies/reference/costmodels --baselines random,xgb --part costmodels
 
-What stands in RESULTS.md between `<!-- PART -->` and `<!-- end of PART -->` is replaced; nothing else is.
+Only the text between `<!-- PART -->` and `<!-- end of PART -->` in RESULTS.md is replaced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def with_interval(value: float, lower: float | None, upper: float | None) -> str
 
 
 def strategies(summary: Summary) -> str:
-    """A row for each strategy over all tables, the largest area first."""
+    """Return a row for each strategy over all tables, the largest area first."""
     overall = summary.overall
     assert overall is not None
 
@@ -75,7 +75,7 @@ def strategies(summary: Summary) -> str:
 
 
 def pairs(summary: Summary) -> str:
-    """What is claimed of the best strategy and each other."""
+    """Return the comparison of the best strategy with each other one."""
     assert summary.overall is not None
 
     def cells(answer: Answer) -> str:
@@ -106,7 +106,7 @@ def _p(p: float | None) -> str:
 
 
 def kinds(summary: Summary) -> str:
-    """The mean area of each strategy over the tables of each kind."""
+    """Return the mean area of each strategy over the tables of each kind."""
     assert summary.overall is not None
     inside = {kind: [item for item in summary.workloads if of_it(item.workload)] for kind, of_it in KINDS.items()}
     inside = {kind: items for kind, items in inside.items() if items}
@@ -122,7 +122,7 @@ def kinds(summary: Summary) -> str:
 
 
 def halfway(comparison: ComparedRuns, trials: int) -> str:
-    """How much faster the best of each strategy is than that of random search, after half of the trials."""
+    """Return how much faster the best of each strategy is than that of random search after half of the trials."""
     found: dict[str, list[dict[int, float]]] = {}
     for item in comparison.values():
         best: dict[str, dict[int, float]] = {}
@@ -153,7 +153,7 @@ def halfway(comparison: ComparedRuns, trials: int) -> str:
 
 
 def _factor(answer: Answer) -> str:
-    """The factor whose logarithm is answered for."""
+    """Convert the mean and interval of a logarithm to a factor."""
     ends = answer.difference
     if ends.lower is None or ends.upper is None:
         return ""
@@ -161,7 +161,7 @@ def _factor(answer: Answer) -> str:
 
 
 def put(part: str, text: str) -> None:
-    """``text`` between the marks of ``part``. Ends the program if RESULTS.md has no such marks."""
+    """Put ``text`` between the marks of ``part``. Exits if RESULTS.md has no such marks."""
     marks = f"<!-- {part} -->", f"<!-- end of {part} -->"
     before = RESULTS.read_text()
     after, count = re.subn(
@@ -175,8 +175,8 @@ def put(part: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default="v1/test", help="the suite, or one split of it (v1/test)")
-    parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="DIR", help="results to compare with them")
-    parser.add_argument("--baselines", metavar="NAMES", help="of these alone, as random,xgb")
+    parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="DIR", help="results to compare with")
+    parser.add_argument("--baselines", metavar="NAMES", help="use only these baselines, such as random,xgb")
     parser.add_argument("--part", default="baselines", help="the part of RESULTS.md (baselines)")
     options = parser.parse_args()
     suite = find_suite(options.suite)
