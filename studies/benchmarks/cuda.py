@@ -289,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="in float32")
     parser.add_argument("--all", action="store_true", help="the machine, the tests and all workloads")
-    parser.add_argument("--minutes", type=float, default=25, help="time limit (25)")
+    parser.add_argument("--minutes", type=float, default=25, help="time limit in minutes (25)")
     parser.add_argument("--out", type=Path, default=Path("results", "cuda"), help="output directory (results/cuda)")
     parser.add_argument("--trials", type=int, default=64, help="trials per search (64)")
     parser.add_argument("--rounds", type=int, default=11, help="rounds in which all sides are timed in turn (11)")

@@ -81,7 +81,7 @@ def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.Monk
         (kernels, "gemm:64x64x64:relu", "without bias and ReLU"),
         (kernels, "resnet50/conv2.2b", "compares gemm"),
         (kernels, "gemm:64x64", "gemm:64x64"),
-        (conv2d, "gemm:64x64x64", "kernels.py is for gemm"),
+        (conv2d, "gemm:64x64x64", "use kernels.py for gemm"),
     ],
 )
 def test_other_workloads_are_refused(
@@ -223,7 +223,7 @@ def test_a_peer_is_refused_what_it_does_not_compute(workload: str, names: list[s
     benchmark, other = (kernels, conv2d)[:: 1 if workload.startswith("gemm") else -1]
     with pytest.raises(SearchlabError, match=f"in float32.*not {workload}"):
         benchmark.check(parse_workload(workload), names)
-    with pytest.raises(SearchlabError, match=f"not {workload}; .* is for"):
+    with pytest.raises(SearchlabError, match=f"not {workload}; use .* for"):
         other.check(parse_workload(workload), names)
 
 

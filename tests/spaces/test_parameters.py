@@ -89,7 +89,7 @@ def test_it_has_no_programs() -> None:
         space.schedule({"x": 1})
     with pytest.raises(InvalidConfig, match="cannot be 0"):
         space.schedule({"x": 0})
-    with pytest.raises(UnsupportedSpace, match="use knob"):
+    with pytest.raises(UnsupportedSpace, match="use 'knob'"):
         make_features("program", space)
     with pytest.raises(UnsupportedWorkload, match="imported from another tuner"):
         Parameters(KERNEL, resolve_target("recorded"))
@@ -101,11 +101,11 @@ PACKED = base64.b64encode(zlib.compress(b"\x00\x7f")).decode()
 @pytest.mark.parametrize(
     ("parameters", "listed", "why"),
     [
-        ({"x": []}, "", "list of different values"),
-        ({"x": [1, True]}, "", "list of different values"),
-        ({"x": "abc"}, "", "list of different values"),
-        ({"x": [None]}, "", "list of different values"),
-        ({"x": [float("nan")]}, "", "list of different values"),
+        ({"x": []}, "", "list of distinct values"),
+        ({"x": [1, True]}, "", "list of distinct values"),
+        ({"x": "abc"}, "", "list of distinct values"),
+        ({"x": [None]}, "", "list of distinct values"),
+        ({"x": [float("nan")]}, "", "list of distinct values"),
         ({"x": [1, 2]}, "no base64", "damaged"),
         ({"x": [1, 2]}, PACKED, "do not fit a product of 2"),
         ({"x": [1, 2]}, PACKED[:8], "damaged"),
