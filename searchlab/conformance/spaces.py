@@ -360,8 +360,9 @@ def one_program(space: SpaceSubject) -> None:
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
     """The program is still the function main, with the parameters of the workload."""
+    valid = space.valid  # first: without programs, neither the module nor the target may exist for TVM
     expected = _parameters(space.workload.module)
-    for config in space.valid:
+    for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
@@ -378,18 +379,19 @@ def _parameters(module: Any) -> list[str]:
 @rule("transform the workload's own PrimFunc, by primitives that preserve what it computes", RIGHT)
 def right_answer(space: SpaceSubject) -> None:
     """The programs of a few configs build and, if this machine is the target, compute the same as numpy."""
+    valid = space.valid  # first, as in keeps_the_function
     if not runs_here(space.target):
         _check_builds(space)
         return
     settings = LocalSettings(repeat=1, min_repeat_ms=0)
     with LocalMeasurer(settings, space.target, {}, workers=1) as measurer:
-        for config, result in zip(space.valid, measurer.measure(space.space, space.valid), strict=True):
+        for config, result in zip(valid, measurer.measure(space.space, valid), strict=True):
             if result.failure:
                 raise Breach(f"{config.to_json()} fails with {result.failure}: {result.message}")
 
 
 def runs_here(target: Target) -> bool:
-    """Whether this CPU can run programs for ``target``."""
+    """Return whether this CPU can run programs for ``target``."""
     from tvm.target import codegen
 
     here = str(codegen.llvm_get_system_cpu())
