@@ -167,5 +167,5 @@ def test_annotations_for_other_loops_are_refused() -> None:
     with pytest.raises(SearchlabError, match="must be given with policy 'locate_cache'"):
         cfg["ann"].apply(sch, loops, source=[[sch.get_sblock("gemm")]])
     cfg.define_annotate("cache", loops, "locate_cache", num_anchor=1)
-    with pytest.raises(SearchlabError, match="'locate_cache', which needs it"):
+    with pytest.raises(SearchlabError, match="must be given with policy 'locate_cache'"):
         cfg["cache"].apply(sch, loops)

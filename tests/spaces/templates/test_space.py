@@ -141,8 +141,8 @@ def test_every_index_goes_through_json_and_back(autotvm: KnobTemplate, index: in
 @pytest.mark.parametrize(
     ("entity", "reason"),
     [
-        ([["tile_z", "sp", [-1, 1]]], "sets 'tile_z'"),
-        ([["tile_f", "ot", 1]], r"sets 'tile_f' \(ot\)"),
+        ([["tile_z", "sp", [-1, 1]]], "sets knob 'tile_z'"),
+        ([["tile_f", "ot", 1]], r"sets knob 'tile_f' \(ot\)"),
         ([["tile_f", "sp", [-1, 3, 1, 1]]], "knob 'tile_f' cannot be"),
         ([["tile_f", "sp", [1, 2, 1, 1]]], "does not split a loop of 512"),
         ([["tile_f", "sp", [-1, 1, 1, 1]]], "no value for knob 'tile_y'"),
@@ -282,7 +282,7 @@ def test_template_of_another_package_is_found_by_name(native: Target, monkeypatc
         (":f", "cannot be loaded"),
         (
             f"{__name__}:assert_right",
-            "cannot be called as template.config, schedule, target., but has the signature .mad",
+            "cannot be called as template.config, schedule, target.: its signature is .mad",
         ),
     ],
 )
