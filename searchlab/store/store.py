@@ -193,12 +193,11 @@ class Store:
             SearchlabError: If there is no store.
         """
         wanted = None if target is None else spelled_target(resolve_target(target))
+        part = (machine or "").lower()
         return [
             one
             for one in self._held(workload)
-            if wanted in (None, one.key.target)
-            and (machine is None or machine.lower() in one.key.machine.lower())
-            and space in (None, one.key.space)
+            if wanted in (None, one.key.target) and part in one.key.machine.lower() and space in (None, one.key.space)
         ]
 
     def results(

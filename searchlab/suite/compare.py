@@ -225,8 +225,18 @@ class SuiteAnswer:
             yield Text()
             yield Text("p: on these tables; p, others: on tables like these. In parentheses: significant on a table.")
             if len(self.areas) > 1:
-                yield Text(self._extremes())
-        yield Text(self._rank())
+                rival = min(self.answers, key=lambda one: one.difference.value).second  # the strongest baseline here
+                less = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
+                order = sorted(less, key=less.__getitem__)
+                worst, best = (f"{name} ({signed(less[name])})" for name in (order[0], order[-1]))
+                yield Text(f"Against {rival} it is worst on {worst} and best on {best}.")
+        ranking = self.ranking
+        place = [name for name, _ in ranking].index(self.label)
+        near = [f"{name} {_number(area)}" for name, area in ranking[max(0, place - 2) : place + 3]]
+        yield Text(
+            f"By mean area it is number {place + 1} of {len(ranking)}: {listed(near, None)}. It took "
+            f"{self.new.own_seconds:.3g} s per run to propose and learn, on {self.new.host}."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: the verdict against each baseline, by space, the ranking, and the time spent."""
@@ -275,7 +285,7 @@ class SuiteAnswer:
         names = [one.second for one in self.answers[:MOST]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
-            table.add_row(space, str(tables), number_text(area, DIGITS), *(signed(differences[n]) for n in names))
+            table.add_row(space, str(tables), _number(area), *(signed(differences[n]) for n in names))
         return table
 
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
@@ -299,22 +309,6 @@ class SuiteAnswer:
             tally["significantly ahead"] += contrast.ahead(self.label, baseline)
             tally["significantly behind"] += contrast.ahead(baseline, self.label)
         return tally
-
-    def _extremes(self) -> str:
-        rival = min(self.answers, key=lambda one: one.difference.value).second  # the strongest of these baselines
-        differences = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
-        order = sorted(differences, key=differences.__getitem__)
-        worst, best = (f"{name} ({signed(differences[name])})" for name in (order[0], order[-1]))
-        return f"Against {rival} it is worst on {worst} and best on {best}."
-
-    def _rank(self) -> str:
-        names = [name for name, _ in self.ranking]
-        place = names.index(self.label)
-        near = [f"{name} {number_text(area, DIGITS)}" for name, area in self.ranking[max(0, place - 2) : place + 3]]
-        return (
-            f"By mean area it is number {place + 1} of {len(names)}: {listed(near, None)}. It took "
-            f"{self.new.own_seconds:.3g} s per run to propose and learn, on {self.new.host}."
-        )
 
 
 def _number(value: float | None) -> str:

@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def split_of(suite: Suite) -> dict[str, str]:
-    return {entry.name: entry.split for entry in sorted(suite.spec.tables, key=lambda entry: entry.name)}
+    return dict(sorted((entry.name, entry.split) for entry in suite.spec.tables))
 
 
 def split_digest(split: dict[str, str]) -> str:
@@ -244,9 +244,8 @@ def _card_problems(recorded: RecordedTable) -> list[str]:
     path = recorded.table.directory / name
     if not path.is_file():
         return [f"{name} is missing; `searchlab suite seal` makes it"]
-    if path.read_text(encoding="utf-8") != Card(recorded).text():
-        return [f"{name} is not the card of its table; `searchlab suite seal` rewrites it"]
-    return []
+    right = path.read_text(encoding="utf-8") == Card(recorded).text()
+    return [] if right else [f"{name} is not the card of its table; `searchlab suite seal` rewrites it"]
 
 
 def _run_problems(suite: Suite, of: Trajectories) -> list[str]:
@@ -367,17 +366,13 @@ def avx512() -> list[str]:
 
 def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequence[str]) -> list[str]:
     """Replay in a process whose numpy does not use ``features``; return the problems as before if that fails."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {__name__} import _worker; _worker()"],
-        input=pickle.dumps((suite, [case for case, _ in differ])),
-        stdout=subprocess.PIPE,
-        env={**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
+    words = [sys.executable, "-c", f"from {__name__} import _worker; _worker()"]
+    env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": os.pathsep.join(sys.path)}
+    cases = pickle.dumps((suite, [case for case, _ in differ]))
+    done = subprocess.run(words, input=cases, stdout=subprocess.PIPE, env=env, check=False)
     if done.returncode:
         return [problem for _, problem in differ]
-    problems: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return problems
+    return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _worker() -> None:
