@@ -8,18 +8,14 @@ class TestBandit(PolicyTests):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
 
 from ..plugins import PluginSpec
+from . import costmodels, policies, spaces
 from .check import Check, NotApplicable, Rule
-from .costmodels import RULES as COST_MODEL_RULES
-from .costmodels import cost_model_checks
-from .policies import RULES as POLICY_RULES
-from .policies import policy_checks
-from .spaces import RULES as SPACE_RULES
-from .spaces import space_checks
 
 
 class _Tests:
@@ -28,25 +24,24 @@ class _Tests:
 
     seed: ClassVar[int] = 0
 
+    _rules: ClassVar[tuple[Rule, ...]] = ()
+    _make: ClassVar[Callable[..., list[Check]]]
+    _arguments: ClassVar[tuple[str, ...]] = ()  # the class variables that are arguments of _make
     _checks: ClassVar[dict[str, Check]]
 
-    @classmethod
-    def checks(cls) -> list[Check]:
-        """The checks, in order."""
-        raise NotImplementedError
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if metafunc.function.__name__ == "test_contract":  # a plug-in may add its own tests
+            metafunc.parametrize("name", [rule.name for rule in self._rules])
 
-    @classmethod
-    def _hold(cls, name: str) -> None:
-        if "_checks" not in vars(cls):  # once for a class: its checks share the runs of the plug-in
-            cls._checks = {check.name: check for check in cls.checks()}
+    def test_contract(self, name: str) -> None:
+        cls = type(self)
+        if "_checks" not in vars(cls):  # once per class: the checks share the runs of the plug-in
+            given = {argument: getattr(cls, argument) for argument in cls._arguments}
+            cls._checks = {check.name: check for check in cls._make(cls.plugin, seed=cls.seed, **given)}
         try:
             cls._checks[name]()
         except NotApplicable as reason:
             pytest.skip(str(reason))
-
-
-def _each(rules: tuple[Rule, ...]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("name", [rule.name for rule in rules])
 
 
 class PolicyTests(_Tests):
@@ -58,16 +53,8 @@ class PolicyTests(_Tests):
     cost_model: ClassVar[PluginSpec | None] = None
     features: ClassVar[str | None] = None
 
-    @classmethod
-    def checks(cls) -> list[Check]:
-        return policy_checks(
-            cls.plugin, space=cls.space, workload=cls.workload, target=cls.target, cost_model=cls.cost_model,
-            features=cls.features, seed=cls.seed,
-        )  # fmt: skip
-
-    @_each(POLICY_RULES)
-    def test_contract(self, name: str) -> None:
-        self._hold(name)
+    _rules, _make = policies.RULES, staticmethod(policies.policy_checks)
+    _arguments = ("space", "workload", "target", "cost_model", "features")
 
 
 class SpaceTests(_Tests):
@@ -76,22 +63,11 @@ class SpaceTests(_Tests):
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
 
-    @classmethod
-    def checks(cls) -> list[Check]:
-        return space_checks(cls.plugin, workload=cls.workload, target=cls.target, seed=cls.seed)
-
-    @_each(SPACE_RULES)
-    def test_contract(self, name: str) -> None:
-        self._hold(name)
+    _rules, _make = spaces.RULES, staticmethod(spaces.space_checks)
+    _arguments = ("workload", "target")
 
 
 class CostModelTests(_Tests):
     """The checks of a cost model."""
 
-    @classmethod
-    def checks(cls) -> list[Check]:
-        return cost_model_checks(cls.plugin, seed=cls.seed)
-
-    @_each(COST_MODEL_RULES)
-    def test_contract(self, name: str) -> None:
-        self._hold(name)
+    _rules, _make = costmodels.RULES, staticmethod(costmodels.cost_model_checks)

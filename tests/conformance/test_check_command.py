@@ -118,7 +118,7 @@ def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) 
         (["policy", "mine:Sound", "--option", "shore=0.25"], "did you mean 'share'"),
         (["policy", "mine:Sound", "--only", "same-sead"], "did you mean 'same-seed'"),
         (["policy", "mine:Picky"], "if it supports certain spaces only, name one"),
-        (["costmodel", "ridge", "--workload", "gemm:8x8x8"], "leave out --space"),
+        (["costmodel", "ridge", "--workload", "gemm:8x8x8"], "omit --space"),
         (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "rejects gemm:8x8x8"),
         (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),
     ],
@@ -139,7 +139,7 @@ def test_pytest_is_only_imported_by_its_own_module() -> None:
     ("space", "said"),
     [
         ("Unchecked", ["for {'width':", "ScheduleError:", '"parallel" cannot be fulfilled', "mine.py:"]),
-        ("Refusing", ["none of 2 random configs makes a program", "because: it is too wide"]),
+        ("Refusing", ["none of 2 random configs has a program", "because: it is too wide"]),
     ],
 )
 def test_a_space_whose_schedule_fails_is_told_the_config_and_the_reason(
