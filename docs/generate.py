@@ -211,7 +211,7 @@ def suite_areas() -> dict[str, dict[str, str]]:
 
 
 def area(row: Mapping[str, str]) -> str:
-    low, middle, high = (float(row[key]) for key in ("area_iqm_lower", "area_iqm", "area_iqm_upper"))
+    low, middle, high = (float(row[key]) for key in ("area_mean_lower", "area_mean", "area_mean_upper"))
     return f"{middle:.3f} ({low:.3f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high:.3f})"
 
 

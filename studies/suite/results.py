@@ -62,13 +62,13 @@ def strategies(summary: Summary) -> str:
         score = of.score
         return [
             of.strategy, str(rows[0].batch), f"{overall.diagram.by_strategy[of.strategy]:.2f}",
-            with_interval(of.area_iqm.value, of.area_iqm.lower, of.area_iqm.upper),
+            with_interval(of.area.value, of.area.lower, of.area.upper),
             with_interval(score.value, score.lower, score.upper) if score else "",
             f"{100 * reached / runs:.0f} %",
         ]  # fmt: skip
 
     head = [
-        "strategy", "batch", "rank", "area (95 % interval)", "score (95 % interval)",
+        "strategy", "batch", "rank", "mean area (95 % interval)", "score (95 % interval)",
         f"runs that reach {100 * summary.target:.0f} %",
     ]  # fmt: skip
     return markdown(head, map(row, overall.strategies))
