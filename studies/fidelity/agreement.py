@@ -4,8 +4,8 @@
 
 Area is the mean over the trials of the best throughput so far, relative to the best in the table; trials to 95 % are
 those until a config reaches 95 % of it. Both are compared by two-sample tests over seeds. ``--json FILE`` also writes
-the figures; without a directory, the recorded figures are printed. ``--origins`` prints the table of all policies and
-their deviations, as in RESULTS.md.
+the figures; without a directory, the recorded figures are printed. ``--origins`` prints the table of the policies that
+reproduce or call an original and their deviations, as in RESULTS.md.
 """
 
 from __future__ import annotations
@@ -91,9 +91,11 @@ def agreed(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
 
 
 def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
-    """Return the policies that declare an origin as a Markdown table, with the agreement where it was measured."""
+    """Return the reproductions and originals as a Markdown table, with the agreement where it was measured."""
     lines = ["| policy | what it is | agreement | it differs in |", "|---|---|---|---|"]
     for name, origin in origins().items():
+        if origin.kind == "relative":  # there is nothing to agree with; the catalogue lists them
+            continue
         where = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
         lines.append(f"| `{name}` | {where} | {agreed(name, figures, same)} | {'; '.join(origin.deviations)} |")
     return "\n".join(lines)

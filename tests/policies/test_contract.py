@@ -7,9 +7,7 @@ import pytest
 from searchlab.records import Measurement
 from searchlab.space import Config
 from tests.support import toys
-from tests.support.policies import names, start
-
-LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
+from tests.support.policies import LEARN_NOTHING, names, start
 
 
 def proposed(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:

@@ -24,8 +24,6 @@ from tests.support.policies import OPTIONS, space_for, strategies
 
 TRIALS = 60
 SPACES = ("dependent", "small")
-STOP = ("droplet",)
-"""Policies that end before the space is exhausted."""
 
 
 def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, batch: int = 5) -> None:
@@ -131,7 +129,7 @@ def test_a_larger_budget_extends_a_run(policy: str, tables: Path, tmp_path: Path
     for trials in (1, 7, 10, 33, TRIALS):
         run(policy, "dependent", tables, tmp_path / "steps.jsonl", trials)
         log = read_log(tmp_path / "steps.jsonl")
-        assert len(log.records) == min(trials, size or trials) or (policy in STOP and log.ended)
+        assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.ended)
     run(policy, "dependent", tables, tmp_path / "whole.jsonl")
     assert decided(tmp_path / "steps.jsonl") == decided(tmp_path / "whole.jsonl")
 
@@ -141,7 +139,9 @@ def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Pa
     for _ in range(2):
         run(policy, "small", tables, tmp_path / "a.jsonl", trials=1000, batch=16)
         log = read_log(tmp_path / "a.jsonl")
-        assert log.ended and (policy in STOP or len(log.records) == space_for(policy, "small").size())
+        assert log.ended and (
+            POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size()
+        )
 
 
 def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_path: Path) -> None:

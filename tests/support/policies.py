@@ -43,6 +43,9 @@ SAME = ("autotvm-random", "autotvm-grid", "autotvm-xgb-rank")
 
 without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
+LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
+"""Policies that ignore results."""
+
 
 def names() -> list[Any]:
     """The name of each, as a parameter of a test."""
