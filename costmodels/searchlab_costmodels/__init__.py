@@ -1,1 +1,1 @@
-"""The built-in cost models, one in each module; a module is imported only when its model is named."""
+"""The built-in cost models, one per module; a module is imported only when its model is requested."""

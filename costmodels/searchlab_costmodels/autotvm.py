@@ -1,4 +1,4 @@
-"""AutoTVM's cost model: shallow boosted trees with early stopping on the recall of the best trials.
+"""AutoTVM's cost model: shallow boosted trees, with early stopping when the recall of the best trials stalls.
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2; ``XGBoostCostModel`` in
 ``xgboost_cost_model.py``, and ``metric.py``, in ``python/tvm/autotvm/tuner`` of TVM 0.17, as they run on XGBoost 1:
@@ -39,30 +39,31 @@ PAIRS = {
 LOSSES: dict[str, dict[str, Any]] = {"reg": {"objective": "reg:squarederror"}, "rank": PAIRS, "rank-binary": PAIRS}
 
 ROUNDS, PATIENCE = 8000, 20
-"""The maximum number of rounds, and the number of rounds without a better recall after which training ends."""
+"""The maximum number of rounds, and the number of rounds without improved recall after which training ends."""
 
 BASE_ROUNDS, BASE_PATIENCE, BASE_RECORDS = 400, 100, 500
 """The same for a base model, and the minimum number of trials to train one."""
 
 HALF_LIFE, LEAST_DISCOUNT = 64, 0.05
-"""The number of trials after which the weight of a base model is halved, and the weight below which it is dropped."""
+"""The number of trials after which a base model's weight is halved, and the weight below which the model is dropped."""
 
 EVERY = 2
 """The recall is evaluated after every second round."""
 
 
 class AutoTVM(CostModel):
-    """AutoTVM's cost model: XGBoost, which trains until the recall of the best trials no longer improves.
+    """AutoTVM's cost model: XGBoost, trained until the recall of the best trials no longer improves.
 
     Args:
-        loss: ``reg`` minimises the squared error of the scores and ``rank`` a pairwise ranking loss. ``rank-binary``
-            trains on the same pairs, but its recall counts every score of at least 0.5 as equally good and all others
-            as equally bad.
-        plan_size: The number of best trials whose recall decides when training stops; the ``plan_size`` of the policy.
-        transfer: How trials of other tasks are used. ``pool`` adds them to the rows of every training. ``base-margin``,
-            as in AutoTVM, trains a base model on them once, if there are at least 500; later models start from its
-            predictions with the weight 2^(-n / 64) after n trials, and without them once the weight is below 0.05.
-            Scores are relative to the best of their own task here; in AutoTVM, to the best of all tasks.
+        loss: ``reg`` minimises the squared error of the scores; ``rank`` minimises a pairwise ranking loss.
+            ``rank-binary`` trains on the same pairs as ``rank``, but its recall counts every score of at least 0.5 as
+            equally good and all others as equally bad.
+        plan_size: The number of best trials whose recall decides when training stops. Use the policy's ``plan_size``.
+        transfer: How trials of other tasks are used. ``pool`` always includes them in the training data.
+            ``base-margin`` follows AutoTVM: a base model is trained on them once, for which at least 500 are required.
+            Later models start from its predictions, weighted by 2^(-n / 64) after n trials; once the weight is below
+            0.05, the base model is dropped. Here, scores are relative to the best trial of their own task; in AutoTVM,
+            they are relative to the best trial of all tasks.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class AutoTVM(CostModel):
             return False
         if len(scores) < BASE_RECORDS:
             raise SearchlabError(
-                f"transfer = 'base-margin' needs at least {BASE_RECORDS} trials of other tasks, as in AutoTVM, but "
-                f"there are {len(scores)}; warm-start from more logs, or use transfer = 'pool'"
+                f"transfer = 'base-margin' requires at least {BASE_RECORDS} trials of other tasks, as in AutoTVM, but "
+                f"only {len(scores)} were found; warm-start from more logs, or use transfer = 'pool'"
             )
         stop = BASE_ROUNDS, BASE_PATIENCE, 2 * self.plan_size
         self._base = self._trained(features, scores, groups, *stop)
@@ -106,7 +107,7 @@ class AutoTVM(CostModel):
         return np.asarray(self._trees.predict(data), dtype=np.float64)
 
     def _base_margin(self, features: Floats) -> Floats:
-        """Return the predictions of the base model, which uses only the first columns."""
+        """Return the base model's predictions, which use only the first columns."""
         assert self._base is not None
         data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
         return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
@@ -131,7 +132,7 @@ class AutoTVM(CostModel):
 
 
 def shuffled(seed: int, n: int) -> Ints:
-    """Return 0 to ``n`` - 1 in random order, which breaks ties between equal predictions."""
+    """Return 0 to ``n`` - 1 in random order, to break ties between equal predictions."""
     return np.random.default_rng([seed, n]).permutation(n)
 
 
@@ -153,9 +154,10 @@ class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
 
 
 def average_recall(predicted: Floats, measured: Floats, n: int) -> float:
-    """Return the average recall: the mean over k < ``n`` of the share of the k+1 best rows among the k best predicted.
+    """Return the average recall: the mean, over k < ``n``, of the fraction of the k+1 best rows among the k best
+    predicted.
 
-    As in AutoTVM, k instead of k+1 predictions are considered, so the recall never reaches 1.
+    As in AutoTVM, k rather than k+1 predictions are considered, so the recall never reaches 1.
     """
     ranks = np.empty(len(measured), dtype=np.int64)
     ranks[np.argsort(-measured)] = np.arange(len(measured))

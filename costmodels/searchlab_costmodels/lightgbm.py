@@ -19,22 +19,22 @@ from searchlab.options import Between, Count
 from .ranking import TOP, Scale
 
 LARGEST_QUERY = 10_000
-"""LightGBM's limit on the rows of one query; a larger task is split into several."""
+"""LightGBM's limit on the number of rows in a query; a larger task is split into several queries."""
 
 
 class LightGBM(CostModel):
     """LightGBM: gradient boosted trees, grown leaf by leaf.
 
-    At each split, missing values take the side that fits best. It needs at least two trials.
+    At each split, missing values go to the side that fits best. At least two trials are required.
 
     Args:
-        objective: ``regression`` minimises the squared error of the scores. ``lambdarank`` learns to rank: a pair of
-            trials of one task is weighted by the change in NDCG if the two were swapped. Its predictions are an order,
-            mapped to the scale of the scores.
-        grades: ``lambdarank`` requires integers, so scores are divided into this many grades of equal width. The gain
-            of a grade is linear in it, like throughput. Pairs of the same grade are not compared.
+        objective: ``regression`` minimises the squared error of the scores. ``lambdarank`` learns to rank: each pair of
+            trials from one task is weighted by how much swapping the two would change NDCG. Its predictions are a
+            ranking, mapped to the scale of the scores.
+        grades: The number of grades of equal width into which ``lambdarank`` divides the scores, because it requires
+            integers. A grade's gain is linear in the grade, like throughput. Trials of the same grade are not compared.
         rounds: The number of trees.
-        num_leaves: The maximum number of leaves of a tree.
+        num_leaves: The maximum number of leaves in a tree.
         learning_rate: The factor by which the contribution of each tree is reduced.
         min_data_in_leaf: The minimum number of trials in a leaf.
     """
@@ -64,7 +64,7 @@ class LightGBM(CostModel):
             "lambdarank_truncation_level": TOP,
             "seed": seed,
             "deterministic": True,
-            "force_row_wise": True,  # otherwise it times both ways and uses the faster
+            "force_row_wise": True,  # otherwise, LightGBM times both ways and uses the faster one
             "num_threads": 1,
             "verbosity": -1,
         }

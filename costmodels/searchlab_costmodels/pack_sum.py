@@ -25,18 +25,19 @@ class PackSum(CostModel):
     """Ansor's and MetaSchedule's cost model: boosted trees score each store of a program; the scores are added up.
 
     The loss is the squared error of the sum, weighted by the measured score, so failed programs have no weight and slow
-    ones little. With features other than ``per-store``, a row counts as a program with one store. A config that makes
-    no program has the score 0 (minus infinity in Ansor). As in the original, all trees predict, not only those up to
-    the best round. Unlike the original, training uses one thread and histograms, which have been XGBoost's default
-    since 2.0, and the stopping criterion is evaluated after every round instead of every second one.
+    ones have little. With features other than ``per-store``, each row counts as a program with one store. A config that
+    yields no program gets a score of 0 (minus infinity in Ansor). As in the original, all trees are used for
+    predictions, not only those up to the best round. Unlike the original, training uses one thread and histograms
+    (XGBoost's default since 2.0), and the stopping criterion is evaluated after every round instead of every second
+    one.
 
     Args:
         rounds: The maximum number of trees.
         early_stopping: Training ends after this many rounds in which the unweighted error on the training rows
-            (``tr-p-rmse``) has not decreased. A program counts as often as it has stores.
+            (``tr-p-rmse``) has not decreased. Each program counts once per store.
         max_depth: The maximum depth of a tree.
-        gamma: The minimum gain of a split.
-        min_child_weight: The minimum sum of weights in a leaf.
+        gamma: The minimum gain required for a split.
+        min_child_weight: The minimum sum of the weights in a leaf.
         learning_rate: The factor by which the contribution of each tree is reduced (eta).
     """
 
@@ -64,7 +65,7 @@ class PackSum(CostModel):
             "base_score": FIRST_SCORE,
             "tree_method": "hist",
             "seed": seed,
-            "nthread": 1,  # so that gradients are summed in a deterministic order
+            "nthread": 1,  # sums gradients in a deterministic order
             "disable_default_eval_metric": True,
             "verbosity": 0,
         }
@@ -107,7 +108,7 @@ class PackSum(CostModel):
         return predicted
 
     def _stores(self, features: Floats) -> tuple[Floats, Ints]:
-        """Return the stores (s, w) of all rows, and the row index of each store."""
+        """Return the stores (s, w) of all rows and each store's row index."""
         if not self.columns_per_store:
             return features, np.arange(len(features))
         n, width = len(features), self.columns_per_store

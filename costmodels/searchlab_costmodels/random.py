@@ -1,4 +1,4 @@
-"""Random predictions: a control that shows how good a policy is without a model."""
+"""Random predictions: a control that shows how well a policy does without a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from searchlab.costmodel import CostModel
 
 
 class Random(CostModel):
-    """Random predictions, to see how good a policy is without a cost model.
+    """Random predictions, to show how well a policy does without a cost model.
 
     A prediction is a number in [0, 1) that depends only on the row of features and the seed.
     """

@@ -1,4 +1,4 @@
-"""Shared by the ranking models: which pairs are compared, and the conversion of a ranking to scores."""
+"""Shared by the ranking models: which pairs to compare, and how to convert a ranking to scores."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from searchlab.arrays import Floats
 
 TOP = 512
-"""A pair is compared if one of its trials ranks among this many best of the task, so up to 512 trials all pairs are
-compared, and beyond that the time grows linearly with the number of trials."""
+"""A pair is compared if one of its trials is among this many best trials of the task. With up to 512 trials, all pairs
+are compared; beyond that, the time grows linearly with the number of trials."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The linear map ``slope * ranking + offset`` from the output of a ranking model to scores."""
+    """The linear map ``slope * ranking + offset`` from a ranking model's output to scores."""
 
     slope: float = 0.0
     offset: float = 0.0
 
     @classmethod
     def of(cls, ranking: Floats, scores: Floats) -> Scale:
-        """Return the map that gives the ranking of the training rows the mean and standard deviation of their scores.
+        """Return the map that gives the training rows' ranking the mean and standard deviation of their scores.
 
-        The output of a ranking model has no unit, but simulated annealing compares differences in score, and the
-        diversity of a batch is measured in units of the score. The order does not change.
+        A ranking model's output has no unit, but simulated annealing compares differences in score, and a batch's
+        diversity is measured in units of the score. The order does not change.
         """
         spread = float(np.std(ranking))
         slope = float(np.std(scores)) / spread if spread > 0 else 0.0

@@ -1,6 +1,6 @@
 """Regressors from scikit-learn, each with the options that matter for a few hundred trials.
 
-Sources: Pedregosa et al., "Scikit-learn: Machine Learning in Python" (JMLR 2011), and those cited in each class.
+Sources: Pedregosa et al., "Scikit-learn: Machine Learning in Python" (JMLR 2011), and the papers cited in each class.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ColumnShare = Annotated[float, Between(1e-6, 1)]
 
 @dataclass(frozen=True)
 class Preparation:
-    """Applies a fitted pipeline of SimpleImputer and StandardScaler, with identical results.
+    """Applies a fitted pipeline of SimpleImputer and StandardScaler with identical results, but faster.
 
-    The pipeline validates its input at each step, which takes longer than the model for the small batches of a search.
+    The pipeline validates its input at each step. For the small batches of a search, this takes longer than the model.
     """
 
-    fill: Floats  # the replacement of NaN in each column
+    fill: Floats  # the value that replaces NaN in each column
     marked: Ints  # columns with an additional indicator column for NaN
     mean: Floats
     scale: Floats
@@ -52,11 +52,11 @@ class Preparation:
 
 
 class ScikitLearn(CostModel):
-    """Least-squares regression of the scores by a regressor from scikit-learn.
+    """Least-squares regression of the scores with a regressor from scikit-learn.
 
-    Missing values are replaced by the median of their column, and an additional column marks them, because which knobs
-    a config lacks is a property of it. Columns are scaled to mean 0 and standard deviation 1, which does not change
-    trees. BLAS runs on one thread, so that every machine sums in the same order.
+    Missing values are replaced with the median of their column, and an additional column marks them, because it may
+    matter which knobs a config lacks. Columns are scaled to mean 0 and standard deviation 1, which does not change
+    trees. BLAS runs on one thread, so sums are evaluated in the same order on every machine.
     """
 
     def __init__(self, *, seed: int) -> None:
@@ -68,14 +68,14 @@ class ScikitLearn(CostModel):
 
     @abstractmethod
     def regressor(self, rows: Floats) -> Any:
-        """Return an untrained regressor for these features, which are scaled and free of NaN."""
+        """Return an untrained regressor for these features, which are scaled and contain no NaN."""
 
     def kept(self, scores: Floats) -> Ints:
-        """Return the indices (n,) of the rows to train on; by default all."""
+        """Return the indices (n,) of the rows to train on; by default, all of them."""
         return np.arange(len(scores))
 
     def predicted(self, rows: Floats) -> Any:
-        """Return the predictions for these features, which are scaled and free of NaN."""
+        """Return the predictions for these features, which are scaled and contain no NaN."""
         return self._trained.predict(rows)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
@@ -87,7 +87,7 @@ class ScikitLearn(CostModel):
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         scaler = StandardScaler()
         with self._blas.limit(limits=1), warnings.catch_warnings():
-            # The number of steps is an option; reaching it deserves no warning.
+            # The number of steps is an option, so reaching it does not deserve a warning.
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows = scaler.fit_transform(imputer.fit_transform(features[kept]))
             self._trained = self.regressor(rows).fit(rows, scores[kept])
@@ -104,8 +104,8 @@ class Forest(ScikitLearn):
     """The mean of many regression trees."""
 
     def predicted(self, rows: Floats) -> Any:
-        # Identical to scikit-learn's predict, which validates the rows once per tree: for the small batches of a
-        # search, that takes ten times as long as the trees.
+        # The result is identical to that of scikit-learn's predict, which validates the rows once per tree. For the
+        # small batches of a search, this validation takes ten times as long as the trees.
         rows = np.ascontiguousarray(rows, dtype=np.float32)
         total = np.zeros(len(rows))
         for tree in self._trained.estimators_:
@@ -114,7 +114,7 @@ class Forest(ScikitLearn):
 
 
 class RandomForest(Forest):
-    """A random forest: the mean of trees on bootstrap samples, split at the best threshold.
+    """A random forest: the mean of trees that are trained on bootstrap samples and split at the best thresholds.
 
     Source: Breiman, "Random Forests" (2001).
 
@@ -171,8 +171,8 @@ class GaussianProcess(ScikitLearn):
     Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Algorithm 2.1 and chapter 5.
 
     Args:
-        max_rows: The maximum number of trials that it is trained on, because the time grows with their cube. If there
-            are more, half of these are the fastest trials and the others the latest.
+        max_rows: The maximum number of trials to train on, because the training time grows with their cube. If there
+            are more trials, half of this number are the fastest ones, and the rest are the latest of the others.
     """
 
     def __init__(self, *, seed: int, max_rows: Annotated[int, Between(2)] = 300) -> None:
@@ -186,7 +186,8 @@ class GaussianProcess(ScikitLearn):
 
     def regressor(self, rows: Floats) -> Any:
         # The distance between two rows is about the square root of twice the number of scaled columns. The fit starts
-        # there, with moderate noise; from far away it often ends with noise only, where all predictions are equal.
+        # there, with moderate noise. Starting from far away, it often explains everything as noise, and all predictions
+        # are equal.
         apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
         matern = Matern(length_scale=apart, length_scale_bounds=(apart / 20, 20 * apart), nu=2.5)
         kernel = ConstantKernel(1.0) * matern + WhiteKernel(0.1, (1e-4, 1.0))
@@ -211,7 +212,7 @@ class Ridge(ScikitLearn):
 
 
 class Mlp(ScikitLearn):
-    """A small neural network with ReLU units, trained by L-BFGS, which suits few rows.
+    """A small neural network with ReLU units, trained by L-BFGS, which suits small data sets.
 
     Source: He et al., "Delving Deep into Rectifiers" (ICCV 2015); as a cost model, Zheng et al., "TenSet" (NeurIPS
     2021).
@@ -220,7 +221,7 @@ class Mlp(ScikitLearn):
         width: The number of units in each hidden layer.
         layers: The number of hidden layers.
         alpha: The penalty on the square of each weight.
-        steps: The maximum number of steps of L-BFGS.
+        steps: The maximum number of L-BFGS steps.
     """
 
     def __init__(

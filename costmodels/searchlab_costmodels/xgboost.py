@@ -18,8 +18,8 @@ from searchlab.options import Between, Count, NonNegative
 
 from .ranking import TOP, Scale
 
-# By default, XGBoost compares a trial only with the 32 best ranked ones, and normalises its steps. On synthetic
-# landscapes it then ranked much worse (Kendall's tau 0.34 instead of 0.82 after 300 trials).
+# By default, XGBoost compares a trial only with the 32 best-ranked ones, and normalises its steps. With these defaults,
+# it ranked much worse on synthetic landscapes (Kendall's tau was 0.34 instead of 0.82 after 300 trials).
 EVERY_PAIR = {
     "lambdarank_pair_method": "topk",
     "lambdarank_num_pair_per_sample": TOP,
@@ -30,17 +30,16 @@ EVERY_PAIR = {
 class XGBoost(CostModel):
     """XGBoost: gradient boosted trees with histograms.
 
-    At each split, missing values take the side that fits best.
+    At each split, missing values go to the side that fits best.
 
     Args:
         objective: ``regression`` minimises the squared error of the scores. ``rank`` minimises a loss over pairs of
-            trials of one task; its predictions are an order, mapped to the scale of the scores.
+            trials from one task; its predictions are a ranking, mapped to the scale of the scores.
         rounds: The number of trees.
         max_depth: The maximum depth of a tree.
         learning_rate: The factor by which the contribution of each tree is reduced.
         min_child_weight: The minimum number of trials in a leaf, so that one lucky trial does not mislead the search.
-            With ``rank``, the minimum sum of second derivatives in a leaf, to which each pair of a trial adds at most
-            1/4.
+            With ``rank``, the minimum sum of second derivatives in a leaf; each pair adds at most 1/4 per trial.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class XGBoost(CostModel):
             "learning_rate": learning_rate,
             "min_child_weight": min_child_weight,
             "seed": seed,
-            # One thread sums gradients in a deterministic order; for a few hundred rows it is not slower.
+            # One thread sums gradients in a deterministic order and, for a few hundred rows, is no slower.
             "nthread": 1,
             **(EVERY_PAIR if self.ranks else {}),
         }
@@ -77,7 +76,7 @@ class XGBoost(CostModel):
         if features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
             data = xgboost.DMatrix(features, label=scores, qid=groups if self.ranks else None, nthread=1)
             self._trees = xgboost.Booster(self.parameters, [data])
-            for number in range(self.rounds):  # not xgboost.train, whose callbacks take a third of the time
+            for number in range(self.rounds):  # not xgboost.train, whose callbacks would take a third of the time
                 self._trees.update(data, number)
             if self.ranks:
                 self._scale = Scale.of(self._ranked(self._trees, features), scores)

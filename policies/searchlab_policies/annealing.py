@@ -1,8 +1,8 @@
 """Simulated annealing on measurements.
 
 Source: Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (Science 220, 1983), after Metropolis et
-al. (1953). Costs are compared by their logarithms, so the temperature is a relative slowdown, independent of the
-workload. Several chains run in parallel, so that a batch does not come from a single neighbourhood.
+al. (1953). Costs are compared on a logarithmic scale, so the temperature is a relative slowdown that does not depend on
+the workload. Several chains run in parallel, so a batch does not come from a single neighbourhood.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from searchlab.space import Config, Space
 class Chain:
     """The state of a chain."""
 
-    trial: Trial | None = None  # its position; None until one of its trials succeeds
-    step: int = 0  # of the cooling schedule
-    idle: int = 0  # steps since the last move
+    trial: Trial | None = None  # the current position; None until one of the chain's trials succeeds
+    step: int = 0  # in the cooling schedule
+    idle: int = 0  # the number of steps since the last move
 
 
 class Annealing(NeverTwice):
     """Simulated annealing on measured times.
 
-    Several chains walk through the space side by side. A chain moves to a mutation of its config if that is faster, and
-    with a probability that falls with the temperature (the Metropolis rule) if it is slower. Trials are assigned to the
-    chains in turn, including those of a warm start.
+    Several chains walk through the space in parallel. Each chain proposes a mutation of its current config. It moves
+    there if the mutation is faster; if it is slower, it moves with a probability that falls with the temperature (the
+    Metropolis rule). Trials, including those of a warm start, are assigned to the chains in turn.
 
     Args:
-        chains: The number of configs that are annealed side by side.
-        temperature: The temperature of the first step of a chain, in units of the logarithm of the cost: a config that
-            takes exp(temperature) times as long is accepted with probability 1/e.
-        cooling: The factor by which each step of a chain lowers its temperature.
+        chains: The number of chains that run in parallel.
+        temperature: A chain's initial temperature, as a difference in log cost: a config that takes exp(temperature)
+            times as long is accepted with probability 1/e.
+        cooling: The factor by which a chain's temperature is multiplied after each step.
         patience: The number of steps without a move after which a chain restarts from the best trial so far, at the
-            first temperature.
+            initial temperature.
     """
 
     origin = Origin(
@@ -50,9 +50,9 @@ class Annealing(NeverTwice):
         "Kirkpatrick, Gelatt and Vecchi, Science 220; Metropolis et al., 1953",
         "relative",
         (
-            "four chains run side by side",
-            "the temperature falls with every trial, and is in units of the logarithm of the cost",
-            "a chain that has not moved for 16 steps restarts from the best trial, at the first temperature",
+            "four chains run in parallel",
+            "the temperature falls with every trial, and is a difference in log cost",
+            "a chain that has not moved for 16 steps restarts from the best trial, at the initial temperature",
             "no config is measured twice: a known proposal is mutated again",
         ),
     )
@@ -77,7 +77,7 @@ class Annealing(NeverTwice):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         for _ in range(n):
-            # The chain to which this trial will be assigned when it is told.
+            # The chain that this trial will be assigned to once it has been measured.
             chain = self.chains[len(self.seen) % len(self.chains)]
             config = self.space.sample(rng) if chain.trial is None else chain.trial.config
             yield self.renewed(config, rng)
@@ -107,7 +107,7 @@ class Annealing(NeverTwice):
 
 
 def acceptance(new: Trial, old: Trial | None, temperature: float) -> float:
-    """Return the probability of a move, min(1, exp(-(log new - log old) / T)) for the costs; 0 if ``new`` failed."""
+    """Return the probability of a move: min(1, exp(-(log new - log old) / T)), or 0 if ``new`` failed."""
     if math.isinf(new.cost):
         return 0.0
     if old is None or new.cost <= old.cost:

@@ -1,9 +1,9 @@
-"""Ansor's evolutionary search on its own cost model, for any space.
+"""Ansor's evolutionary search with its own cost model, for any space.
 
-Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5; in
-Apache TVM 0.17, ``sketch_policy.cc`` and the mutation rules of ``sketch_policy_rules.cc`` in
-``src/auto_scheduler/search_policy``, the defaults of ``python/tvm/auto_scheduler/search_policy.py``, and the warm-up of
-``cost_model/xgb_model.py`` there. Ansor measures 64 programs per round.
+Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5;
+Apache TVM 0.17: ``sketch_policy.cc`` and the mutation rules in ``sketch_policy_rules.cc``
+(``src/auto_scheduler/search_policy``), and the defaults in ``search_policy.py`` and the warm-up in
+``cost_model/xgb_model.py`` (``python/tvm/auto_scheduler``). Ansor measures 64 programs per round.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.1, "sketch": 0.0, "other": 0.1},
 }
-"""The weight of each role in choosing the knob to mutate, by kind of target; Ansor's space has no ``other`` knobs."""
+"""The weights for choosing the knob to mutate, by target kind and role; Ansor's space has no ``other`` knobs."""
 
 
 class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
-    """Ansor's evolutionary search on its own cost model, in any space.
+    """Ansor's evolutionary search with its own cost model, in any space.
 
-    A population of programs evolves for some generations by its predicted scores, and the best new programs that it met
-    are proposed. Before the model is trained, the scores are random. Ansor measures 64 programs in a round, so use
-    ``batch = 64``.
+    A population of programs evolves for a few generations, guided by predicted scores. The best new programs found on
+    the way are proposed. Until the model is trained, the scores are random. Ansor measures 64 programs per round, so
+    use ``batch = 64``.
 
     Args:
-        n_startup: The number of measured programs before the cost model is used (Ansor uses it after more than 100).
-            Not waited for if the model was trained on other runs (a warm start).
-        population: The number of random programs that evolution starts from, and the size of a generation.
-        generations: The number of generations that are bred for a batch.
-        measured_ratio: The best measured programs join the first generation, up to this fraction of ``population``.
-        mutation_prob: The probability that a child is mutated in one knob. In a tile, a factor moves to another level.
+        n_startup: The number of programs to measure before the cost model is used (Ansor uses it after more than 100).
+            Ignored if the model was trained on other runs (a warm start).
+        population: The number of random programs in the initial population, and of programs in each generation.
+        generations: The number of generations to breed for each batch.
+        measured_ratio: The maximum number of the best measured programs that join the first generation, as a fraction
+            of ``population``.
+        mutation_prob: The probability of mutating one knob of a child. Mutating a tile moves a factor to a different
+            level.
         epsilon: The fraction of the batch that is drawn from the first generation, rounded down.
-        predictions: The maximum number of distinct configs that are predicted for a batch; by default as many as the
-            generations contain. A smaller population is used if the number would allow fewer generations.
+        predictions: The maximum number of distinct configs to predict for a batch; by default, as many as the
+            generations contain. If this does not allow all generations, the population is smaller.
     """
 
     origin = Origin(
@@ -52,13 +54,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         "src/auto_scheduler/search_policy/sketch_policy.cc, sketch_policy_rules.cc",
         "reproduction",
         (
-            "the space is searchlab's; knobs that do not exist in Ansor's space get a tenth of the mutations",
+            "the space is searchlab's; knobs that do not exist in Ansor's space receive a tenth of the mutations",
             "two programs are the same if their configs are; TVM compares printed states",
-            "no sample or mutation fails, and a mutation always changes the config; TVM may fail or draw the same",
+            "no sample or mutation fails, and a mutation always changes the config; TVM may fail or change nothing",
             "a factor moves between two levels drawn uniformly, as in MetaSchedule; TVM prefers levels longer than 1",
-            "a config that makes no program is predicted and may be proposed; TVM drops it",
-            "random configs fill a batch that evolution cannot fill; TVM evolves again, and then ends",
-            "the cost of a trial is the study's statistic of its repeats; TVM uses the mean",
+            "a config that yields no program still gets a prediction and may be proposed; TVM drops it",
+            "random configs fill a batch that evolution cannot fill; TVM evolves once more, and then stops",
+            "a trial's cost is the study's statistic over its repeats; TVM uses the mean",
         ),
     )
 
@@ -90,7 +92,7 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        return self.search(n, rng)  # also before the model is trained; `search` chooses the random places itself
+        return self.search(n, rng)  # even before the model is trained: `search` chooses the random places itself
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         """Return the batch, followed by replacements for configs that are already known (``SearchOneRound``)."""
@@ -101,13 +103,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         return [*best[: n - at_random], *drawn, *best[n - at_random :]]
 
     def _first_generation(self, rng: np.random.Generator) -> list[Config]:
-        """Return distinct random configs and the best measured ones, failures last (``SampleInitPopulation``)."""
+        """Return distinct random configs and the best measured ones, with failures last (``SampleInitPopulation``)."""
         drawn = dict.fromkeys(self.space.sample(rng) for _ in range(self.population))
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
         return [*drawn, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
 
     def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
-        """Return the ``n`` new configs with the best scores in any generation, best first (``EvolutionarySearch``)."""
+        """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""
         predicted: dict[Config, float] = {}
         best = Best(n, self.seen)
         for generation in range(self.generations + 1):

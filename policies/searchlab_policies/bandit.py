@@ -1,4 +1,4 @@
-"""A multi-armed bandit over other policies, which share all results: OpenTuner's meta-technique.
+"""A multi-armed bandit over other policies, which share all results; after OpenTuner's meta-technique.
 
 Sources: Ansel et al., "OpenTuner: An Extensible Framework for Program Autotuning" (PACT 2014), section 3.2, and its
 ``bandittechniques.py``; the area-under-the-curve credit of Fialho et al., "Comparison-Based Adaptive Strategy Selection
@@ -27,17 +27,17 @@ ARMS = ("evolutionary", "annealing", "droplet")
 
 
 class Bandit(NeverTwice, needs_asks=True):
-    """A multi-armed bandit that chooses, for each place in a batch, which of several policies proposes.
+    """A multi-armed bandit that chooses which of several policies proposes each config of a batch.
 
-    Policies that found improvements recently are chosen more often; the others often enough to notice a change. Every
-    arm is told every trial, so each must be able to learn from trials that it did not ask for. A trial is credited to
-    the arm that proposed it first, and trials of a warm start to none.
+    Policies that recently found improvements are chosen more often; the others are chosen often enough to notice a
+    change. Every arm is told every trial, so each must be able to learn from trials that it did not ask for. A trial is
+    credited to the arm that first proposed it; trials of a warm start are credited to none.
 
     Args:
-        arms: The policies: a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A policy with
-            a cost model gets one of its own, ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}`` by
-            default; ``cost_model`` may also be ``{"name": ..., "options": {...}}``.
-        exploration: The weight C of the term that favours arms that were rarely used.
+        arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A
+            policy that uses a cost model gets its own: ``{"name": "xgb"}`` stands for ``{"name": "xgb", "cost_model":
+            "xgboost", "features": "knob"}``, and ``cost_model`` may also be ``{"name": ..., "options": {...}}``.
+        exploration: The weight C of the term that favours rarely used arms.
         window: The number of recent results that count.
     """
 
@@ -49,9 +49,9 @@ class Bandit(NeverTwice, needs_asks=True):
         (
             "the arms are evolutionary, annealing and droplet; OpenTuner's are differential evolution, greedy "
             "mutation and two Nelder-Mead searches",
-            "the places that an arm gets in a batch count as its uses at once, so that arms share a batch",
+            "an arm's places in a batch count as uses immediately, so that arms share a batch",
             "every arm is told every trial, whichever arm proposed it",
-            "a proposal that is already known does not count as a use of its arm, which is asked again",
+            "a proposal that is already known does not count as a use of its arm; the arm is asked again",
         ),
     )
 
@@ -70,7 +70,7 @@ class Bandit(NeverTwice, needs_asks=True):
             raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
         seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost's seeds have 31 bits
         self.arms = [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
-        # (arm, whether it was a new best) for the latest results, oldest first.
+        # (arm, whether the result was a new best) for the latest results, oldest first.
         self.history: deque[tuple[int, bool]] = deque(maxlen=window)
         self._best = math.inf
         self._proposed_by: dict[Config, int] = {}
@@ -83,7 +83,8 @@ class Bandit(NeverTwice, needs_asks=True):
             for _ in range(n - len(places)):
                 shares[self.choose([*places, *_spelled_out(shares)], exhausted, rng)] += 1
             for arm, share in enumerate(shares):
-                # A config that another arm has already proposed is credited to that arm, and this one is asked again.
+                # A config that another arm has already proposed is credited to that arm; the current arm is asked
+                # again.
                 asked = self.arms[arm].ask(share) if share else []
                 if len(asked) < share:
                     exhausted.add(arm)
@@ -106,7 +107,7 @@ class Bandit(NeverTwice, needs_asks=True):
         return int(rng.choice([arm for arm, score in zip(left, scores, strict=True) if score == max(scores)]))
 
     def score(self, arm: int, pending: Sequence[int]) -> float:
-        """Return the credit of an arm plus C times its exploration term; infinity if it was not used in the window."""
+        """Return an arm's credit plus C times its exploration term, or infinity if it was not used in the window."""
         uses = sum(which == arm for which, _ in self.history) + pending.count(arm)
         if not uses:
             return math.inf
@@ -114,7 +115,7 @@ class Bandit(NeverTwice, needs_asks=True):
         return self.credit(arm) + self.exploration * bonus
 
     def credit(self, arm: int) -> float:
-        """Return how often the recent results of an arm were a new best, weighted towards the latest; in [0, 1].
+        """Return how often an arm's recent results were a new best, weighted towards the latest, in [0, 1].
 
         This is the area under a curve that rises at each new best: for V results numbered i = 1 to V from the oldest,
         2 / (V (V + 1)) times the sum of i over those that were a new best.
@@ -150,14 +151,14 @@ def _spelled_out(shares: Sequence[int]) -> list[int]:
 
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
-    """Instantiate the policy that an entry of ``arms`` names. Raises SearchlabError if the entry is malformed."""
+    """Instantiate the policy that an entry of ``arms`` specifies. Raises SearchlabError if the entry is malformed."""
     entry = dict(spec) if isinstance(spec, Mapping) else {}
     given = [entry.pop(key, None) for key in ("cost_model", "features")]
     plugin, cls = POLICIES.named(entry if isinstance(spec, Mapping) else spec)
     POLICIES.check_class(plugin.name, cls)
     if not cls.traits.takes_cost_model:
         if any(given):
-            raise SearchlabError(f"arm {plugin.name!r} takes no cost model; remove 'cost_model' and 'features'")
+            raise SearchlabError(f"arm {plugin.name!r} does not use a cost model; remove 'cost_model' and 'features'")
         return POLICIES.make(plugin, space, seed=seed)
     model, features = cls.traits.model(*given)
     bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))

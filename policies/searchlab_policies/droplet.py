@@ -20,20 +20,20 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
 
-class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but start = "random" uses it
+class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only start = "random" uses it
     """AutoTVM's DropletTuner: coordinate descent that ends at a local optimum.
 
-    The search moves to any config of a batch that is faster, by the mean and by Student's t-test, and then looks at its
-    neighbours. Neighbours differ in some subset of the knobs by one choice, all up or all down; up wraps around to the
-    first choice, down ends there. If too few of them are new to fill a batch, the steps become longer. The search
-    ends when there is nothing new to try, which may be before the budget is spent. It never moves to a failed trial.
-    With a warm start, it begins at the fastest trial.
+    The search moves to any config in a batch that is faster, judged by the mean and by Student's t-test, and then tries
+    its neighbours. A neighbour differs in some subset of the knobs, each moved by one choice, either all up or all
+    down. Moving up wraps around to the first choice; moving down stops there. If too few neighbours are new to fill a
+    batch, the steps become longer. The search ends when nothing new is left to try, possibly before the budget is
+    spent. It never moves to a failed trial. With a warm start, it begins at the fastest trial.
 
     Args:
-        start: Where to begin: ``"first"`` (the first choice of every knob), ``"random"``, or a list with the position
-            of the choice of each knob, from 0.
-        pvalue: The p-value of the t-test below which two configs count as different. No test is made if a trial has a
-            single repeat.
+        start: Where to begin: ``"first"`` (the first choice of every knob), ``"random"``, or a list of the positions of
+            the knobs' choices, counted from 0.
+        pvalue: The p-value of the t-test up to which two configs count as different. If either trial has only one
+            repeat, no test is performed.
     """
 
     origin: ClassVar[Origin | None] = Origin(
@@ -51,7 +51,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         super().__init__(space, seed=seed)
         self.pvalue = pvalue
         first = self._first(start)
-        self._best = space.decide(lambda knob: knob.choices[0])  # as in AutoTVM, until the first success
+        self._best = space.decide(lambda knob: knob.choices[0])  # until the first success, as in AutoTVM
         self._costs: Sequence[float] = (np.inf,)
         self._next = [first]
         self._visited = {first}
@@ -68,13 +68,13 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
 
         def choose(knob: Knob) -> Value:
             if not left:
-                raise SearchlabError(f"option 'start' is {start}; it has no position for knob {knob.name!r}")
+                raise SearchlabError(f"option 'start' is {start}; it must include a position for knob {knob.name!r}")
             position: int = checked("start", left.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
             return knob.choices[position]
 
         config = self.space.decide(choose)
         if left:
-            raise SearchlabError(f"option 'start' is {start}; the space has only {len(config)} knobs here")
+            raise SearchlabError(f"option 'start' is {start}; this config has only {len(config)} knobs")
         return config
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
@@ -89,19 +89,19 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         self._fill()
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        if not self.seen:  # as an arm of a bandit, it is told the trials of other arms before its first ask
+        if not self.seen:  # as an arm of a bandit, this policy is told other arms' trials before its first ask
             self.warm_start(trials)
             return
         super().tell(trials)
         moved = self._moved(trials)
-        self._next = self._next[self._batch : -1]  # AutoTVM drops the last one here, measured or not
+        self._next = self._next[self._batch : -1]  # AutoTVM drops the last config here, measured or not
         if moved:
             self._next += self._around(1)
             self._length = 1
         self._fill()
 
     def _moved(self, trials: Sequence[Trial]) -> bool:
-        """Move to each of ``trials`` that is faster, in order; return whether there was one."""
+        """Move to each faster trial in ``trials``, in order, and return whether there was one."""
         self._visited.update(self.seen)
         moved = False
         for trial in trials:
@@ -110,7 +110,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
         return moved
 
     def _fill(self) -> None:
-        """Increase the step length until there are enough configs for a batch."""
+        """Increase the step length until enough configs for a batch have been found."""
         while len(self._next) < self._batch and self._length < self._longest:
             self._length += 1
             self._next += self._around(self._length)
@@ -121,12 +121,12 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
             return False
         if min(len(ours), len(self._costs)) < 2:
             return True
-        with warnings.catch_warnings(), np.errstate(all="ignore"):  # if all repeats are equal: no p-value, no move
+        with warnings.catch_warnings(), np.errstate(all="ignore"):  # equal repeats yield no p-value
             warnings.simplefilter("ignore", RuntimeWarning)
             return bool(ttest_ind(self._costs, ours).pvalue <= self.pvalue)
 
     def _around(self, length: int) -> list[Config]:
-        """Return up to one more than a batch of new configs, ``length`` choices away, larger subsets first."""
+        """Return new configs that are ``length`` choices away, larger subsets first: at most one more than a batch."""
         knobs = self.space.knobs(self._best)
         positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]
         found: list[Config] = []
@@ -146,5 +146,5 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # but 
 
 
 def mean(trial: Trial) -> float:
-    """Return the mean of the repeats in seconds; infinity for a failure."""
+    """Return the mean of the repeats in seconds, or infinity for a failed trial."""
     return float(np.mean(trial.measurement.seconds)) if np.isfinite(trial.cost) else np.inf

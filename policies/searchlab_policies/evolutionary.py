@@ -24,14 +24,14 @@ from searchlab.space import Config, Space
 class Evolutionary(NeverTwice):
     """A genetic algorithm on measured trials.
 
-    Each config is bred from two measured ones, which are chosen in proportion to their throughput. For every knob, a
-    child takes the value of either parent.
+    Each config is bred from two measured ones, which are chosen in proportion to their throughput. A child inherits
+    each knob's value from either parent.
 
     Args:
         population: The number of trials in a generation. The first generation is random, and parents come from the last
-            complete one, so several generations should fit into the budget.
-        elites: The number of best trials of all generations that may also be parents.
-        mutation_prob: The probability that a knob of a child is drawn again.
+            complete generation, so the budget should allow several generations.
+        elites: The number of best trials, over all generations, that may also be parents.
+        mutation_prob: The probability of redrawing each of a child's knobs.
     """
 
     origin = Origin(
@@ -43,7 +43,7 @@ class Evolutionary(NeverTwice):
             "16 trials in a generation and 4 elites instead of 100 and 3",
             "uniform instead of one-point crossover",
             "parents are measured trials, including those of a warm start",
-            "failed parents keep a small chance",
+            "failed trials have a small chance of becoming parents",
             "no config is measured twice: a known child is mutated again",
         ),
     )
@@ -64,7 +64,7 @@ class Evolutionary(NeverTwice):
         if not parents:
             return
         fitness = scores_of(parents)
-        # Every parent keeps a small probability: two are needed, even if all but one failed.
+        # Every parent keeps a small probability, because two are needed even if all but one failed.
         chance = fitness + 1e-3
         chance /= chance.sum()
         for _ in range(n):
@@ -72,7 +72,8 @@ class Evolutionary(NeverTwice):
             yield self.child(parents[a].config, parents[b].config, rng)
 
     def parents(self) -> Sequence[Trial]:
-        """Return the latest complete generation and the elites, without duplicates; empty in the first generation."""
+        """Return the latest complete generation and the elites without duplicates, or nothing in the first
+        generation."""
         complete = len(self.trials) // self.population * self.population
         if not complete:
             return []
@@ -82,7 +83,7 @@ class Evolutionary(NeverTwice):
         return distinct if len(distinct) > 1 else []
 
     def child(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
-        """Cross two configs and mutate the child until it is new, with a limit on the attempts."""
+        """Cross two configs and mutate the child until it is new, up to a limited number of attempts."""
         crossed = self.space.crossover(a, b, rng)
         kept = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
         return self.renewed(self.space.repaired(kept, rng), rng)

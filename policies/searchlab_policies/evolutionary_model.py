@@ -2,8 +2,8 @@
 
 Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1;
 Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), and ``evolutionary_search.cc`` in
-``tvm.s_tir.meta_schedule``, whose loop and defaults are used here for any space and any cost model. Ansor itself is
-:mod:`.ansor`. Only Ansor's paper has crossover, neither implementation does; here it is off by default.
+``tvm.s_tir.meta_schedule``, whose loop and defaults are used here for any space and any cost model. :mod:`.ansor` is
+Ansor itself. Only Ansor's paper describes crossover; neither implementation has it, and here it is off by default.
 """
 
 from __future__ import annotations
@@ -25,31 +25,34 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},
 }
-"""The weight of each role in choosing the knob to mutate, from TVM's ``Mutator.create``; it has no ``other`` knobs."""
+"""The weights for choosing the knob to mutate, by role, from TVM's ``Mutator.create``; TVM has no ``other`` knobs."""
 
 
 class EvolutionaryModel(ModelGuided):
     """Evolution on the predictions of a cost model, as in Ansor and MetaSchedule, in any space.
 
-    A population of configs evolves for some generations by predicted score, and the best new configs that it met are
-    proposed. The cost model is trained on all trials after every batch.
+    A population of configs evolves for a few generations, guided by predicted scores. The best new configs found on the
+    way are proposed. The cost model is trained on all trials after every batch.
 
     Args:
-        n_startup: Random trials before the cost model is used, or more until one of them succeeds. None are drawn if
-            the model was trained on other runs (a warm start).
+        n_startup: The number of random trials to run before the cost model is used. If none of them succeeds, random
+            trials continue until one does. If the model was trained on other runs (a warm start), this option is
+            ignored.
         population: The number of configs in a generation.
-        generations: The number of generations that are bred for a batch.
-        measured_ratio: The maximum fraction of the first generation that consists of the best measured configs; the
-            rest is random.
-        mutation_prob: The probability that a child is mutated in one knob. In a tile, a factor moves to another level.
-        crossover_prob: The probability that a child has a second parent and takes each knob from either.
+        generations: The number of generations to breed for each batch.
+        measured_ratio: The maximum fraction of the first generation to fill with the best measured configs; the rest is
+            random.
+        mutation_prob: The probability of mutating one knob of a child. Mutating a tile moves a factor to a different
+            level.
+        crossover_prob: The probability that a child has two parents and takes each knob from either.
         epsilon: The probability that a place in the batch goes to a random config.
-        predictions: The maximum number of distinct configs that are predicted for a batch. By default 256 if a
-            prediction requires scheduling the program, which takes milliseconds, and otherwise as many as the
-            generations contain. A smaller population is used if the number would allow fewer generations.
-        failures: How the search learns from failed trials. "score": the cost model learns that their score is 0.
-            "model": the cost model learns from the other trials alone, and its predictions are multiplied by the
-            probability that a config works, which a classifier of knobs (extremely randomized trees) predicts.
+        predictions: The maximum number of distinct configs to predict for a batch. The default is 256 if a prediction
+            requires scheduling the program, which takes milliseconds, and otherwise as many as the generations contain.
+            If this does not allow all generations, the population is smaller.
+        failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
+            With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
+            probability that a config works. A classifier (extremely randomised trees) predicts that probability from
+            the knobs.
     """
 
     origin = Origin(
@@ -60,8 +63,8 @@ class EvolutionaryModel(ModelGuided):
         (
             "any cost model and features, trained on all trials after every batch",
             "the first 16 trials are random; TVM evolves on random scores until it has 100",
-            "any space; knobs that TVM does not sample get a tenth of the mutations",
-            "mutations do not fail, so none is repeated",
+            "any space; knobs that TVM does not sample receive a tenth of the mutations",
+            "mutations never fail, so none is retried",
             "a parent may enter the next generation unchanged more than once, as in Ansor",
             "each place of a batch is random with probability 0.05; TVM fixes their number and rounds down",
         ),
@@ -96,7 +99,7 @@ class EvolutionaryModel(ModelGuided):
         self.replace_options({"population": population, "generations": generations})
 
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
-        """Return the ``n`` new configs with the best predictions in any generation, best first."""
+        """Return the ``n`` new configs with the best predictions over all generations, best first."""
         predicted: dict[Config, float] = {}
         population = self.started(self.population, int(self.population * self.measured_ratio), rng)
         scores = self.predicted(population, predicted)
@@ -107,7 +110,7 @@ class EvolutionaryModel(ModelGuided):
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 
     def _next_generation(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
-        """Breed the next generation; parents are selected in proportion to their scores, never below 0."""
+        """Breed the next generation. Parents are selected in proportion to their scores; negative scores count as 0."""
         size = self.population
         parents = rng.choice(len(population), size=(size, 2), p=chances(scores))
         crossed = rng.random(size) < self.crossover_prob

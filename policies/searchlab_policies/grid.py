@@ -12,7 +12,7 @@ from searchlab.space import Config, Space
 
 
 class Grid(NeverTwice, uses_seed=False):
-    """Every config in order, except those that are already known. The seed has no effect."""
+    """Exhaustive search: every config in order, except those already known. The seed has no effect."""
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)

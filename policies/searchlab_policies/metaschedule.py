@@ -1,12 +1,12 @@
-"""TVM's own evolutionary search as a policy, for a comparison on equal terms.
+"""TVM's own evolutionary search as a policy, for comparison on equal terms.
 
 Source: Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), section 4;
 ``evolutionary_search.cc`` and ``xgb_model.py`` in ``tvm.s_tir.meta_schedule``, with the same defaults.
 
-TVM's code samples, mutates, postprocesses and evolves the programs, and provides the cost model with its features and
-its own ``XGBConfig`` (depth 10, gamma 0.001, min_child_weight 0, eta 0.2). This module only selects the best measured
-programs and the batch. TVM's search remembers its proposals; here, each batch starts a new search from the trials told,
-and asks for as many extra programs as are already known. The result is the same, and runs can be resumed.
+TVM's code samples, mutates, postprocesses and evolves the programs. It also provides the cost model, with its features
+and its ``XGBConfig`` (depth 10, gamma 0.001, min_child_weight 0, eta 0.2). This module only selects the best measured
+programs and the batch. TVM's search remembers its proposals. Here, each batch starts a new search from the trials told,
+and requests as many extra programs as are already known. The result is the same, but runs can be resumed.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ MIN_UNMEASURED = 50
 """The minimum number of random programs in a population (``init_min_unmeasured``)."""
 
 MAX_FRUITLESS = 5
-"""The number of rounds without any new random program after which sampling stops (``max_fail_count``)."""
+"""The number of rounds without a new random program after which sampling stops (``max_fail_count``)."""
 
 SEEDS = 1, 2**31 - 1
-"""The half-open range of TVM's random states."""
+"""The half-open range of valid random states in TVM."""
 
 
 class MetaSchedule(NeverTwice):
     """MetaSchedule's own evolutionary search and cost model, called through TVM.
 
-    It works in spaces that consist of TVM's samples (``sketch`` and ``trace``) and raises UnsupportedSpace in others.
-    Programs for which TVM changed more of the trace than its samples are in no space and are left out. In ``trace``,
-    the program of the config is measured, even if the trace that TVM mutated makes another one. MetaSchedule measures
-    64 programs in a round, so use ``batch = 64``.
+    This policy requires a space whose knobs are TVM's sampling decisions (``sketch`` or ``trace``) and raises
+    UnsupportedSpace for any other. If TVM changes more of a program's trace than its sampling decisions, the program is
+    in no space and is omitted. In ``trace``, the config's program is measured even if the trace that TVM mutated yields
+    a different one. MetaSchedule measures 64 programs per round, so use ``batch = 64``.
 
     Args:
         population: The number of programs in a generation.
-        generations: The number of generations that are bred for a batch.
-        measured_ratio: The maximum fraction of the first generation that consists of the best measured programs; the
-            rest is random.
-        mutation_prob: The probability that a program of the next generation is mutated.
-        retries: How often a mutation that makes no valid program is repeated.
+        generations: The number of generations to breed for each batch.
+        measured_ratio: The maximum fraction of the first generation to fill with the best measured programs; the rest
+            is random.
+        mutation_prob: The probability of mutating each program of the next generation.
+        retries: The maximum number of times to retry a mutation that yields no valid program.
         epsilon: The fraction of the batch that is drawn from the first generation, rounded down.
-        n_startup: The number of measured programs before the cost model is used; until then, scores are random.
+        n_startup: The number of programs to measure before the cost model is used; until then, scores are random.
     """
 
     origin = Origin(
@@ -63,9 +63,9 @@ class MetaSchedule(NeverTwice):
         "original",
         (
             "the cost model is trained after every batch (adaptive_training=False); TVM waits for 20 % more trials",
-            "one thread; random scores come from the seed of the policy",
+            "one thread; random scores are drawn with the policy's seed",
             "two programs are the same if their configs are; TVM compares modules",
-            "programs that are in no searchlab space are left out",
+            "programs that are in no searchlab space are omitted",
         ),
     )
 
@@ -101,9 +101,9 @@ class MetaSchedule(NeverTwice):
         self.epsilon = epsilon
         self.n_startup = n_startup
         self._programs: list[tuple[Trial, Schedule]] = []
-        self._measured: dict[Config, None] = {}  # as read back from the program; the config told may differ
+        self._measured: dict[Config, None] = {}  # as read back from the program; the config that was told may differ
         self._trained_on = 0
-        # No warm-up by XGBModel: it would draw scores from numpy's global random stream.
+        # XGBModel must not warm up: it would draw scores from numpy's global random stream.
         self._model = XGBModel(config=XGBConfig(nthread=1), num_warmup_samples=0, adaptive_training=False)
 
     def tell(self, trials: Sequence[Trial]) -> None:
@@ -147,10 +147,10 @@ class MetaSchedule(NeverTwice):
                 except InvalidConfig:
                     continue
             fruitless += len(drawn) == before
-        return drawn[:n]  # TVM's evolution accepts no more than a population
+        return drawn[:n]  # TVM's evolution accepts at most one population
 
     def _evolved(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
-        """Evolve ``population``, and return the ``n`` programs with the highest scores (``EvolveWithCostModel``)."""
+        """Evolve ``population`` and return the ``n`` programs with the highest scores (``EvolveWithCostModel``)."""
         from tvm.s_tir.meta_schedule import _ffi_api
         from tvm.s_tir.meta_schedule.database import MemoryDatabase
         from tvm.s_tir.meta_schedule.mutator import Mutator
@@ -164,7 +164,7 @@ class MetaSchedule(NeverTwice):
             genetic_mutate_prob=self.mutation_prob,
             genetic_max_fail_count=self.retries,
         )
-        carrier = PostOrderApply(  # passes postprocs and mutators to the strategy; it generates nothing
+        carrier = PostOrderApply(  # passes postprocs and mutators to the strategy, and generates nothing itself
             sch_rules=[],
             postprocs=[postproc.clone() for postproc in postprocs],
             mutator_probs=Mutator.create(self.space.target.kind),
@@ -174,11 +174,11 @@ class MetaSchedule(NeverTwice):
         model = self._model if self._trained_on else _random_scores(rng)
         strategy.pre_tuning(n, n, population[:1], MemoryDatabase(), model)
         evolved = _ffi_api.SearchStrategyEvolutionarySearchEvolveWithCostModel(strategy, population, n)
-        del context  # kept until here: the strategy holds no reference that keeps it alive
+        del context  # kept alive until here, because the strategy does not own a reference to it
         return list(evolved)
 
     def _new(self, schedules: Iterable[Schedule]) -> Iterator[Config]:
-        """Yield the configs of programs that are in the space and have been neither proposed nor measured."""
+        """Yield the configs of those programs that are in the space and have been neither proposed nor measured."""
         for schedule in schedules:
             try:
                 config = self.traced.config_of(schedule)
@@ -216,4 +216,4 @@ def _random_scores(rng: np.random.Generator) -> Any:
 
 
 def _unheard(*_: object) -> None:
-    """Discard TVM's log messages, which would go to the standard error."""
+    """Discard TVM's log messages, which otherwise would go to standard error."""

@@ -1,4 +1,4 @@
-"""The base class of policies that search on the predictions of a cost model."""
+"""The base class for policies that search on a cost model's predictions."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 Failures = Literal["score", "model"]
 
 SLOW_PREDICTIONS = 256
-"""The maximum number of configs predicted for one batch if each requires a program, which takes milliseconds."""
+"""The maximum number of configs to predict for one batch if each program must be scheduled, which takes
+milliseconds."""
 
 
 class ModelGuided(NeverTwice, takes_cost_model=True):
-    """Trains the model on all trials after each batch, and fills the next batch with the results of :meth:`search`.
+    """Trains the cost model on all trials after each batch and fills the next batch with the results of :meth:`search`.
 
     Args:
-        n_startup: The number of random trials before the model is used (and until one of them succeeds), unless the
-            model was pretrained on other runs.
+        n_startup: The number of random trials to run before the model is used. If none of them succeeds, random trials
+            continue until one does. If the model was pretrained on other runs, this option is ignored.
         epsilon: The probability that a place in the batch goes to a random config.
-        failures: How the search learns from failed trials. "score": the cost model learns that their score is 0.
-            "model": the cost model learns from the other trials alone, and its predictions are multiplied by the
-            probability that a config works, which a classifier predicts from the knobs.
+        failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
+            With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
+            probability that a config works. A classifier predicts that probability from the knobs.
     """
 
     def __init__(
@@ -67,17 +68,17 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def _ready(self) -> bool:
         enough = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
-        return enough or self.cost_model.fitted  # the latter if it was pretrained on other runs
+        return enough or self.cost_model.fitted  # fitted from the start if it was pretrained on other runs
 
     def affordable(self, predictions: int | None, most: int) -> int:
-        """Return the maximum number of predictions for one batch, where a search needs at most ``most``."""
+        """Return the maximum number of predictions for one batch; a search needs at most ``most``."""
         if predictions is not None:
             return predictions
         slow = self.cost_model.features.builds_programs or self.space.builds_programs
         return min(SLOW_PREDICTIONS, most) if slow else most
 
     def replace_options(self, given: Mapping[str, int]) -> None:
-        """Record the ``given`` options whose effective values, attributes of this policy, differ."""
+        """Record the ``given`` options whose effective values, which are attributes of this policy, differ."""
         self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
 
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
@@ -91,7 +92,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         return np.where(scores > 0, scores * self._works.probabilities(configs), scores)
 
     def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
-        """Return ``size`` configs to start from: at most ``measured`` of the best measured ones, and random ones."""
+        """Return ``size`` configs to start from: at most ``measured`` of the best measured configs, and random ones."""
         ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
         best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
@@ -100,7 +101,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 def predicted(
     predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], known: dict[Config, float]
 ) -> Floats:
-    """Return the scores (n,) of ``configs``; predict those missing from ``known`` once, and add them to it."""
+    """Return the scores (n,) of ``configs``. Scores missing from ``known`` are predicted once and added to it."""
     new = [config for config in dict.fromkeys(configs) if config not in known]
     known.update(zip(new, predict(new).tolist(), strict=True))
     return np.array([known[config] for config in configs])
@@ -142,9 +143,10 @@ class Best:
     """Collects the ``n`` configs with the highest scores.
 
     Args:
-        n: The number of configs.
-        exclude: Configs that are ignored.
-        order: Among configs with equal scores, the one with the lowest number is dropped first; by default the latest.
+        n: The number of configs to collect.
+        exclude: Configs to ignore.
+        order: A function that numbers the configs. Among configs with equal scores, the one with the lowest number is
+            dropped first; by default, this is the latest one.
     """
 
     def __init__(self, n: int, exclude: Container[Config], order: Callable[[Config], int] | None = None) -> None:
@@ -156,7 +158,7 @@ class Best:
         self._held: set[Config | None] = set()
 
     def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
-        """Return whether any of ``configs`` entered the best."""
+        """Offer ``configs`` with their scores, and return whether any of them is now among the best."""
         changed = False
         for config, score in zip(configs, scores.tolist(), strict=True):
             if score > self._heap[0][0] and config not in self._held and config not in self._exclude:
@@ -166,11 +168,11 @@ class Best:
         return changed
 
     def held(self) -> list[tuple[float, int, Config]]:
-        """Return the score, the order number and the config of each, in heap order."""
+        """Return the score, the order number and the config of each entry, in heap order."""
         return [(score, order, config) for score, order, config in self._heap if config is not None]
 
 
 def chances(scores: Floats) -> Floats | None:
-    """Return selection probabilities proportional to the positive scores; None (uniform) if there are none."""
+    """Return selection probabilities proportional to the positive scores, or None (uniform) if no score is positive."""
     weights = np.maximum(scores, 0.0)
     return weights / weights.sum() if weights.any() else None

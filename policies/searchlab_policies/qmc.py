@@ -19,16 +19,16 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.space import Config, Knob, Space, Value
 
 CHUNK = 64
-"""The number of points drawn at once; a power of two, because Sobol sequences are balanced there."""
+"""The number of points to draw at once. It must be a power of two, for which Sobol sequences are balanced."""
 
 
 class Qmc(NeverTwice):
-    """Quasi-random search: a scrambled Sobol sequence covers the space more evenly than random draws. It learns
-    nothing.
+    """Quasi-random search: a scrambled Sobol sequence covers the space more evenly than random draws.
 
-    Each knob is a dimension of the unit cube, and its value is the choice at that fraction of its choices, so each knob
-    by itself is distributed as in random search. Points whose configs are known are skipped. Random configs fill a
-    batch only after the sequence has had enough points to find every config of a space of its size.
+    Nothing is learned from the trials. Each knob is a dimension of the unit cube: a point's coordinate selects the
+    choice at that fraction of the knob's choices. Taken alone, each knob is therefore distributed as in random search.
+    Points whose configs are known are skipped. Random configs fill a batch only once the sequence is long enough to
+    have found every config of a space of this size.
     """
 
     origin = Origin(
@@ -41,11 +41,11 @@ class Qmc(NeverTwice):
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        # The knobs of a probe of the space; any other knob is drawn at random.
+        # The knobs found by probing the space; any other knob is drawn at random.
         names = dict.fromkeys(knob.name for config in space.probe() for knob in space.knobs(config))
         self._dimensions = {name: dimension for dimension, name in enumerate(names)}
         self._points = self._sequence()
-        self._place = 0  # the position of the next point
+        self._place = 0  # the next point's position
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         start, end = len(self.seen), enough(len(self.seen) + n)
@@ -77,7 +77,7 @@ class Qmc(NeverTwice):
 
 
 def enough(configs: int) -> int:
-    """Return how many random draws visit all of ``configs`` equally likely configs with probability above 0.99.
+    """Return how many random draws visit all of the ``configs`` equally likely configs with probability above 0.99.
 
     Source: the coupon collector's problem, Erdős and Rényi (1961). With N (ln N + c) draws, the probability that all N
     are visited tends to exp(-exp(-c)); here c = 5.

@@ -22,28 +22,31 @@ from .model_guided import Best, Failures, ModelGuided
 class Xgb(ModelGuided):
     """Simulated annealing on the predictions of a cost model, then a batch that is both fast and diverse.
 
-    The cost model, trained on all trials after every batch, predicts the scores of the configs that annealing visits.
-    The batch is selected from the best of them.
+    The cost model is trained on all trials after every batch and predicts the scores of the configs that annealing
+    visits. The next batch is selected from the best of them.
 
     Args:
-        n_startup: Random trials before the cost model is used, or more until one of them succeeds. None are drawn if
-            the model was trained on other runs (a warm start).
-        chains: The number of configs that are annealed side by side.
+        n_startup: The number of random trials to run before the cost model is used. If none of them succeeds, random
+            trials continue until one does. If the model was trained on other runs (a warm start), this option is
+            ignored.
+        chains: The number of annealing chains that run in parallel.
         steps: The maximum number of steps of a chain.
         early_stop: Annealing ends after this many steps without a new best candidate.
         temperature: The temperature of the first step, in units of the score (the best trial has score 1). It falls
             linearly to 0.
-        candidates: The batch is selected from the best configs that annealing visited, this many times its size.
-        diversity: The value of a knob value that is not yet in the batch, in units of the score: alpha in equation (2)
-            of Chen et al. (2018).
+        candidates: The number of best visited configs from which the batch is selected, as a multiple of the batch
+            size.
+        diversity: The bonus for each knob value that is not yet in the batch, in units of the score: alpha in equation
+            (2) of Chen et al. (2018).
         epsilon: The probability that a place in the batch goes to a random config.
-        predictions: The maximum number of distinct configs that are predicted for a batch. By default 256 if a
-            prediction requires scheduling the program, which takes milliseconds, and otherwise as many as the chains
-            visit. If the number does not allow eight steps for all chains, there are fewer chains; if it does not allow
-            all steps, there are fewer steps, and the temperature falls over those.
-        failures: How the search learns from failed trials. "score": the cost model learns that their score is 0.
-            "model": the cost model learns from the other trials alone, and its predictions are multiplied by the
-            probability that a config works, which a classifier of knobs (extremely randomized trees) predicts.
+        predictions: The maximum number of distinct configs to predict for a batch. The default is 256 if a prediction
+            requires scheduling the program, which takes milliseconds, and otherwise as many as the chains visit. If
+            this does not allow eight steps for every chain, fewer chains are used. If it does not allow all steps,
+            fewer steps are used, and the temperature falls to 0 over those.
+        failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
+            With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
+            probability that a config works. A classifier (extremely randomised trees) predicts that probability from
+            the knobs.
     """
 
     origin = Origin(
@@ -55,8 +58,8 @@ class Xgb(ModelGuided):
             "any cost model and features, trained on all trials after every batch, not after every 64 trials",
             "16 random trials first instead of 64",
             "64 chains of 60 steps from temperature 0.1, instead of 128 chains of 500 from temperature 1",
-            "the chains start from the best measured and from random configs, not from where they ended last time",
-            "a batch is always selected for diversity, which in AutoTVM is an option",
+            "the chains start from the best measured configs and random ones, not from where they last ended",
+            "a batch is always selected for diversity, which is optional in AutoTVM",
             "each place of a batch is random with probability 0.05, instead of the last 5 % of a plan",
         ),
     )
@@ -119,7 +122,7 @@ class Xgb(ModelGuided):
 def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
     """Select up to ``n`` configs with a high sum of scores plus ``diversity`` for each distinct knob value.
 
-    The greedy selection for equation (2); by submodularity, it is within a factor 1 - 1/e of the best subset.
+    This is the greedy selection for equation (2). By submodularity, it is within a factor 1 - 1/e of the best subset.
     """
     left = list(range(len(configs)))
     covered: set[tuple[str, Value]] = set()

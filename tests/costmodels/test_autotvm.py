@@ -48,7 +48,7 @@ def test_a_base_model_counts_less_with_every_trial_and_is_dropped() -> None:
 
 def test_pooling_is_the_default_and_too_few_trials_are_refused() -> None:
     assert not AutoTVM(seed=0).start_from(*rows(600), GROUP)
-    with pytest.raises(SearchlabError, match="at least 500 trials of other tasks, as in AutoTVM, but there are 499"):
+    with pytest.raises(SearchlabError, match="at least 500 trials of other tasks, as in AutoTVM, but only 499"):
         AutoTVM(seed=0, transfer="base-margin").start_from(*rows(499), GROUP[:499])
 
 

@@ -216,7 +216,7 @@ def test_an_arm_gets_its_options_and_its_own_cost_model() -> None:
         ([7], "a policy is given as a name, or as"),
         ([{"name": "random", "option": {}}], "'option': {}}; did you mean 'options'"),
         ([{"name": "evolutionary", "options": {"popul": 5}}], "no option 'popul'; did you mean 'population'"),
-        ([{"name": "random", "cost_model": "xgboost"}], "arm 'random' takes no cost model"),
+        ([{"name": "random", "cost_model": "xgboost"}], "arm 'random' does not use a cost model"),
         ([{"name": "xgb", "cost_model": "xgbost"}], "unknown cost model 'xgbost'"),
         ([{"name": "xgb", "cost_model": 3}], "a cost model is given as a name"),
     ],

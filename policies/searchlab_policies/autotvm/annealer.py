@@ -14,7 +14,7 @@ from ..model_guided import Best, predicted
 
 
 class Annealer:
-    """Annealing chains that continue from where the previous search left them; for the options, see the policy."""
+    """Annealing chains that continue where the previous search left off; the policy documents the options."""
 
     def __init__(self, space: Space, *, chains: int, steps: int, early_stop: int, temperature: float) -> None:
         self.space = space
@@ -24,9 +24,10 @@ class Annealer:
     def maximums(
         self, model: BoundCostModel, n: int, exclude: Container[Config], rng: np.random.Generator
     ) -> list[Config]:
-        """Return up to ``n`` visited configs with the highest predictions >= 0, best first, except ``exclude``."""
+        """Return up to ``n`` visited configs, best first, whose predictions are >= 0 and that are not in
+        ``exclude``."""
         points = self._points or self.space.sample_new(rng, self.chains, ())
-        # Trees predict many ties. Among those, AutoTVM drops the lowest index first.
+        # Trees predict many ties. AutoTVM breaks them by dropping the lowest index first.
         met = count()
         best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
         known: dict[Config, float] = {}
@@ -50,7 +51,7 @@ class Annealer:
 
 
 def walked(space: Space, config: Config, rng: np.random.Generator) -> Config:
-    """Redraw random knobs of ``config``, one after another, until it differs (``random_walk``)."""
+    """Redraw randomly chosen knobs of ``config``, one after another, until it has changed (``random_walk``)."""
     new = config
     knobs = space.knobs(config)
     if all(len(knob.choices) == 1 for knob in knobs):

@@ -13,24 +13,24 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
-COST = "the cost of a trial is the study's statistic of its repeats; AutoTVM uses the mean"
+COST = "a trial's cost is the study's statistic over its repeats; AutoTVM uses the mean"
 
 MAX_STALE = 20
-"""The number of generations without a new config after which one is drawn at random: the space is nearly exhausted."""
+"""After this many generations without a new config, one is drawn at random: the space is nearly exhausted."""
 
 
 class AutoTVMGenetic(NeverTwice):
     """AutoTVM's genetic algorithm, GATuner.
 
-    Each generation is bred from the previous one and its elites; parents are chosen in proportion to their throughput.
-    A child takes the knobs of one parent up to a random point and those of the other after it; then each knob is drawn
-    again with probability ``mutation_prob``. A generation may contain a config twice, and configs of earlier
+    Each generation is bred from the previous one and the elites; parents are chosen in proportion to their throughput.
+    A child takes the knobs up to a random point from one parent and the remaining knobs from the other. Each knob is
+    then redrawn with probability ``mutation_prob``. A generation may contain duplicates and configs from earlier
     generations.
 
     Args:
         population: The number of configs in a generation.
-        elites: The number of best configs so far that may also be parents.
-        mutation_prob: The probability that a knob of a child is drawn again.
+        elites: The number of best configs found so far that may also be parents.
+        mutation_prob: The probability of redrawing each of a child's knobs.
     """
 
     origin: ClassVar[Origin | None] = Origin(
@@ -39,8 +39,8 @@ class AutoTVMGenetic(NeverTwice):
         source="python/tvm/autotvm/tuner/ga_tuner.py",
         kind="reproduction",
         deviations=(
-            "a config that it proposes again keeps its first measurement and costs no trial; AutoTVM measures it again",
-            "the last batch of a generation may therefore be smaller; AutoTVM fills it with configs of that generation",
+            "a config that is proposed again keeps its first measurement and uses no trial; AutoTVM measures it again",
+            "the last batch of a generation may therefore be smaller; AutoTVM fills it from that generation",
             COST,
         ),
     )
@@ -81,7 +81,7 @@ class AutoTVMGenetic(NeverTwice):
             self._genes = self.space.sample_new(rng, self.population, self.seen)
 
     def _breed(self) -> None:
-        """Breed the next generation from this one, which has been measured completely."""
+        """Breed the next generation from the current one, all of which has been measured."""
         self._generation += 1
         rng = private_rng(self.seed, "autotvm-ga", self._generation)
         genes = [*self._genes, *self._elites]

@@ -13,7 +13,7 @@ SOURCE = "python/tvm/autotvm/tuner/index_based_tuner.py"
 
 
 class AutoTVMRandom(Random):
-    """AutoTVM's RandomTuner: the policy ``random``, under the name that users of AutoTVM know."""
+    """AutoTVM's RandomTuner: the policy ``random`` under the name that AutoTVM's users know."""
 
     origin: ClassVar[Origin | None] = Origin(
         name="AutoTVM's RandomTuner", version="TVM 0.17", source=SOURCE, kind="reproduction",
@@ -22,7 +22,7 @@ class AutoTVMRandom(Random):
 
 
 class AutoTVMGrid(Grid):
-    """AutoTVM's GridSearchTuner: all configs by index, the first knob varying fastest."""
+    """AutoTVM's GridSearchTuner: all configs by index, with the first knob varying fastest."""
 
     origin: ClassVar[Origin | None] = Origin(
         name="AutoTVM's GridSearchTuner", version="TVM 0.17", source=SOURCE, kind="reproduction",

@@ -1,4 +1,4 @@
-"""AutoTVM's XGBTuner: plans many trials at once, by simulated annealing on the predictions of boosted trees.
+"""AutoTVM's XGBTuner: plans many trials at once by simulated annealing on the predictions of boosted trees.
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5; ``xgboost_tuner.py``,
 ``model_based_tuner.py`` and ``sa_model_optimizer.py`` in ``python/tvm/autotvm/tuner`` of TVM 0.17.
@@ -25,7 +25,7 @@ from .annealer import Annealer
 from .genetic import COST
 
 RANDOM_SHARE = 0.05
-"""The share at the end of a plan that is replaced by random trials."""
+"""The fraction of a plan, at its end, that is replaced with random trials."""
 
 
 XGB_TUNER = Origin(
@@ -36,7 +36,7 @@ XGB_TUNER = Origin(
     deviations=(
         "XGBoost 3 grows the trees, with the settings of XGBoost 1, for which AutoTVM was written",
         "AutoTVM's knob features are called autotvm-knob; searchlab's knob features are logarithms of all factors",
-        "the trial that completes a plan starts the next one, even in the middle of a batch",
+        "the next plan is made as soon as the current one is complete, even in the middle of a batch",
         COST,
     ),
 )
@@ -45,19 +45,19 @@ XGB_TUNER = Origin(
 class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "autotvm-knob")):
     """AutoTVM's XGBTuner: simulated annealing on the predictions of boosted trees.
 
-    The model is trained once in ``plan_size`` trials. Annealing then searches for the configs with the best
-    predictions, which are the plan for the next ``plan_size`` trials. Trials before the first plan are random, as are
-    the last 5 % of each plan, rounded down. Use ``batch = 64``, as in AutoTVM.
+    The model is trained once every ``plan_size`` trials. Annealing then searches for the configs with the best
+    predictions, which become the plan for the next ``plan_size`` trials. Trials before the first plan are random, as
+    are the last 5 % of each plan, rounded down. Use ``batch = 64``, as in AutoTVM.
 
     Args:
-        plan_size: The number of trials between two trainings. The cost model has an option with the same name: set both
-            to the same value.
-        diversity_filter_ratio: If it is not 0, annealing finds this many times the plan, from which the configs with
-            the most different knob values are planned. AutoTVM multiplies their scores by zero, so that they do not
-            count; this reproduction does the same.
-        chains: The number of configs that are annealed side by side.
+        plan_size: The number of trials between trainings. The cost model has an option of the same name; set both to
+            the same value.
+        diversity_filter_ratio: If not 0, annealing finds this many times as many configs as the plan needs, and those
+            whose knob values are most diverse are planned. AutoTVM multiplies their scores by zero, so the scores do
+            not count; this reproduction does the same.
+        chains: The number of annealing chains that run in parallel.
         steps: The maximum number of steps of a chain.
-        early_stop: Annealing ends after this many steps in which no config joined the best.
+        early_stop: Annealing ends after this many steps in which no new config was among the best.
         temperature: The temperature of the first step, in units of the score (the fastest trial has score 1). It falls
             linearly to 0.
     """

@@ -25,7 +25,7 @@ from .parameters import Parameters, Part
 
 
 def origin(sampler: str, *deviations: str) -> Origin:
-    """Return the origin of a policy that calls this ``sampler`` of Optuna."""
+    """Return the origin of a policy that calls Optuna's ``sampler``."""
     return Origin(
         f"Optuna's {sampler}",
         "Optuna 5",
@@ -34,7 +34,7 @@ def origin(sampler: str, *deviations: str) -> Origin:
         (
             *deviations,
             "a tile is represented by a parameter per factor, and a number by the index of its choice",
-            "it is told the logarithm of the cost; a failed trial gets the worst cost that was measured",
+            "the sampler is told the logarithm of the cost; a failed trial gets the worst measured cost",
             "every ask creates a new study and sampler",
             "a known suggestion is mutated until it is new",
         ),
@@ -42,17 +42,17 @@ def origin(sampler: str, *deviations: str) -> Origin:
 
 
 class OptunaPolicy(NeverTwice):
-    """Asks a sampler of Optuna, created by :meth:`sampler`, for one config after another.
+    """Asks one of Optuna's samplers, created by :meth:`sampler`, for one config after another.
 
-    Each ask creates a new study from the trials told; trials that were proposed but not yet told are running in it. The
-    state of a sampler between asks therefore has no influence. The value of a trial is the logarithm of its cost; a
-    failed trial gets the value of the worst successful one. A suggestion that is not new is mutated until it is. A
-    trial of a warm start whose config is not in the space is never proposed, and is otherwise ignored.
+    Each ask creates a new study from the trials told; trials that were proposed but not yet told are marked as running.
+    Hence no sampler state carries over between asks. A trial's value is the logarithm of its cost; a failed trial gets
+    the value of the worst successful one. A suggestion that is already known is mutated until it is new. A warm-start
+    trial whose config is not in the space is ignored.
 
     Args:
-        n_startup: The number of random trials before Optuna is used.
-        memory: The maximum number of trials that the sampler is told: a quarter of these are the best trials, the rest
-            the latest of the others.
+        n_startup: The number of random trials to run before Optuna is used.
+        memory: The maximum number of trials that the sampler is told: a quarter of them are the best trials, and the
+            rest are the latest of the others.
     """
 
     def __init__(self, space: Space, *, seed: int, n_startup: int, memory: int) -> None:
@@ -98,7 +98,7 @@ class OptunaPolicy(NeverTwice):
             self.learn(self._known[-1])
 
     def learn(self, known: Known) -> None:
-        """Update the state of the sampler, if it has any, with the next trial told whose config is in the space."""
+        """Update the sampler's state, if any, with the next trial told whose config is in the space."""
 
     def remembered(self) -> list[FrozenTrial]:
         """Return the trials of the study, in the order in which they were told."""
@@ -112,7 +112,7 @@ class OptunaPolicy(NeverTwice):
         return [trial.told if np.isfinite(trial.cost) else trial.told.at(worst) for trial in known]
 
     def _suggestion(self, study: optuna.Study) -> Config:
-        """Return a suggestion of Optuna; its trial fails at once, because another config may be measured instead."""
+        """Return Optuna's suggestion. Its trial fails at once, because a different config may be measured instead."""
         trial = study.ask()
 
         def suggest(part: Part) -> Value:
@@ -127,7 +127,7 @@ class OptunaPolicy(NeverTwice):
 
 
 class StudyTrial(FrozenTrial):
-    """A trial of a study: complete with the logarithm of its cost as its value, or running if it has no cost.
+    """A trial of a study. It is complete, with the logarithm of its cost as its value, or running if it has no cost.
 
     Optuna's storage deep-copies every trial it receives. Copies share their parameters, which never change. Samplers do
     not use the dates.
@@ -150,7 +150,7 @@ class StudyTrial(FrozenTrial):
         return alone
 
     def at(self, cost: float) -> StudyTrial:
-        """Return the same trial with another cost."""
+        """Return the same trial with a different cost."""
         return StudyTrial(self.params, self.distributions, cost)
 
 
@@ -165,7 +165,7 @@ class Known:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Optuna's messages, which would mean nothing to a user of searchlab."""
+    """Silence Optuna's messages, which would mean nothing to searchlab's users."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

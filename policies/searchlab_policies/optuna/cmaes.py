@@ -1,13 +1,13 @@
 """Covariance matrix adaptation evolution strategy (CMA-ES).
 
 Source: Hansen, "The CMA Evolution Strategy: A Tutorial" (arXiv 1604.00772); Nomura and Shibata, "cmaes: A Simple yet
-Practical Python Library for CMA-ES" (arXiv 2402.01373). As in ``optuna.samplers.CmaEsSampler``, the index of a choice
-is scaled to [0, 1], and the initial distribution has mean 1/2 and standard deviation 1/6. Parameters that are not
-numeric, or not part of every config, are suggested by :class:`optuna.samplers.TPESampler`.
+Practical Python Library for CMA-ES" (arXiv 2402.01373). As in ``optuna.samplers.CmaEsSampler``, a choice's index is
+scaled to [0, 1], and the initial distribution has mean 1/2 and standard deviation 1/6.
+:class:`optuna.samplers.TPESampler` suggests parameters that are not numeric or do not occur in every config.
 
-Optuna's sampler learns only from the trials that it suggested itself. This policy drives the same optimiser, but learns
-from every trial told. The trials of a warm start are injected solutions (Hansen, "Injecting External Solutions Into
-CMA-ES", arXiv 1110.4181), without his bound on the length of their step.
+Optuna's sampler learns only from trials that it suggested itself. This policy drives the same optimiser but learns from
+every trial told. Warm-start trials are injected solutions (Hansen, "Injecting External Solutions Into CMA-ES", arXiv
+1110.4181), without his bound on the step length.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .adapter import Known, OptunaPolicy
 class CmaEs(OptunaPolicy):
     """CMA-ES: configs are drawn from a normal distribution that adapts to the best trials of each generation.
 
-    A batch is drawn from one distribution. Failed trials rank last. CMA-ES learns after every trial, so use ``batch =
-    1``.
+    All configs of a batch are drawn from the same distribution. Failed trials rank last. CMA-ES learns after every
+    trial, so use ``batch = 1``.
 
     Args:
         population: The number of trials in a generation; by default 4 + 3 ln d, for d dimensions.
-        sigma: The standard deviation of the first generation, where 1 is the range of a parameter.
-        memory: The maximum number of trials in the model of the remaining parameters, those that are not numbers or do
-            not occur in every config: the best quarter of this number, and the latest others.
+        sigma: The standard deviation of the first generation, as a fraction of a parameter's range.
+        memory: The maximum number of trials used to model the remaining parameters, which are not numbers or do not
+            occur in every config. A quarter of them are the best trials, and the rest are the latest of the others.
     """
 
     origin = Origin(
@@ -72,7 +72,7 @@ class CmaEs(OptunaPolicy):
 
 
 class Normal:
-    """A normal distribution over integers, each scaled to [0, 1], that is adapted to the trials told."""
+    """A normal distribution over integers, each scaled to [0, 1], which adapts to the trials told."""
 
     def __init__(self, numbers: dict[str, IntDistribution], population: int | None, sigma: float) -> None:
         self.numbers = numbers
@@ -101,7 +101,7 @@ class Normal:
 
 
 class _Sampler(BaseSampler):
-    """Draws the parameters of a distribution from it; TPESampler suggests the others."""
+    """Draws a distribution's parameters from it; TPESampler suggests the others."""
 
     def __init__(self, distribution: Normal, seed: int) -> None:
         self._distribution = distribution

@@ -2,11 +2,11 @@
 
 Source: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (Journal of Global Optimization
 13, 1998); ``optuna.samplers.GPSampler``: a Matern 5/2 kernel with a length scale per parameter (words are compared by
-equality), and the logarithm of the expected improvement (Ament et al., NeurIPS 2023). For the diversity of a batch, it
+equality), and the logarithm of the expected improvement (Ament et al., NeurIPS 2023). To diversify a batch, it
 maximises the joint improvement of a config and those that are running (qLogEI).
 
-The process models the parameters that all configs of the space have. The others are suggested by
-:class:`optuna.samplers.TPESampler`.
+The process models the parameters that occur in every config of the space. :class:`optuna.samplers.TPESampler` suggests
+the others.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from .parameters import Parameters
 class Gp(OptunaPolicy):
     """Bayesian optimisation: proposes the config with the largest expected improvement under a Gaussian process.
 
-    The process models the logarithm of the cost. It requires PyTorch (``pip install 'searchlab[gp]'``) and takes tenths
-    of a second for each suggestion. Use ``batch = 1``.
+    The process models the logarithm of the cost. It requires PyTorch (``pip install 'searchlab[gp]'``) and needs tenths
+    of a second per suggestion. Use ``batch = 1``.
 
     Args:
-        n_startup: Random trials before the model is used.
-        memory: The maximum number of trials in the model: the best quarter of this number, and the latest others. The
-            time to fit the model grows with its cube.
-        candidates: The number of quasi-random points at which the expected improvement is evaluated first (2048 in
+        n_startup: The number of random trials to run before the model is used.
+        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
+            latest of the others. The fitting time grows with the cube of this number.
+        candidates: The number of quasi-random points at which the expected improvement is first evaluated (2048 in
             Optuna).
-        local_searches: The number of these points, including the best trial, from which local search starts (10 in
+        local_searches: The number of those points from which local search starts, including the best trial (10 in
             Optuna).
     """
 
@@ -76,8 +76,8 @@ class Gp(OptunaPolicy):
         self._threads = ThreadpoolController()
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        # One thread makes the order of sums deterministic, and several threads of both PyTorch and numpy would make
-        # this ten times slower.
+        # With one thread, the order of sums is deterministic. Besides, this is ten times slower if both PyTorch and
+        # numpy use several threads.
         with self._threads.limit(limits=1):
             return super().propose(n, rng)
 
@@ -86,7 +86,7 @@ class Gp(OptunaPolicy):
 
 
 class _Sampler(GPSampler):
-    """GPSampler over the parameters that all configs of the space share, not only those of the trials so far."""
+    """GPSampler over the parameters shared by all configs of the space, not just by the trials so far."""
 
     def __init__(self, parameters: Parameters, candidates: int, local_searches: int, seed: int) -> None:
         super().__init__(
@@ -96,7 +96,7 @@ class _Sampler(GPSampler):
             warn_independent_sampling=False,
         )
         self._parameters = parameters
-        # Optuna exposes these two as private attributes only.
+        # Optuna exposes these two only as private attributes.
         self._n_preliminary_samples = candidates
         self._n_local_search = local_searches
 

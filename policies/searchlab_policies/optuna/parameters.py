@@ -1,11 +1,12 @@
-"""The encoding of configs as Optuna's parameters.
+"""Encode configs as Optuna's parameters.
 
-The encoding matters more than the options of a sampler. A word or a switch is categorical. A number is the index of its
-choice, so that neighbouring choices are close. A tile has one parameter per factor, innermost first: the index among
-all values that this factor can have. For powers of two this is the logarithm, and what a sampler learns about an inner
-factor holds for all outer ones, unlike with a category per tile or the index of the tile. A factor that those chosen
-before rule out becomes the nearest possible one. A knob whose choices do not depend on others thus always has the same
-parameters, so a sampler that models only the parameters common to all trials models it completely.
+The encoding matters more than a sampler's options. A word or a switch is categorical. A number is the index of its
+choice, so neighbouring choices are close. A tile has one parameter per factor, innermost first: the index among all
+values that the factor can have. For powers of two, this index is the logarithm. What a sampler learns about an inner
+factor holds for all outer ones, which would not be so with one category or index per tile. A factor that is impossible
+given those already chosen becomes the nearest possible one. A knob whose choices do not depend on other knobs therefore
+always has the same parameters, so a sampler that models only the parameters common to all trials still models such a
+knob completely.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ class Part:
     """One parameter: the value of a knob, or one factor of a tile."""
 
     name: str
-    at: int | None  # the position of the factor; None for the complete value
-    values: Sequence[Value]  # all values that it can have
+    at: int | None  # the factor's position; None for the complete value
+    values: Sequence[Value]  # all values that the parameter can have
 
     def of(self, value: Value) -> Value:
         return value[self.at] if self.at is not None and isinstance(value, tuple) else value
 
     @cached_property
     def distribution(self) -> IntDistribution | CategoricalDistribution:
-        """The distribution of the index of a value."""
+        """The distribution of a value's index."""
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in self.values):
             return IntDistribution(0, len(self.values) - 1)
         return CategoricalDistribution(range(len(self.values)))
@@ -41,19 +42,19 @@ class Part:
     def parameter(self) -> str:
         if isinstance(self.distribution, IntDistribution):
             return self.name
-        # Optuna rejects different categories under the same name, which occur if choices depend on others.
+        # Optuna rejects different categories under the same name, which occur if choices depend on other knobs.
         return f"{self.name} of {list(self.values)}"
 
 
 class Parameters:
-    """Converts the configs of a space to Optuna's parameters and back."""
+    """Converts a space's configs to Optuna's parameters and back."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self._parts: dict[str, tuple[Sequence[Value], list[Part]]] = {}
 
     def encode(self, config: Config) -> tuple[dict[str, int], dict[str, BaseDistribution]]:
-        """Return parameters and their distributions. Raises InvalidConfig for a config that is not in the space."""
+        """Return a config's parameters and their distributions. Raises InvalidConfig if it is not in the space."""
         params: dict[str, int] = {}
         distributions: dict[str, BaseDistribution] = {}
         for knob in self.space.knobs(config):
@@ -66,7 +67,7 @@ class Parameters:
         return self.space.decide(lambda knob: choose(knob, self.parts(knob), suggest))
 
     def parts(self, knob: Knob) -> list[Part]:
-        """Return :func:`parts_of` the knob, cached while its choices stay the same, because it is slow."""
+        """Return :func:`parts_of` the knob. It is slow, so its result is cached while the choices stay the same."""
         choices, parts = self._parts.get(knob.name, ((), []))
         if choices is not knob.choices and choices != knob.choices:
             parts = parts_of(knob)
@@ -75,7 +76,7 @@ class Parameters:
 
     @cached_property
     def shared(self) -> Mapping[str, BaseDistribution]:
-        """The parameters that are the same in every config, as far as a probe of the space shows."""
+        """The parameters that are the same in every config, as far as probing the space can tell."""
         shared: dict[str, BaseDistribution] | None = None
         for config in self.space.probe():
             _, met = self.encode(config)
@@ -84,7 +85,7 @@ class Parameters:
 
 
 def parts_of(knob: Knob) -> list[Part]:
-    """Return what is open in a knob: its value, or the factors of a tile that inner factors do not determine."""
+    """Return the free parts of a knob: its value, or the factors of a tile that inner factors do not determine."""
     if len(knob.choices) < 2:
         return []
     tiles = [value for value in knob.choices if isinstance(value, tuple)]
@@ -98,7 +99,7 @@ def parts_of(knob: Knob) -> list[Part]:
 
 
 def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) -> Value:
-    """Return the choice with the suggested parts, each replaced by the nearest value that earlier parts allow."""
+    """Return the choice with the suggested parts, each replaced with the nearest value that earlier parts allow."""
     left = list(knob.choices)
     for part in parts:
         wanted = part.values.index(suggest(part))

@@ -1,9 +1,9 @@
 """Optuna's tree-structured Parzen estimator (TPE).
 
-Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011); Watanabe, "Tree-Structured
-Parzen Estimator: Understanding Its Algorithm Components" (arXiv 2304.11127); ``optuna.samplers.TPESampler``. The
-estimator is multivariate over the parameters that every trial has, and makes a batch diverse by the constant liar:
-trials that are not told yet count as bad.
+Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011); Watanabe, "Tree-Structured Parzen
+Estimator: Understanding Its Algorithm Components" (arXiv 2304.11127); ``optuna.samplers.TPESampler``. The estimator is
+multivariate over the parameters that every trial has. It diversifies a batch with the constant liar: trials that have
+not yet been told count as bad.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class Tpe(OptunaPolicy):
     Optuna learns after every trial, so use ``batch = 1``.
 
     Args:
-        n_startup: Random trials before the model is used.
-        ei_candidates: The number of suggestions drawn from the model of the good trials, of which the best is taken.
-        memory: The maximum number of trials in the model: the best quarter of this number, and the latest others. The
-            time of a suggestion grows with it. Optuna counts at most 25 trials as good.
+        n_startup: The number of random trials to run before the model is used.
+        ei_candidates: The number of suggestions to draw from the model of the good trials; the best one is used.
+        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
+            latest of the others. The time per suggestion grows with this number. Optuna counts at most 25 trials as
+            good.
     """
 
     origin = origin(
