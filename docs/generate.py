@@ -38,7 +38,7 @@ NOTEBOOKS = {
         "plot_convergence": "Best GFLOPS so far over 48 trials for random and evolutionary: medians and quartiles of "
         "ten seeds, which overlap",
         "plot_ranks": "Average ranks of hill-climb, evolutionary and random over the twelve development tables, with "
-        "bars between policies that cannot be distinguished",
+        "bars joining policies that cannot be distinguished",
     },
 }
 """The notebooks, and the alternative texts of the figures in which their cells end."""
@@ -216,7 +216,7 @@ def area(row: Mapping[str, str]) -> str:
 
 
 def features() -> str:
-    lines = ["| name | what a row holds |", "|---|---|"]
+    lines = ["| name | what a row contains |", "|---|---|"]
     lines += [f"| [`{name}`](#features-{name}) | {summary(cls)} |" for name, cls in FEATURES.items()]
     for name, cls in FEATURES.items():
         cost = "Each row requires scheduling the program." if cls.builds_programs else "No program is scheduled."
@@ -275,11 +275,11 @@ def bounds(text: str) -> str:
 
 STRUCTS: dict[type[msgspec.Struct], str] = {
     StudySpec: "Keys of a study",
-    NamedPolicy: "An entry of policies",
-    Named: "An entry of spaces",
-    NamedCostModel: "An entry of cost_models",
+    NamedPolicy: "An entry in policies",
+    Named: "An entry in spaces",
+    NamedCostModel: "An entry in cost_models",
     NamedSuite: "The suite",
-    NamedPlugin: "The executor, or the cost model of a policy",
+    NamedPlugin: "The executor, or a policy's cost model",
     LocalSettings: "measure: on this machine",
     RpcSettings: "measure: on a fleet",
     TableSettings: "measure: a table",
@@ -348,17 +348,17 @@ def tutorial(name: str) -> str:
     ]
     if about["busy"] == "yes":
         idle = re.search(r"\b(On\s+two\s+idle\s+cores[^:]*):+\n\n((?:    .*\n|\n)+)", script)
-        assert idle is not None, f"the docstring of {name}.py has no figures of an idle machine"
+        assert idle is not None, f"the docstring of {name}.py has no figures for an idle machine"
         lines += [
             "::::{note}",
-            "The machine was busy during this recording: absolute times are too long, and ratios of times unreliable. "
+            "The machine was busy during this recording: absolute times are too long, and time ratios are unreliable. "
             f"{' '.join(idle[1].split())}:",
             f"\n```text\n{inspect.cleandoc(idle[2])}\n```",
             "::::",
             "",
         ]
     if unknown := set(outputs) - {title for title, _ in cells}:
-        raise ValueError(f"{name}.py has no cells {sorted(unknown)}: python docs/record.py {name} records it again")
+        raise ValueError(f"{name}.py has no cells {sorted(unknown)}: rerecord it with python docs/record.py {name}")
     for title, code in cells:
         comment = re.match(r"(?:#[^\n]*\n)*", code)
         assert comment is not None

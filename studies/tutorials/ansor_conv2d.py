@@ -53,7 +53,8 @@ except searchlab.SearchlabError as error:  # the GPU that was asked for is not t
     sys.exit(str(error))
 
 # %% Define the computation
-# As in the tutorial: the last 3x3 layer of ResNet-50, with bias and ReLU. There is neither a template nor a schedule.
+# As in the tutorial, this is the last 3x3 layer of ResNet-50, with bias and ReLU. It needs neither a template nor a
+# schedule.
 n, h, w, co, ci = (1, 14, 14, 16, 16) if args.small else (1, 7, 7, 512, 512)
 workload = searchlab.conv2d(n, h, w, co, ci, 3, 3, stride=1, padding=1, bias=True, relu=True)
 print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
@@ -70,10 +71,10 @@ for number, sketch in enumerate(space.sketches):
     print(sketch)
 
 # %% Search
-# ``evolutionary-model`` searches like Ansor: programs evolve for some generations by the predictions of a cost model
-# that is trained on all trials so far, and the best of them are measured. ``features="program"`` is Ansor's choice,
-# too: the model sees the loops and memory accesses of each store of the program instead of the knobs. The first 8
-# trials are random.
+# ``evolutionary-model`` searches like Ansor: programs evolve for several generations, guided by the predictions of a
+# cost model that is trained on all trials so far, and the best of them are measured. ``features="program"`` is also
+# Ansor's choice: instead of the knobs, the model sees the loops and memory accesses of each store in the program. The
+# first 8 trials are random.
 log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
@@ -102,13 +103,13 @@ print(f"\nSearch, {trials} trials:")
 result = search(trials)
 
 # %% Apply the best
-# The log is all that is needed: the schedule is recreated from it, and with it the module, an ordinary TVM module.
+# The log is all that is needed: from it, searchlab recreates the schedule and its module, an ordinary TVM module.
 schedule, module = searchlab.apply_best(log)
 print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:.1f} GFLOPS, {result.best.config}")
 
 # %% Check it, and time it
-# TVM would use half of the logical cores, so it is told to use those with which the trials were measured, before it
-# runs anything in this process.
+# By default, TVM would use half of the logical cores. Before it runs anything in this process, it is therefore told to
+# use as many as the trials did.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 function = build_best(result.best).jit()
 device = device_of(target.kind)
@@ -125,9 +126,9 @@ seconds = float(np.median(timer(*arguments).results))
 print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1f} GFLOPS.")
 
 # %% Look at it
-# As TensorIR; as a Python script that makes the program with TVM alone, with all choices decided; and as compiled
-# code: LLVM's intermediate representation of a CPU program, or the CUDA C++ of GPU kernels. On the command line,
-# these are ``searchlab best LOG --show tir``, ``python`` and ``source``.
+# You can print the program as TensorIR; as a Python script that builds it with TVM alone, with all choices decided; and
+# as compiled code: LLVM's intermediate representation for a CPU, or CUDA C++ for a GPU. On the command line, use
+# ``searchlab best LOG --show tir``, ``python`` and ``source``.
 best = result.best
 print("\nTensorIR:")
 print(module.script())
@@ -138,8 +139,8 @@ print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' el
 print("\n".join(lines[:40]))
 
 # %% Go on with 5 more trials
-# To resume a search, run it again with more ``trials``: the policy starts again and is told the logged trials; then
-# programs are measured. What was in the log stays the same, byte for byte.
+# To resume a search, run it again with more ``trials``: a new policy starts and is told about the logged trials; then
+# new programs are measured. The existing content of the log stays the same, byte for byte.
 before = log.read_bytes()
 done = result.trials
 print(f"\nThe search again, {trials + 5} trials:")

@@ -55,8 +55,8 @@ except searchlab.SearchlabError as error:  # the GPU that was asked for is not t
     sys.exit(str(error))
 
 # %% The workload
-# As in the tutorial: the last 3x3 layer of ResNet-50. A workload also has a spelling, which names it in files and on
-# the command line.
+# As in the tutorial, this is the last 3x3 layer of ResNet-50. A workload also has a spelling, which identifies it in
+# files and on the command line.
 full = searchlab.conv2d(1, 7, 7, 512, 512, 3, 3, stride=1, padding=1)
 workload = searchlab.conv2d(1, 14, 14, 16, 16, 3, 3, stride=1, padding=1) if args.small else full
 print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
@@ -66,17 +66,17 @@ print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
 # A template is a schedule that asks ``cfg`` for its numbers. First it defines its knobs on the loops of the workload:
 #
 # - ``define_split``: how a loop is split into nested loops. ``cfg[name].apply(sch, loop)`` splits it, and ``.size``
-#   has the lengths. Each part is a divisor of the loop, so no iteration is wasted.
+#   contains the lengths. Each length divides that of the loop, so no iteration is wasted.
 # - ``define_reorder``: the order of nested loops.
-# - ``define_annotate``: which loops are unrolled (or vectorised, with another policy).
-# - ``define_knob``: any value of a list, which the template may use as it likes.
+# - ``define_annotate``: which loops are unrolled (or vectorised, with a different policy).
+# - ``define_knob``: any value from a list, which the template may use as it likes.
 #
 # The policies are AutoTVM's. Here all knobs are defined on the loops of the workload before any of them is split, and
 # are applied to the resulting loops: the order of three reduction loops is the same knob, whichever of their parts it
-# is applied to. As in AutoTVM, ``define_split`` also returns the parts, for knobs that concern these.
+# is applied to. As in AutoTVM, ``define_split`` also returns the parts, for knobs that apply to them.
 #
-# This template is for CPUs. Channels are vectorised, ``lanes`` of them; a tile of pixels is unrolled and kept in
-# registers during the reduction. The result is then written in NCHW.
+# This template is for CPUs. It vectorises ``lanes`` channels; a tile of pixels is unrolled and kept in registers during
+# the reduction. The result is then written in NCHW.
 @template("tutorial_conv2d", op="conv2d", target="llvm")
 def tutorial_conv2d(cfg: TemplateConfig, sch: Schedule, target: searchlab.Target) -> None:
     """Direct convolution of a padded image, NCHW, tiled over channels and pixels; blocked by channels inside."""
@@ -123,9 +123,9 @@ print(f"The space of {template_name}:")
 print(space)
 
 # %% AutoTVM's own space
-# Every config has an index, which is the same as in AutoTVM and in its published logs. A space can be inspected
-# without the device that it is for. This is the space of the tutorial, with the best config of the log that was
-# published with it: number 9,881,539 of 10,454,400.
+# Every config has an index, which is the same as in AutoTVM and in its published logs. A space can be inspected without
+# the device that it is for. This is the tutorial's space, with the best config from the log that was published with it:
+# number 9,881,539 of 10,454,400.
 theirs = KnobTemplate(full, searchlab.resolve_target({"kind": "cuda", "arch": "sm_90"}), template="conv2d_no_batching")
 published = theirs.config_at(9881539)
 assert theirs.index_of(published) == 9881539 and published in theirs
@@ -135,8 +135,8 @@ print(f"Its config 9881539: {theirs.show(published)}\n")
 
 # %% Step 2: search through the space
 # ``xgb`` searches like AutoTVM's XGBTuner: simulated annealing on the predictions of an XGBoost model that is trained
-# on all trials so far. The first 8 trials are random. Every trial is logged before the next batch begins: when the
-# script runs again, it does not repeat logged trials, and with more ``--trials`` it continues.
+# on all trials so far. The first 8 trials are random. Every trial is logged before the next batch begins: when you run
+# the script again, it does not repeat logged trials, and with more ``--trials``, it continues.
 log = args.out / f"autotvm_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
 
 
@@ -156,15 +156,15 @@ result = searchlab.tune(
 )
 
 # %% The best config
-# Each program was checked when it first ran, and the fastest five were timed again at the end, in turn.
+# Each program was checked when it first ran, and the fastest five were timed again in turn at the end.
 best = result.best
 print(f"\nBest config, of {len(result.trials)} trials in {log}:")
 print(space.show(best.config))
 print(f"index {space.index_of(best.config)} of {len(space)}, a member: {best.config in space}")
 
 # %% Check it, and time it
-# The program is an ordinary TVM module. TVM would use half of the logical cores, so it is told to use those with
-# which the trials were measured, before it runs anything in this process.
+# The program is an ordinary TVM module. By default, TVM would use half of the logical cores. Before it runs anything in
+# this process, it is therefore told to use as many as the trials did.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 module = build_best(best).jit()
 device = device_of(target.kind)

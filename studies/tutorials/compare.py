@@ -10,8 +10,9 @@ evolutionary reach 95 % of the best known and random does not; but eight seeds c
 # %% [markdown]
 # # Which policy finds a fast GEMM soonest?
 #
-# A study names what is searched and by which policies. This one searches a table of the included suite, so recorded
-# measurements answer instead of the machine: all programs of the space `guided-gemm` for a GEMM of 255 x 129 x 65.
+# A study specifies what is searched and by which policies. This one searches a table from the included suite, so
+# recorded measurements are used instead of the machine. The table contains all programs in the space `guided-gemm` for
+# a GEMM of 255 x 129 x 65.
 
 # %%
 import searchlab
@@ -22,7 +23,7 @@ study = searchlab.Study.from_dict({
 })  # fmt: skip
 
 # %% [markdown]
-# Each policy makes one run from each seed. When this is executed again, the logs are read instead.
+# Each policy performs one run for each seed. If you execute this again, the logs are read instead.
 
 # %%
 results = study.run("results/tutorials/compare")
@@ -30,15 +31,15 @@ comparison = searchlab.compare(results)
 print(comparison.verdict)
 
 # %% [markdown]
-# The numbers are pandas frames, here with one row per policy.
+# The numbers are available as pandas frames; this one has one row per policy.
 
 # %%
 print(comparison.strategies_frame()[["strategy", "trials_to_target_median", "area_median", "seconds"]])
 
 # %% [markdown]
-# The figures are those of the report: how far each policy is from the best program of the space, and the best program
-# so far. They are matplotlib figures: `savefig` writes one to a file, and a notebook shows the last one of a cell.
-# `comparison.save("DIR")` writes the complete report.
+# The figures are the same as in the report: how far each policy is from the best program in the space, and the best
+# program so far. They are matplotlib figures: `savefig` writes one to a file, and a notebook shows the last one in a
+# cell. `comparison.save("DIR")` writes the complete report.
 
 # %%
 comparison.plot_regret().savefig("results/tutorials/compare/regret.png")

@@ -54,9 +54,9 @@ print(f"{name} on {target.spec['mcpu']}, {target.cores} cores, vectors of {targe
 
 # %% How each question is asked
 # Each section compares spaces or workloads in a study: every workload is searched in every space, and each run has a
-# log. Logged trials are not measured again, nor are programs that another space of the study has already measured.
-# Random search is good enough here, because only the micro-tile is open: mr rows by nr columns of C that are held in
-# registers while k is summed over.
+# log. Trials that are already logged are not measured again, and neither are programs that were already measured in
+# another space of the study. Random search is good enough here, because only the micro-tile is open: mr rows by nr
+# columns of C that stay in registers during the sum over k.
 def search(study: str, workloads: Sequence[str], spaces: Mapping[str, dict[str, Any]]) -> list[searchlab.Result]:
     """A run of ``trials`` trials for each workload and each space, which is given as label -> options."""
     settings = {
@@ -135,8 +135,8 @@ for label in packing:
 print(line("both", default))
 
 # %% Algorithms
-# B3A2C0 is the algorithm of GotoBLAS and BLIS: a block of B stays in L3, one of A in L2, and a micro-tile of C in
-# registers. The other algorithms of the family assign these places to other operands. If A or B is in registers, C
+# B3A2C0 is the algorithm used by GotoBLAS and BLIS: a block of B stays in L3, one of A in L2, and a micro-tile of C in
+# registers. The other algorithms in the family assign these places to different operands. If A or B is in registers, C
 # streams through them and is written in every step; the micro-tile is then kr x mr or kr x nr.
 print(f"\nAlgorithms, the best of {trials}:")
 print(line("B3A2C0", default))
@@ -154,9 +154,9 @@ for dtype, result in zip(
     print(line(dtype, result))
 
 # %% The layers of ResNet-50
-# Each distinct GEMM that im2row makes of a convolution of ResNet-50 v1.5 at batch 1, beside numpy's BLAS. Our figure
-# is what the search measured; numpy is timed afterwards in this process, which is good enough to see what to expect.
-# studies/benchmarks/kernels.py times both in turn, on the same memory: see docs/results/kernels.md. If
+# This compares each distinct GEMM that im2row derives from a convolution of ResNet-50 v1.5 at batch 1 with numpy's
+# BLAS. Our figure is what the search measured; numpy is timed afterwards in this process, which is good enough to see
+# what to expect. studies/benchmarks/kernels.py times both in turn, on the same memory: see docs/results/kernels.md. If
 # OPENBLAS_CORETYPE is set, OpenBLAS does not use the kernels for this CPU.
 layers: dict[searchlab.Workload, str] = {}
 for preset in preset_names():

@@ -118,8 +118,8 @@ print(manual.trace)
 
 
 # %% A stochastic schedule
-# Why 4 columns? Here the number is sampled: ``sample_perfect_tile`` returns two factors of the loop, random variables
-# that later steps use like numbers. The trace records the sampled values as a ``decision``.
+# Why 4 columns? Here the number is sampled. ``sample_perfect_tile`` returns two factors of the loop's extent as random
+# variables, which later steps use like numbers. The trace records the sampled values as a ``decision``.
 def stochastic(sch: Schedule) -> None:
     """As ``by_hand``, of a width that is drawn."""
     block = sch.get_sblock("gemm")
@@ -161,9 +161,9 @@ print(f"The best: {max(speed for speed, _ in found):.2f} GFLOPS")
 
 
 # %% A larger space
-# A single tile is soon exhausted. This function tiles all three loops, and also samples how far they are unrolled. On
-# a GPU, the function that is included in searchlab takes its place; it samples tiles from the inside out, so that
-# threads and registers suffice for every sample.
+# A single tile is soon exhausted. This function tiles all three loops, and also samples how far they are unrolled. On a
+# GPU, a function included in searchlab is used instead; it samples tiles from the inside out, so that every sample has
+# enough threads and registers.
 def tiled(sch: Schedule) -> None:
     """Rows and columns in three, k in two, the inner columns vectorised, the outer rows and columns in parallel."""
     block = sch.get_sblock("gemm")
@@ -182,14 +182,15 @@ def tiled(sch: Schedule) -> None:
 
 
 # %% Search, with and without a cost model, and in the automatic space
-# ``random`` samples. ``evolutionary-model`` searches as MetaSchedule does: programs evolve by the predictions of a
-# model that is trained on the measured ones. ``sketch`` is the automatic space, which MetaSchedule's rules derive
-# from the computation; nobody writes a schedule. All this is one study, with a log for each run: when the script runs
-# again, it does not repeat logged trials, and with more ``--trials`` it continues. Within the study, no program is
-# measured twice: both searches of the single tile end when its few configs are known.
+# ``random`` samples. ``evolutionary-model`` searches as MetaSchedule does: programs evolve, guided by the predictions
+# of a model that is trained on the measured ones. ``sketch`` is the automatic space, which MetaSchedule's rules derive
+# from the computation; nobody writes a schedule. All this is one study, with a log for each run: when you run the
+# script again, it does not repeat logged trials, and with more ``--trials``, it continues. Within the study, no program
+# is measured twice, and both searches of the single tile end when its few configs are known.
 #
-# The log contains the name of the function, ``__main__:tiled`` for one that is defined in a script or notebook. This
-# script can read such a log. For others to read it, put the function into a module and name it ``"my_module:tiled"``.
+# The log contains the function's name, which is ``__main__:tiled`` if it is defined in a script or notebook. This
+# script can read such a log. If others need to read it, put the function into a module and refer to it as
+# ``"my_module:tiled"``.
 larger = stochastic_schedule_mm_cuda if cuda else tiled
 study = searchlab.Study.from_dict({
     "workloads": [str(workload)],
@@ -217,9 +218,9 @@ print(f"\nThe best of all: {best.gflops:.1f} GFLOPS, here {gflops(best.schedule(
 print(best.schedule().trace)
 
 # %% Back into the model
-# A small network in Relax: two linear layers, bias and ReLU. In TensorIR, its first layer is a function that computes
-# the workload, whatever its name. ``apply_history_best`` replaces it with the fastest program of the logs; the other
-# functions remain as they are.
+# This is a small network in Relax: two linear layers, bias and ReLU. In TensorIR, its first layer is a function that
+# computes the workload, whatever its name. ``apply_history_best`` replaces it with the fastest program in the logs; the
+# other functions remain unchanged.
 batch, classes = size, 10
 builder = relax.BlockBuilder()
 shapes = {"x": (batch, size), "w0": (size, size), "b0": (size,), "w1": (size, classes)}

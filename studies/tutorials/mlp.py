@@ -60,7 +60,7 @@ target = searchlab.resolve_target("native")
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 
 # %% Train it
-# 1,797 digits of 8x8 pixels, enlarged to 28x28: each pixel becomes 3x3, with a frame of 2.
+# The data are 1,797 digits of 8x8 pixels, enlarged to 28x28: each pixel becomes 3x3, with a border of 2.
 images, labels = load_digits(return_X_y=True)
 images = np.kron(images.reshape(-1, 8, 8) / 16, np.ones((3, 3)))
 images = np.pad(images, ((0, 0), (2, 2), (2, 2))).reshape(-1, pixels).astype("float32")
@@ -96,7 +96,7 @@ result = searchlab.tune(workload, space=args.space, policy=args.policy, target=t
 print(f"linear0 is {workload}: the best of {len(result.trials)} trials takes {result.best.seconds * 1e6:.2f} us")
 
 # %% Put it back
-# Once with searchlab, and once with TVM, from a database that every user of MetaSchedule can read.
+# This is done twice: with searchlab, and with TVM, from a database that every user of MetaSchedule can read.
 with tempfile.TemporaryDirectory() as database:
     export_logs([log], "metaschedule", Path(database))
     with target.tvm:

@@ -9,14 +9,14 @@ same as a notebook.
 # %% [markdown]
 # # Does it pay to learn from measurements?
 #
-# Random search learns nothing, yet it is hard to beat with few trials. So our question is: *within 48 trials, does a
-# genetic algorithm find faster programs than random search?* A question should say what it is about: here, a GEMM of
+# Random search learns nothing, yet it is hard to beat with few trials. Our question is therefore: *within 48 trials,
+# does a genetic algorithm find faster programs than random search?* A question should state its scope: here, a GEMM of
 # 98 x 98 x 98 on one core, in the space `knob-template`, judged by the best program so far over 48 trials.
 #
 # ## A study
 #
-# A study file says what is searched, by which policies, and how often. Several seeds are needed, because a single run
-# may be lucky. We also register the comparison that the study is made for (`contrasts`) before we see any result.
+# A study file specifies what is searched, by which policies, and how often. Several seeds are needed, because a single
+# run may be lucky. Before we see any result, we also register the comparison that the study is for (`contrasts`).
 
 # %%
 from pathlib import Path
@@ -36,7 +36,8 @@ with open(OUT / "question.toml", "w") as file:
     file.write(question)
 
 # %% [markdown]
-# On the command line, `searchlab run question.toml` runs it. The same in Python; after an interruption, run it again.
+# On the command line, `searchlab run question.toml` runs the study. In Python, use the following code. If it is
+# interrupted, run it again.
 
 # %%
 study = searchlab.Study.load(OUT / "question.toml")
@@ -46,8 +47,8 @@ print(first.verdict)
 # %% [markdown]
 # ## The report
 #
-# The report is one page that needs no network. Open it in a browser: it begins with the verdict, followed by the
-# curves. The shaded area of the chart marks the first trials: from the same seed, both policies draw the same configs
+# The report is a single page that works offline. Open it in a browser: it begins with the verdict, followed by the
+# curves. The shaded area in the chart marks the first trials: with the same seed, both policies draw the same configs
 # until one of them has learned something.
 
 # %%
@@ -55,7 +56,7 @@ print("open", first.save(OUT / "page", traces=0))
 first.plot_convergence()
 
 # %% [markdown]
-# One workload only tells us about that workload. The numbers behind the curves:
+# One workload tells us only about that workload. These are the numbers behind the curves:
 
 # %%
 columns = ["strategy", "area_median", "trials_to_target_median", "best_gflops_median"]
@@ -65,7 +66,8 @@ print(first.strategies_frame()[columns])
 # ## A policy of our own
 #
 # Is a population needed at all? Hill climbing only mutates the best config so far. `NeverTwice` removes configs that
-# were proposed before and fills the batch with random ones. `space.mutate` changes one knob, in any space.
+# have been proposed before and fills the batch with random ones. `space.mutate` changes one knob and works in any
+# space.
 
 
 # %%
@@ -84,8 +86,8 @@ class HillClimb(searchlab.NeverTwice):
 
 
 # %% [markdown]
-# Does it satisfy the contract of a policy? Each check is a function; if it fails, it raises an error that states what
-# was expected. `searchlab check policy my_package:HillClimb` does the same.
+# Does it satisfy the policy contract? Each check is a function; if it fails, it raises an error that states what was
+# expected. `searchlab check policy my_package:HillClimb` does the same.
 
 # %%
 checks = searchlab.conformance.policy_checks(HillClimb)
@@ -96,8 +98,8 @@ print(len(checks), "checks passed")
 # %% [markdown]
 # ## Is it better?
 #
-# With a single table we might fit our idea to that table. The suite has twelve tables for development, with GEMMs and
-# convolutions in several spaces, and 24 for testing. We use those for development.
+# With only one table, we might fit our idea to that table. The suite has twelve tables for development, with GEMMs and
+# convolutions in several spaces, and 24 for testing. Here we use the development tables.
 
 # %%
 wider = searchlab.Study.from_dict({
@@ -110,20 +112,21 @@ print(*answers, second.summary.overall.verdict, sep="\n")
 
 # %% [markdown]
 # There are three claims, from narrow to wide: in these runs, on these workloads (what more seeds would show), and on
-# workloads like these (what other workloads would show, if these are a fair sample of them). A paper usually claims
-# the last, which takes at least eleven workloads.
+# workloads like these (what other workloads would show, if these are a fair sample of them). Papers usually make the
+# last claim, which requires at least eleven workloads.
 
 # %%
 for claim in second.summary.overall.claims:
     print(f"{claim.first} and {claim.second}:", *claim.says, sep="\n    ")
 
 # %% [markdown]
-# Ranks over the workloads; a bar connects policies that these runs cannot distinguish.
+# This chart shows the ranks over the workloads; a bar connects policies that these runs cannot distinguish.
 
 # %%
 second.plot_ranks()
 
 # %% [markdown]
-# When the policy is finished and its options are fixed, run it once on the test tables, against all baselines:
+# When the policy is finished and its options are fixed, run it once on the test tables, and compare it with all
+# baselines:
 #
 #     searchlab suite run v1 --policy my_package:HillClimb --jobs 2 --split test --out results/hill-climb
