@@ -17,16 +17,16 @@ class Asked:
     __slots__ = ("after", "knob")
 
     def __init__(self, knob: Knob | None) -> None:
-        self.knob = knob  # the knob that is asked for here; None at the end
-        self.after: dict[Value, Asked] = {}  # the next node for each value of the knob
+        self.knob = knob  # the knob asked for at this node; None at the end
+        self.after: dict[Value, Asked] = {}  # the next node for each of the knob's values
 
 
 Ask = Callable[[Choose], object]
-"""Asks for each knob in turn; only the earlier choices may determine which knob is next."""
+"""Asks for each knob in turn. Only earlier choices may determine the next knob."""
 
 
 class Memory:
-    """The tree of choices that are known so far. It is not sent to other processes."""
+    """The tree of the choices known so far. It is not sent to other processes."""
 
     def __init__(self) -> None:
         self._first: Asked | None = None
@@ -36,15 +36,15 @@ class Memory:
         return Memory, ()
 
     def config(self, choose: Choose, ask: Ask, name: str) -> Config:
-        """Return the config of these choices; call ``ask`` if they are new.
+        """Return the config that results from the choices; call ``ask`` only if they are new.
 
         Args:
-            choose: Makes the choices.
-            ask: Asks for the knobs.
+            choose: A function that makes the choices.
+            ask: A function that asks for the knobs.
             name: What to call ``ask`` in error messages.
 
         Raises:
-            SearchlabError: If ``ask`` asks for other knobs than before after the same choices.
+            SearchlabError: If, after the same choices, ``ask`` asks for different knobs than before.
         """
         made: dict[str, Value] = {}
         asked = self._first
@@ -56,7 +56,7 @@ class Memory:
         return Config.of(made)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
-        """Return the knobs of ``config``; None if they are not cached or ``config`` is not a member."""
+        """Return the knobs of ``config``, or None if they are not cached or ``config`` is not a member."""
         knobs: list[Knob] = []
         asked = self._first
         while asked and (knob := asked.knob) and knob.name in config:
@@ -65,7 +65,7 @@ class Memory:
         return knobs if asked and not asked.knob and len(knobs) == len(config) else None
 
     def _go_on(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
-        """Make the choices that follow those ``made``, and cache the knobs."""
+        """Make the choices that follow those already ``made``, and cache the knobs."""
         known = list(made)
         path: list[Asked] = []
 
@@ -96,4 +96,4 @@ class Memory:
 
 
 class _Differs(Exception):
-    """The knobs differ from those asked for after the same choices before."""
+    """The knobs differ from those previously asked for after the same choices."""

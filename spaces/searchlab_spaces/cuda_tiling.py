@@ -23,7 +23,7 @@ def tile(
     unroll_steps: int | ExprRV,
     unroll_explicit: int | ExprRV,
 ) -> None:
-    """Bind and cache a reduction.
+    """Bind the loops of a reduction and cache its operands.
 
     The operands pass through shared memory at each step of the outer reduction loops, and through registers at each
     step of the middle ones; the result is accumulated in registers.
@@ -31,11 +31,11 @@ def tile(
     Args:
         sch: The schedule.
         block: The reduction.
-        batch: Loops over independent images, possibly none.
+        batch: The loops over independent images, if any.
         spatial: The four parts of each spatial loop: block, virtual thread, thread, inner.
         reduced: The three parts of each reduction loop, outermost first.
-        unroll_steps: Loops of up to this many statements are unrolled.
-        unroll_explicit: Whether TVM unrolls them, rather than the CUDA compiler.
+        unroll_steps: The maximum number of statements in a loop to unroll.
+        unroll_explicit: Whether TVM, rather than the CUDA compiler, unrolls loops.
     """
     shared = [sch.cache_read(block, operand, "shared") for operand in (0, 1)]
     local = [sch.cache_read(block, operand, "local") for operand in (0, 1)]
@@ -60,7 +60,7 @@ def tile(
         dims = len(sch.get_loops(cache))
         sch.compute_at(cache, outer[-1], preserve_unit_loops=True)
         elements = sch.fuse(*sch.get_loops(cache)[-dims:])
-        # All threads of the block fetch together; neighbouring threads fetch neighbouring elements.
+        # All threads in a block fetch together, and neighbouring threads fetch neighbouring elements.
         extents = [int(sch.get(loop).extent) for loop in threads]
         _, *fetchers = sch.split(elements, [None, *extents])
         _bind(sch, "threadIdx", axes, fetchers)

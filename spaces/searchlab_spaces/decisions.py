@@ -1,8 +1,8 @@
 """The choices behind TVM's sampling instructions: the legal values, their knobs, and their form as decisions.
 
-TVM does not expose the set from which a sampling instruction draws. This module lists it, so that any policy can choose
-from it: the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS
-2022), without their probabilities.
+TVM does not expose the set from which a sampling instruction draws. This module lists it, so any policy can choose from
+it. The result is the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic Programs"
+(NeurIPS 2022), without their probabilities.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 PERFECT_TILE, PARTITIONED_TILE = "SamplePerfectTile", "SamplePartitionedTile"
 CATEGORICAL, COMPUTE_LOCATION = "SampleCategorical", "SampleComputeLocation"
 SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
-"""TVM's names of the sampling instructions."""
+"""TVM's names for the sampling instructions."""
 
 ANY = -1
-"""No limit on the last factor of a tile. TVM searches endlessly for a tile within any other limit below 1."""
+"""No limit on a tile's last factor. With any other limit below 1, TVM would search for a tile endlessly."""
 
 INLINE, ROOT, DEEPEST = -2, -1, 1 << 16
 """Compute locations other than the position of a loop above the block's first consumer; the last exceeds any depth."""
 
 
 class Choices(tuple[Value, ...]):
-    """The choices of a knob, of which a long loop has tens of thousands, with fast membership tests."""
+    """A knob's choices, with fast membership tests: a long loop has tens of thousands of choices."""
 
     @cached_property
     def _members(self) -> frozenset[Value]:
@@ -42,12 +42,12 @@ class Choices(tuple[Value, ...]):
     def __contains__(self, value: object) -> bool:
         return value in self._members
 
-    def __reduce__(self) -> tuple[Any, ...]:  # without the set of members, which is rebuilt on demand
+    def __reduce__(self) -> tuple[Any, ...]:  # omits the set of members, which is rebuilt on demand
         return Choices, (tuple(self),)
 
 
 class Names:
-    """Makes the names of knobs in one config unique: the second ``pick`` becomes ``pick_2``."""
+    """Makes knob names unique within a config: the second ``pick`` becomes ``pick_2``."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -58,7 +58,7 @@ class Names:
 
 
 def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
-    """Return the name of the knob of an instruction of this kind, whose first input is its loop or block."""
+    """Return the name of the knob for an instruction of this kind, whose first input is its loop or block."""
     if kind == CATEGORICAL:
         return "pick"
     subject = sch.get(inputs[0])
@@ -66,13 +66,13 @@ def knob_name(sch: Schedule, kind: str, inputs: Sequence[Any]) -> str:
 
 
 def role_of(kind: str, use: str = "") -> str:
-    """Return the role of the knob of an instruction of this kind.
+    """Return the role of the knob for an instruction of this kind.
 
     Cooperative fetching counts as a tile, as in MetaSchedule's ``mutate_tile_size.cc``.
 
     Args:
         kind: The instruction.
-        use: The use of a sampled number; see :func:`.sketch.design.use_of`.
+        use: What a sampled number is used for; see :func:`.sketch.design.use_of`.
     """
     if kind == CATEGORICAL:
         return {"unroll_explicit": "unroll", "unroll_implicit": "unroll", "cooperative_fetch": "tile"}.get(use, "")
@@ -89,7 +89,7 @@ def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequen
         attrs: Its attributes, in TVM's order.
 
     Returns:
-        The values; None if nothing is open, because the extent of the loop is not constant.
+        The values, or None if the loop's extent is not constant, so there is nothing to choose.
 
     Raises:
         ValueError: If no value is legal.
@@ -135,8 +135,8 @@ def perfect_tiles(extent: int, parts: int, max_innermost: int) -> Choices:
 
 @lru_cache(maxsize=256)
 def partitioned_tiles(extent: int, parts: int, position: int, inner: int) -> Choices:
-    """Return the tiles of SamplePartitionedTile: the product of the factors from ``position`` on is a multiple of
-    ``inner``. There are none if ``inner`` does not divide ``extent``."""
+    """Return the tiles of SamplePartitionedTile, in which the product of the factors from ``position`` on is a multiple
+    of ``inner``. If ``inner`` does not divide ``extent``, no tile exists."""
     return Choices(tile for tile in _tiles(extent, parts) if math.prod(tile[position:]) % inner == 0)
 
 
@@ -152,8 +152,8 @@ def _tiles(extent: int, parts: int) -> Iterator[Tile]:
 def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
     """Return the values of SampleComputeLocation for ``block`` in the current state of ``sch``, in ascending order.
 
-    TVM does not list them, but maps an illegal decision to the nearest legal one below it, or to ROOT if there is none:
-    so they are found from the deepest loop upwards.
+    TVM does not list them, but maps an illegal decision to the nearest legal one below it, or to ROOT if none exists.
+    The values are therefore found by starting at the deepest loop.
     """
     found: list[int] = []
     asked = DEEPEST
@@ -162,7 +162,7 @@ def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
         trace = sch.trace
         made = int(trace.get_decision(trace.insts[-1]))
         trace.pop()  # the schedule itself is unchanged
-        if made > asked:  # INLINE was requested but is illegal
+        if made > asked:  # INLINE was requested, but is illegal
             break
         found.append(made)
         asked = made - 1

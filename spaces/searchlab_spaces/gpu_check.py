@@ -1,4 +1,4 @@
-"""The check whether a GPU can run a scheduled program, from its loops and lowered buffers, without building it."""
+"""Check whether a GPU can run a scheduled program. Only its loops and lowered buffers are examined; it is not built."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import tvm
 
 MAX_VTHREAD = 8
-"""The maximum extent of a virtual thread, as in MetaSchedule's VerifyGPUCode: the body is replicated for each."""
+"""The maximum extent of a virtual thread, as in MetaSchedule's VerifyGPUCode; the body is replicated each time."""
 
 # These limits hold on every CUDA GPU (CUDA C++ Programming Guide, table of technical specifications).
 
@@ -21,7 +21,7 @@ MOST = {
     "blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535,
     "threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64,
 }  # fmt: skip
-"""The maximum number of blocks in a grid, and of threads in a block, along each axis."""
+"""The maximum number of blocks in a grid and of threads in a block, along each axis."""
 
 THREADS = 1024
 """The maximum number of threads in a block, unless the target sets ``max_threads_per_block``."""
@@ -37,9 +37,9 @@ ALIGNMENT = 64
 
 
 def check_gpu(module: tvm.IRModule, target: Target) -> None:
-    """Raise InvalidConfig, naming the limit, if a kernel of a scheduled module exceeds the limits of ``target``.
+    """Raise InvalidConfig if a kernel of a scheduled module exceeds a limit of ``target``; the message says which one.
 
-    TVM's own VerifyGPUCode only returns yes or no, and considers neither the grid nor the alignment of buffers.
+    TVM's own VerifyGPUCode only returns yes or no, and ignores both the grid and the alignment of buffers.
     """
     attributes = target.tvm.attrs
     threads = int(attributes.get("max_threads_per_block", attributes.get("max_num_threads", THREADS)))
@@ -51,7 +51,7 @@ def check_gpu(module: tvm.IRModule, target: Target) -> None:
 
 
 def _lowered(module: tvm.IRModule) -> tvm.IRModule:
-    """Apply the passes of ``tvm.compile`` that determine the sizes of buffers, in its order."""
+    """Apply the passes of ``tvm.compile`` that determine buffer sizes, in the same order."""
     from tvm.ir.transform import Sequential
     from tvm.s_tir import transform as s_tir
     from tvm.tirx import transform as tirx
@@ -84,7 +84,7 @@ def _check_threads(kernel: Any, threads: int) -> None:
     for loop in filter(_binds_thread, _statements(kernel)):
         axis, extent = str(loop.thread_binding.thread_tag), int(loop.extent)
         if bound.setdefault(axis, extent) != extent:
-            # TVM would launch the extent of the first loop, and run the other too often.
+            # TVM would launch the extent of the first loop and run the other loop too often.
             raise InvalidConfig(f"a kernel binds both {bound[axis]} and {extent} to {axis}; they must agree")
         most = MAX_VTHREAD if axis.startswith("vthread") else MOST[axis]
         if extent > most:
@@ -112,7 +112,7 @@ def _check_memory(kernel: Any, shared: int) -> None:
 
 
 def _kernels(stmt: Any) -> Iterator[Any]:
-    """Yield the outermost statements that bind a thread; each becomes a kernel."""
+    """Yield the outermost statements that bind a thread; each of them becomes a kernel."""
     if _binds_thread(stmt):
         yield stmt
     else:
@@ -127,7 +127,7 @@ def _statements(stmt: Any) -> Iterator[Any]:
 
 
 def _inside(stmt: Any) -> Iterator[Any]:
-    """Yield the statements directly within ``stmt``; TVM 0.27 has no visitor in Python."""
+    """Yield the statements directly within ``stmt``; TVM 0.27 provides no visitor in Python."""
     yield from getattr(stmt, "seq", ())
     for part in ("body", "block", "then_case", "else_case"):
         if (inner := getattr(stmt, part, None)) is not None:

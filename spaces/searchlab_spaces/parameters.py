@@ -1,4 +1,4 @@
-"""``parameters``: the configs of a recording by another tuner; without programs, only tables can measure them."""
+"""``parameters``: configs recorded by a different tuner. They have no programs, so only tables can measure them."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 MOST = 1 << 24
-"""The maximum number of configs, and of bytes of their indices: a header from a stranger must not fill the memory."""
+"""The maximum number of configs and of bytes of their indices: an untrusted header must not exhaust memory."""
 
 INT64 = 1 << 62
 
 
 class Parameters(ProductSpace):
-    """The configs that a file of another tuner lists. They have no programs, so only a table can measure them.
+    """The configs listed in a different tuner's file. They have no programs, so only a table can measure them.
 
-    The space is the list: a restriction of the other tuner is never evaluated, but what it excluded is not in the list.
-    A knob offers the values that lead to a listed config, so later knobs depend on earlier ones. Indices are those of
-    the product of all parameters, with gaps. ``sample`` draws all configs with the same probability.
+    The list defines the space: the other tuner's restrictions are never evaluated, but configs that they excluded are
+    not in the list. A knob offers the values that lead to a listed config, so later knobs depend on earlier ones.
+    Indices are those of the product of all parameters, with gaps. ``sample`` draws all configs with the same
+    probability.
 
     Args:
-        parameters: The values of each parameter, in order. Raises UnsupportedWorkload if there are none.
-        listed: The indices of the configs in packed form; the complete product if empty. ``searchlab import`` writes
-            both options into the table, so a study over that table names only the space.
+        parameters: The values of each parameter, in order. Raises UnsupportedWorkload if no parameters are passed.
+        listed: The indices of the configs in packed form, or an empty text for the complete product. ``searchlab
+            import`` writes both options into the table, so a study over that table specifies only the space.
     """
 
     has_programs = False
@@ -56,7 +57,7 @@ class Parameters(ProductSpace):
     ) -> None:
         if not parameters:
             raise UnsupportedWorkload(
-                f"parameters has no configs for {workload}: they are stored in a table that was imported from another "
+                f"space 'parameters' has no configs for {workload}: they are stored in a table imported from another "
                 f'tuner; use measure = {{ kind = "table", path = ... }} with such a table'
             )
         super().__init__(workload, target, _knobs(parameters))
@@ -67,7 +68,7 @@ class Parameters(ProductSpace):
     def options_for(
         cls, parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]
     ) -> dict[str, Any]:
-        """Return the options of the space of ``configs``, whose values are among ``parameters``."""
+        """Return the options of the space that consists of ``configs``, whose values are among ``parameters``."""
         knobs = _knobs(parameters)
         positions = [{value: i for i, value in enumerate(knob.choices)} for knob in knobs]
         indices = set()
@@ -117,14 +118,14 @@ class Parameters(ProductSpace):
         return (ProductSpace.config_at(self, self._indices[place]) for place in order)
 
     def config_at(self, index: int) -> Config:
-        """Return the config with this index. Raises IndexError if it is not listed."""
+        """Return the config with this index. Raises IndexError if the index is not listed."""
         config = super().config_at(index)
         if index not in self._members:
-            raise IndexError(f"there is no listed config with the index {index}")
+            raise IndexError(f"index {index} is not listed")
         return config
 
     def index_of(self, config: Mapping[str, Value]) -> int:
-        self.knobs(config)  # says which knob is wrong
+        self.knobs(config)  # reports which knob is wrong
         return super().index_of(config)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
@@ -136,7 +137,7 @@ class Parameters(ProductSpace):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the parameters and the list."""
+        """A hash of the parameters and the listed configs."""
         knobs = [[knob.name, list(knob.choices)] for knob in self.axes]
         told = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
         return hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -172,7 +173,7 @@ def _is_value(value: Any) -> bool:
 
 
 def _packed(indices: Sequence[int]) -> str:
-    """Encode ``indices``, which are ascending and distinct, as text."""
+    """Encode ``indices``, which must be ascending and distinct, as text."""
     data = bytearray()
     for before, index in pairwise([-1, *indices]):
         gap = index - before - 1
@@ -204,9 +205,9 @@ def _unpacked(listed: str, end: int) -> list[int]:
             indices.append(index)
             gap = shift = 0
         elif shift > 1024:
-            _damaged("one of its numbers has no end")
+            _damaged("one of its numbers is unterminated")
     if shift or not indices or index >= end:
-        _damaged(f"it holds {len(indices)} configs, which do not fit a product of {end}")
+        _damaged(f"its {len(indices)} configs do not fit a product of {end}")
     return indices
 
 
@@ -224,11 +225,11 @@ class _Node:
     """A choice after some prefix of values."""
 
     knob: Knob
-    rows: Mapping[Value, tuple[int, int]]  # the range of rows in which each value follows
+    rows: Mapping[Value, tuple[int, int]]  # the range of rows in which each value comes next
 
 
 class _Tree:
-    """The listed configs as sorted rows of positions, so that configs with a common prefix are adjacent."""
+    """The listed configs as sorted rows of positions, in which configs with a common prefix are adjacent."""
 
     def __init__(self, axes: Sequence[Knob], indices: Sequence[int]) -> None:
         large = len(indices) > 0 and indices[-1] >= INT64
@@ -254,7 +255,7 @@ class _Tree:
         return Config(items)
 
     def _node(self, depth: int, first: int, end: int) -> _Node:
-        """Return the choice after the common prefix of the rows from ``first`` to ``end``."""
+        """Return the choice that follows the common prefix of the rows from ``first`` to ``end``."""
         if (depth, first) not in self._nodes:
             knob = self._axes[depth]
             positions, starts = np.unique(self._columns[depth][first:end], return_index=True)

@@ -1,11 +1,11 @@
-"""Tiles of loops and their factors."""
+"""Loop tiles and their factors."""
 
 from __future__ import annotations
 
 import math
 
 Tile = tuple[int, ...]
-"""Factors of a loop, outermost first."""
+"""A loop's factors, outermost first."""
 
 
 def factors(extent: int) -> list[int]:

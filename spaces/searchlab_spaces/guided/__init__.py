@@ -1,4 +1,4 @@
-"""Guided spaces: hand-written programs with few open choices; all others are computed from the machine."""
+"""Guided spaces: hand-written programs with few knobs; all other choices are computed for the target machine."""
 
 from .conv2d import GuidedConv2d
 from .gemm import GuidedGemm

@@ -2,16 +2,18 @@
 
 Source: T. M. Low, F. D. Igual, T. M. Smith, E. S. Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance
 BLIS", ACM Transactions on Mathematical Software 43(2), 2016, section 4. The notation is the paper's: an L_i cache has W
-ways of N sets times C bytes per line each (``way`` below); ``C_X`` is the number of ways that operand X may fill; S is
-the size of an element in bytes. A_r and B_r are the micro-panels (mr x kc, kc x nr), A_c and B_c the packed blocks (mc
-x kc, kc x nc). One way of each cache is left to C and to streaming data.
+ways, each consisting of N sets with C bytes per line (``way`` below); ``C_X`` is the number of ways that operand X may
+fill; S is the size of an element in bytes. A_r and B_r are the micro-panels (mr x kc, kc x nr), A_c and B_c the packed
+blocks (mc x kc, kc x nc). One way of each cache is reserved for C and for streaming data.
 
-There are two differences. If C is resident, kc is by default all of k as long as micro-panels of this depth fit in L2
-instead of L1: see :data:`KC`. The loop over blocks of k is then inside the loop over blocks of y, so X (B in the paper)
-is packed in its full depth at once; its block in L3 is k x nc instead of kc x nc, and nc is sized accordingly.
+This module differs from the paper in two ways. First, if C is resident, kc is by default all of k, provided that
+micro-panels of this depth fit in L2 rather than L1 (see :data:`KC`). Second, the loop over blocks of k is then inside
+the loop over blocks of y, so X (B in the paper) is packed in its full depth at once. Its block in L3 is k x nc instead
+of kc x nc, and nc is sized accordingly.
 
 The paper's algorithm is B3A2C0. The other five follow by symmetry: with X in the L3 cache, Y in the L2 cache and Z in
-registers, Y takes the role of A, X that of B, and Z that of C, and likewise x that of n, y that of m, and s that of k.
+registers, Y takes the role of A, X that of B, and Z that of C. Likewise, x takes the role of n, y that of m, and s that
+of k.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from .gemm_algorithms import Algorithm, extents
 from .gemm_words import Words
 
 KC = Literal["whole", "paper"]
-"""How kc is chosen if C is resident: all of k while the micro-panels fit in L2, or always by the paper's formula."""
+"""How to choose kc if C is resident: all of k if the micro-panels fit in L2, or always by the paper's formula."""
 
 
 def way(cache: Cache) -> int:
-    """Return the bytes in one way of ``cache``, N_Li C_Li."""
+    """Return the number of bytes in one way of ``cache``, N_Li C_Li."""
     return cache.size // cache.ways
 
 
@@ -44,7 +46,7 @@ def kc_for(l1: Cache, mr: int, nr: int, itemsize: int) -> int:
     C_Ar <= floor((W_L1 - 1) / (1 + nr / mr)) and mr kc S = C_Ar N_L1 C_L1.
     """
     c_ar = (l1.ways - 1) * mr // (mr + nr)
-    if c_ar == 0:  # the tile is so flat that A_r fills no complete way: share by bytes instead
+    if c_ar == 0:  # the tile is so flat that A_r does not fill a complete way, so divide by bytes instead
         return max(1, (l1.ways - 1) * way(l1) // ((mr + nr) * itemsize))
     return max(1, c_ar * way(l1) // (mr * itemsize))
 
@@ -62,8 +64,8 @@ def mc_for(l2: Cache, mr: int, nr: int, kc: int, itemsize: int) -> int:
 def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0) -> int:
     """Return the width nc, a multiple of nr, at which B_c stays in ``l3`` while A_c streams (section 4.2.3).
 
-    C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c, if it
-    is not kc.
+    C_Ac = ceil(mc kc S / (N_L3 C_L3)) and kc nc S <= (W_L3 - 1 - C_Ac) N_L3 C_L3. ``packed`` is the depth of B_c if it
+    differs from kc.
     """
     c_ac = ceil(mc * kc * itemsize / way(l3))
     c_bc = max(1, l3.ways - 1 - c_ac)
@@ -72,10 +74,10 @@ def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0)
 
 @dataclass(frozen=True)
 class Blocking:
-    """The cache blocks of a GEMM in elements, each a multiple of the micro-tile in that index.
+    """The sizes of a GEMM's cache blocks in elements; each is a multiple of the micro-tile's size in that index.
 
-    If C is resident, x is split once more, inside the loop over y: a task of the parallel loop computes a block of y by
-    ``share`` of x. Otherwise ``share`` is the complete block of x.
+    If C is resident, x is split once more, inside the loop over y: each task of the parallel loop computes a block of y
+    by ``share`` of x. Otherwise, ``share`` is the complete block of x.
     """
 
     mc: int
@@ -84,12 +86,12 @@ class Blocking:
     share: int
 
     def of(self, dim: str) -> int:
-        """Return the block size of index i, j or p."""
+        """Return the block size for index i, j or p."""
         return {"i": self.mc, "j": self.nc, "p": self.kc}[dim]
 
 
 def even(total: int, limit: int) -> int:
-    """Return the block size when ``total`` is split into the fewest, about equal blocks of at most ``limit``."""
+    """Return the size of the blocks, as few and as equal as possible and at most ``limit``, that make up ``total``."""
     return ceil(total / ceil(total / limit))
 
 
@@ -108,22 +110,22 @@ def blocking(
         workload: The GEMM.
         target: The target.
         algorithm: The algorithm.
-        tile: The micro-tile by index.
+        tile: The micro-tile's size by index.
         cores: The number of cores.
-        dealt: An index that is split so that each core gets a block; if empty and C is resident, the work is split into
+        dealt: The index to split so that each core gets a block. If empty and C is resident, the work is split into
             tasks (see :class:`Blocking`).
-        kc: One of KC, or a number.
+        kc: An entry of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
     l1, l2, *rest = target.caches
     extent = extents(workload)
-    # The formulas are applied to sizes in bytes, since elements of C may be larger than those of A and B.
+    # The formulas are applied to sizes in bytes, because C's elements may be larger than those of A and B.
     itemsize = {name: np.dtype(workload.out_dtype if name == "C" else workload.dtype).itemsize for name in "ABC"}
     width, height = itemsize[algorithm.operands[0]] * tile[x], itemsize[algorithm.operands[1]] * tile[y]
 
     depth = even(extent[s], kc_for(l1, height, width, 1))
-    # A micro-tile of C that accumulates over all of k in registers writes C once, with bias and ReLU. It beats the L1
-    # optimum as long as complete micro-panels fit in L2, from which the prefetcher feeds the multiply-adds.
+    # If a micro-tile of C accumulates over all of k in registers, C is written once, with bias and ReLU. This beats the
+    # L1 optimum as long as complete micro-panels fit in L2, from which the prefetcher feeds the multiply-adds.
     if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
         depth = extent[s]
     if isinstance(kc, int):
@@ -149,10 +151,10 @@ def blocking(
 
 
 def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, int]:
-    """Return the height and width, in micro-tiles, of the tasks for which a block of x takes the least time."""
+    """Return the height and width, in micro-tiles, of the tasks that minimise the time for a block of x."""
 
     def time(task: tuple[int, int]) -> int:
-        # Rounds of tasks over the cores, in micro-tiles; the +1 accounts for fetching the panels.
+        # The time is the rounds of tasks on all cores, in micro-tiles; the +1 accounts for fetching the panels.
         height, width = task
         return ceil(ceil(rows / height) * ceil(columns / width) / cores) * (height + 1) * (width + 1)
 

@@ -1,4 +1,4 @@
-"""Shared by the guided spaces: vector registers, the cost of threads, edges of loops, packing, and epilogues."""
+"""Shared by the guided spaces: vector registers, the cost of threads, loop edges, packing, and epilogues."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 EDGE = "pragma_loop_partition_hint"
-"""Makes TVM peel the iterations of a loop that reach an edge, so that the others need no bound checks."""
+"""Makes TVM peel off the iterations of a loop that reach an edge, so the others need no bound checks."""
 
 FORK = 2_000_000
-"""The FLOP from which a parallel loop pays: waking the workers takes about as long as this on one core."""
+"""The FLOP from which a parallel loop pays off: waking the workers takes about as long as these on one core."""
 
 UNROLLED = 4
-"""Reduction steps in one iteration of the innermost loop, and in one chunk of a packed row of its scalar operand."""
+"""The number of reduction steps per iteration of the innermost loop and per chunk of a packed scalar operand."""
 
 
 def registers(target: Target) -> int:
-    """Return the number of vector registers: 16 on x86 before AVX-512, 32 elsewhere."""
+    """Return the number of vector registers: 16 on x86 before AVX-512, and 32 elsewhere."""
     from tvm.target.codegen import target_has_features
 
     return 16 if target_has_features("sse2", target.tvm) and not target_has_features("avx512f", target.tvm) else 32
@@ -37,8 +37,8 @@ def finish(sch: Schedule, block: SBlockRV) -> SBlockRV:
 
 
 def pack_scalars(sch: Schedule, pack: SBlockRV, height: int) -> LoopRV:
-    """Copy micro-panels of ``height`` rows, UNROLLED elements per row in turn; return the loop over panels."""
-    # Sixteen elements of a row at once, a cache line of float32; likewise, pack_vectors copies eight rows at once.
+    """Copy micro-panels of ``height`` rows, UNROLLED elements of each row in turn, and return the loop over panels."""
+    # Sixteen elements of a row, a cache line of float32, are copied at once. Likewise, pack_vectors copies eight rows.
     row, column = sch.get_loops(pack)[-2:]
     panel, row = sch.split(row, [None, height])
     run, chunk, lane = sch.split(column, [None, 4, UNROLLED])
@@ -49,7 +49,7 @@ def pack_scalars(sch: Schedule, pack: SBlockRV, height: int) -> LoopRV:
 
 
 def pack_vectors(sch: Schedule, pack: SBlockRV, vectors: int, lanes: int) -> LoopRV:
-    """Copy micro-panels with ``vectors`` vectors per row, a few rows of the operand at once; return the outer loop."""
+    """Copy micro-panels with ``vectors`` vectors per row, a few rows of the operand at once. Return the outer loop."""
     row, column = sch.get_loops(pack)[-2:]
     rows, row = sch.split(row, [None, 8])
     panel, vector, lane = sch.split(column, [None, vectors, lanes])

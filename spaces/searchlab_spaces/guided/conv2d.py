@@ -1,4 +1,4 @@
-"""``guided-conv2d``: convolution with few open choices, a lowering and its register tile; all others are computed."""
+"""``guided-conv2d``: convolution with few knobs, the lowering and its register tile; all other choices are computed."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ if TYPE_CHECKING:
 class GuidedConv2d(Space):
     """A convolution (NCHW) whose lowering and register tile are searched; everything else is computed.
 
-    ``direct`` vectorises over output channels: a tile of ``channels`` by ``height`` x ``width`` pixels, with weights
-    packed by blocks of channels. ``im2row`` is a GEMM of the weights and the patches of the image, vectorised over
-    output pixels: a tile of ``channels`` rows by ``pixels`` columns; it is not offered if an operand is a single
-    column. A tile occupies 3/8 to 3/4 of the vector registers, if the workload is large enough.
+    ``direct`` vectorises over output channels. Its tile has ``channels`` by ``height`` x ``width`` pixels, and weights
+    are packed by blocks of channels. ``im2row`` is a GEMM of the weights and the image's patches, vectorised over
+    output pixels. Its tile has ``channels`` rows by ``pixels`` columns; it is not offered if an operand is a single
+    column. A tile occupies 3/8 to 3/4 of the vector registers if the workload is large enough.
 
-    Any size, stride, padding, dilation, data type and number of cores is supported. Bias and ReLU are applied when the
-    result is written. Raises UnsupportedWorkload for a GEMM and for targets other than CPUs.
+    All sizes, strides, paddings, dilations, data types and numbers of cores are supported. Bias and ReLU are applied
+    when the result is written. Raises UnsupportedWorkload for a GEMM and for targets other than CPUs.
 
     Args:
         blocks: ``"model"`` computes all other choices. ``"knobs"`` searches some of them; tiles may then occupy 1/8 to
-            5/4 of the registers. ``depth`` is the block of the sum: of input channels in ``direct``, and of products
-            (ci x kh x kw) in ``im2row``. The loop over these blocks is outside the tiles of a task, whose partial sums
-            stay in the packed result until the last block. ``outer`` is the operand whose blocks form the outermost
-            loop, image by image, and ``shares`` the number of equal tasks into which the blocks of the other one are
-            divided. ``outer = weights``, offered if a batch has fewer pixels than there are weights, passes a block of
-            channels through all images.
+            5/4 of the registers. ``depth`` is the block size of the sum: input channels in ``direct``, and products (ci
+            x kh x kw) in ``im2row``. The loop over these blocks is outside a task's tiles, so partial sums stay in the
+            packed result until the last block. ``outer`` is the operand whose blocks form the outermost loop, image by
+            image. ``shares`` is the number of equal tasks into which the other operand's blocks are divided. ``outer =
+            weights`` applies a block of channels to all images; it is offered if a batch has fewer pixels than weights.
         winograd: Whether to offer a third lowering, Winograd's F(4x4, 3x3), for 3x3 kernels with stride 1 in float32
-            and float64. It needs a quarter of the multiplications and is less accurate: results may be off by four
+            and float64. It needs only a quarter of the multiplications, but is less accurate: errors may reach four
             times the usual tolerance.
         dot: Whether ``direct`` and ``im2row`` use the CPU's dot-product instruction, which adds the products of four
-            int8 or two bfloat16 values at once. ``direct`` then also packs the image, in words of 32 bits, and
-            ``depth`` counts words. Such a program is not a transformation of the workload's own.
+            int8 or two bfloat16 values at once. ``direct`` then also packs the image into 32-bit words, and ``depth``
+            counts words. Such a program is not a transformation of the workload's own program.
     """
 
     workload: Conv2d
@@ -82,7 +81,7 @@ class GuidedConv2d(Space):
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
-        return super().knobs(config) if known is None else known  # super() reports what is wrong, if anything
+        return super().knobs(config) if known is None else known  # if anything is wrong, super() reports it
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)

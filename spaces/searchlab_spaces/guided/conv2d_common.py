@@ -1,4 +1,4 @@
-"""Shared by the lowerings of conv2d: the register budget, the division of work among cores, and padding."""
+"""Shared by conv2d's lowerings: the register budget, the division of work among cores, and padding."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 BALANCED = 0.9
-"""The minimum utilisation of the cores at which a division of the work counts as even."""
+"""The minimum core utilisation at which a division of the work counts as even."""
 
 
 def accumulators(target: Target, searched: bool = False) -> range:
-    """Return the range of vectors in a register tile: enough to hide the latency of a multiply-add, without spilling.
+    """Return the range for the number of vectors in a register tile: enough to hide a multiply-add's latency, but no
+    spills.
 
-    If they are ``searched``, the range extends beyond both limits.
+    If ``searched`` is true, the range extends beyond both limits.
     """
     count = registers(target)
     return range(count // 8, count * 5 // 4 + 1) if searched else range(count * 3 // 8, count * 3 // 4 + 1)
 
 
 def vectors(lanes: int, extent: int) -> range:
-    """Return the possible widths of a tile in vectors: one to four, and no more than ``extent`` fills."""
+    """Return the possible tile widths in vectors: one to four, but no more than ``extent`` can fill."""
     return range(1, min(4, ceil(extent / lanes)) + 1)
 
 
 def parallel(workload: Conv2d, target: Target) -> bool:
-    """Return whether the work is worth more than one thread."""
+    """Return whether there is enough work for more than one thread."""
     return target.cores > 1 and workload.flops >= FORK
 
 
 def evenness(tasks: int, cores: int) -> float:
-    """Return the mean utilisation of the cores, in (0, 1], when they share equal tasks."""
+    """Return the mean core utilisation, in (0, 1], when the cores share equal tasks."""
     return tasks / (cores * ceil(tasks / cores))
 
 
@@ -48,9 +49,9 @@ def even(tasks: int, cores: int) -> bool:
 
 
 def even_shares(tasks: int, tiles: int, cores: int) -> int:
-    """Return the number of equal shares into which to split each task of ``tiles`` tiles, to balance the cores.
+    """Return the number of equal shares into which to split each task of ``tiles`` tiles in order to balance the cores.
 
-    This is the smallest divisor of ``tiles`` that is even enough, otherwise the most even one.
+    This is the smallest divisor of ``tiles`` that balances the cores well enough, or else the one that does so best.
     """
     parts = factors(tiles)
     return next(
@@ -60,7 +61,7 @@ def even_shares(tasks: int, tiles: int, cores: int) -> int:
 
 
 def pad(sch: Schedule, workload: Conv2d, in_parallel: bool, block: str = "pad") -> None:
-    """Schedule the padded copy of the image, if there is one: channels in parallel, rows without bound checks."""
+    """Schedule the padded copy of the image, if any: channels in parallel, and rows without bound checks."""
     if block == "pad" and workload.padding == (0, 0):
         return
     image, channel, _, column = sch.get_loops(block)

@@ -1,7 +1,7 @@
-"""The direct lowering of guided-conv2d: a register tile of output channels by output pixels, with packed weights.
+"""guided-conv2d's direct lowering: a register tile of output channels by output pixels, with packed weights.
 
 Source: Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (SC 2018), but
-for NCHW images: only the weights are packed, into [co/v, ci, kh, kw, v], and the tile is written back as NCHW. With
+for NCHW images: only the weights are packed, into [co/v, ci, kh, kw, v], and each tile is written back as NCHW. With
 words of input channels (:mod:`.conv2d_words`), the image is packed too.
 """
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import SBlockRV
 
 TRANSPOSED = 8
-"""The elements of a row of weights that are packed at once: read as one vector, stored one lane apart."""
+"""The number of elements in a row of weights to pack at once: they are read as one vector and stored one lane apart."""
 
 
 @dataclass(frozen=True)
 class Direct:
-    """The direct lowering of one workload. Its tile is ``channels`` by ``height`` x ``width`` pixels."""
+    """The direct lowering of a workload. Its tile has ``channels`` by ``height`` x ``width`` pixels."""
 
     workload: Conv2d
     target: Target
     lanes: int
     searched: bool = False  # whether the blocks are knobs
-    dot: bool = False  # whether to use dot-product instructions; depth then counts words
+    dot: bool = False  # whether to use dot-product instructions; if so, depth counts words
 
     @property
     def depth(self) -> int:
@@ -47,7 +47,7 @@ class Direct:
         return channel_words(self.workload) if self.dot else self.workload.ci
 
     def ask(self, choose: Choose) -> None:
-        """Ask for the tile: complete vectors of channels, and pixels that cover the image in about equal tiles."""
+        """Ask for the tile: complete vectors of channels, and pixels that divide the image into about equal tiles."""
         channels = choose(Knob("channels", tuple(self.tiles)))
         widths = self.tiles[int(channels)]  # type: ignore[arg-type]
         width = choose(Knob("width", tuple(widths)))
@@ -60,7 +60,7 @@ class Direct:
         w = self.workload
         depth = choose(Knob("depth", tuple(factors(self.depth))))
         blocks, cut = ceil(w.co / channels), depth != self.depth
-        alike = parallel(w, self.target) or cut  # whether the shares of one block of channels after another matter
+        alike = parallel(w, self.target) or cut  # whether the shares of successive blocks of channels matter
         rows = tuple(factors(w.out_size[0] // height)) if w.out_size[0] % height == 0 else (1,)
         parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
         orders = ("channels",) * alike + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
@@ -70,12 +70,12 @@ class Direct:
 
     @cached_property
     def tiles(self) -> dict[int, dict[int, tuple[int, ...]]]:
-        """The possible heights by channels and width."""
+        """The possible heights, by channels and width."""
         table: dict[int, dict[int, tuple[int, ...]]] = {}
         budget = accumulators(self.target, self.searched)
         for count in vectors(self.lanes, self.workload.co):
             sizes = [(w, h) for w, h in self._sizes(count * self.lanes) if w * h * count < budget.stop]
-            # If the image is too small for any tile to fill the budget, use the largest.
+            # If the image is too small for any tile to fill the budget, use the largest tile.
             fitting = [(w, h) for w, h in sizes if w * h * count in budget] or [
                 max(sizes, key=lambda size: size[0] * size[1])
             ]
@@ -88,33 +88,34 @@ class Direct:
         oh, ow = self.workload.out_size
         widths = {ceil(ow / parts) for parts in range(1, ow + 1)}
         for height in sorted({ceil(oh / parts) for parts in range(1, oh + 1)}):
-            # Rows that are shared among tasks must be complete tiles, and long rows are better than high tiles.
+            # Rows shared among tasks must consist of complete tiles, and long rows are better than high tiles.
             if self.searched or self._shares(channels, height) == 1 or oh % height == 0:
                 yield from ((width, height) for width in widths if height <= width or width == ow)
 
     def _shares(self, channels: int, height: int) -> int:
-        """Return the number of shares into which the rows of one block of channels are split."""
+        """Return the number of shares into which to split the rows of one block of channels."""
         w = self.workload
         tasks = w.n * ceil(w.co / channels)
         return even_shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
 
     @property
     def _weights_outweigh(self) -> bool:
-        """Whether there are several images, with fewer pixels than weights."""
+        """Whether there are several images and fewer pixels than weights."""
         w = self.workload
         return w.n > 1 and w.co * w.reduction > w.n * w.ci * w.h * w.w
 
     def _by_block(self, channels: int) -> bool:
-        """Return whether a task processes one block of channels for all images; the cores must have about equal work.
+        """Return whether a task processes one block of channels for all images; this requires about equal work for the
+        cores.
 
-        The weights of the block are packed right before, and stay in L2.
+        The block's weights are packed immediately before, and stay in L2.
         """
         return self._weights_outweigh and even(ceil(self.workload.co / channels), self.target.cores)
 
     def schedule(
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = ""
     ) -> Schedule:
-        """Schedule the program of a tile; ``depth`` and ``shares`` of 0 and an empty ``outer`` are computed."""
+        """Schedule the program for a tile. If ``depth`` or ``shares`` is 0 or ``outer`` is empty, it is computed."""
         w = self.workload
         oh, ow = w.out_size
         in_parallel = parallel(w, self.target)
@@ -154,11 +155,11 @@ class Direct:
             sch.parallel(task)
         if self.dot and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
-        sch.decompose_reduction(conv, sums[0])  # last, because unroll, vectorize and parallel are rejected after it
+        sch.decompose_reduction(conv, sums[0])  # last, because it prevents unroll, vectorize and parallel
         return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS, "a") if self.dot else sch.copy()
 
     def _packed(self, channels: int) -> tuple[Schedule, SBlockRV, SBlockRV, SBlockRV]:
-        """Pack weights and sums; return the schedule and the blocks of weights, sums and result."""
+        """Pack weights and sums. Return the schedule and the blocks for the weights, the sums and the result."""
         from ..unchecked import Unchecked
 
         w = self.workload
@@ -170,7 +171,7 @@ class Direct:
             if not sch.get_consumers(conv):
                 sch.cache_write(conv, 0, "global")
             if w.co % channels:
-                # pad_einsum requires an einsum, in which no index is a sum: the image is replaced by its patches.
+                # pad_einsum requires an einsum, in which no index is a sum, so the image is replaced with its patches.
                 patches = sch.reindex(conv, ("read", 0))
                 sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
                 sch.compute_inline(patches)
@@ -185,7 +186,7 @@ class Direct:
     def _store(self, sch: Schedule, result: SBlockRV, channels: int, registers: bool) -> None:
         """Write the sums as NCHW in vectors of channels, so that loads, bias and ReLU are vectorised.
 
-        With ``registers``, one tile is written directly from its registers.
+        With ``registers``, each tile is written directly from registers.
         """
         o, y, x = sch.get_loops(result)[-3:]
         vector, lane = sch.split(o, [None, self.lanes])
@@ -199,10 +200,10 @@ class Direct:
             sch.unroll(vector)
 
     def _pack(self, sch: Schedule, weights: SBlockRV, in_parallel: bool) -> None:
-        """Transpose the weights into vectors of channels, TRANSPOSED products of one vector at once.
+        """Transpose the weights into vectors of channels, TRANSPOSED products of a vector at a time.
 
-        With words and any kernel but 1x1, the elements of a word are not contiguous; the words of all pixels of a
-        kernel are then packed at once.
+        With words, the elements of a word are not contiguous unless the kernel is 1x1. In that case, the words for all
+        pixels of a kernel are packed at once.
         """
         w = self.workload
         o, c, a, b = sch.get_loops(weights)[-4:]

@@ -1,8 +1,8 @@
-"""The im2row lowering of guided-conv2d: the GEMM of the weights and the patches of the image.
+"""guided-conv2d's im2row lowering: a GEMM of the weights and the image's patches.
 
-Per image, result[co, pixel] = weight[co, k] patches[k, pixel] with k over (ci, kh, kw). Weights and result keep the
-layout of NCHW, so only patches are packed, into panels [pixel/nr, k, nr] with the pixels of a register tile; for 1x1
-kernels this is a copy. Vectors run over pixels, and weights are broadcast.
+Per image, result[co, pixel] = weight[co, k] patches[k, pixel] with k over (ci, kh, kw). Weights and result keep their
+NCHW layout, so only patches are packed, into panels [pixel/nr, k, nr] that contain the pixels of a register tile; for
+1x1 kernels, this is a plain copy. Vectors run over pixels, and weights are broadcast.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Im2row:
-    """The im2row lowering of one workload. Its tile is ``channels`` by ``pixels``."""
+    """The im2row lowering of a workload. Its tile has ``channels`` by ``pixels``."""
 
     workload: Conv2d
     target: Target
     lanes: int
     searched: bool = False  # whether the blocks are knobs
-    dot: bool = False  # whether to use dot-product instructions; k then counts words
+    dot: bool = False  # whether to use dot-product instructions; if so, k counts words
 
     @staticmethod
     def suits(workload: Conv2d) -> bool:
@@ -48,12 +48,12 @@ class Im2row:
 
     @property
     def reduction(self) -> int:
-        """The extent of k."""
+        """The extent of k, the reduction."""
         return PatchWords(self.workload).k if self.dot else self.workload.reduction
 
     @property
     def columns(self) -> int:
-        """The pixels of one result image."""
+        """The number of pixels in one result image."""
         oh, ow = self.workload.out_size
         return oh * ow
 
@@ -70,19 +70,19 @@ class Im2row:
         tiles = {"channels": ceil(self.workload.co / channels), "pixels": ceil(self.columns / pixels)}
         outer = choose(Knob("outer", tuple(tiles)))
         (inner,) = tiles.keys() - {outer}
-        # On one core, the shares change nothing unless k is split.
+        # On one core, the number of shares only matters if k is split.
         alike = parallel(self.workload, self.target) or depth != self.depths[-1]
         choose(Knob("shares", tuple(factors(tiles[inner])) if alike else (1,)))
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """The block sizes of k: k divided into 1, 2, 4, ... blocks, in complete iterations of the innermost loop."""
+        """The possible block sizes of k: 1, 2, 4, ... blocks, each with complete iterations of the innermost loop."""
         trips = ceil(self.reduction / UNROLLED)
         return tuple(ceil(trips / 2**times) * UNROLLED for times in reversed(range(trips.bit_length())))
 
     @cached_property
     def tiles(self) -> dict[int, tuple[int, ...]]:
-        """The possible channels for each number of pixels; panels must fit in L2 unless blocks of k are searched."""
+        """The possible channels for each number of pixels. Panels must fit in L2 unless blocks of k are searched."""
         panel = self.reduction * self.lanes * (4 if self.dot else np.dtype(self.workload.dtype).itemsize)
         widest = None if self.searched else max(1, self.target.caches[1].size * 3 // 4 // panel)
         budget = accumulators(self.target, self.searched)
@@ -93,14 +93,14 @@ class Im2row:
         return table
 
     def schedule(self, pixels: int, channels: int, depth: int = 0, outer: str = "", shares: int = 0) -> Schedule:
-        """Schedule the program of a tile; ``depth`` and ``shares`` of 0 and an empty ``outer`` are computed."""
+        """Schedule the program for a tile. If ``depth`` or ``shares`` is 0 or ``outer`` is empty, it is computed."""
         from ..unchecked import Unchecked
 
         w = self.workload
         in_parallel = parallel(w, self.target)
         cut = depth not in (0, self.depths[-1])
         step_k = depth if cut else UNROLLED
-        # Weights are read in place, in as many streams as a tile has rows, unless there are edges to pad.
+        # Unless edges must be padded, weights are read in place, in as many streams as a tile has rows.
         pack_weights = bool(w.co % channels or self.reduction % step_k)
         words = PatchWords(w) if self.dot else None
         sch = Unchecked(words.module if words else w.module)
@@ -142,7 +142,7 @@ class Im2row:
         tile_o, row = sch.split(o, [None, channels])
         tile_p, vector, *lane = sch.split(p, [None, pixels // self.lanes, *([] if words else [self.lanes])])
         *sums, unrolled = sch.split(k, [None, depth // UNROLLED, UNROLLED] if cut else [None, UNROLLED])
-        # The smaller operand stays in cache while the tiles of the other one stream.
+        # The smaller operand stays in cache while the other operand's tiles stream.
         tiles_o, tiles_p = ceil(w.co / channels), ceil(self.columns / pixels)
         by_channels = outer == "channels" if outer else w.co > self.columns
         (around, count), (inner, each) = ((tile_o, tiles_o), (tile_p, tiles_p))[:: 1 if by_channels else -1]
@@ -176,15 +176,15 @@ class Im2row:
             sch.parallel(task)
         if words and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
-        sch.decompose_reduction(conv, sums[0])  # last, because unroll, vectorize and parallel are rejected after it
+        sch.decompose_reduction(conv, sums[0])  # last, because it prevents unroll, vectorize and parallel
         return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS) if words else sch.copy()
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
-        """Make ``conv`` the GEMM result[n, o, p] += patches[n, k, p] rows[o, k]; return the blocks of its operands."""
+        """Turn ``conv`` into a GEMM, result[n, o, p] += patches[n, k, p] rows[o, k]; return its operands' blocks."""
         patches, rows = sch.reindex(conv, ("read", 0)), sch.reindex(conv, ("read", 1))
         block = sch.get(conv)
         places = {axis.var: place for place, axis in enumerate(block.iter_vars)}
-        # The patches have no axis for a kernel of height or width 1.
+        # If a kernel's height or width is 1, the patches have no axis for it.
         read = [places[index.min] for index in block.reads[0].region]
         sch.transform_layout(conv, ("read", 0), as_patches := self._map(read, (0, 3, 2)))
         sch.transform_layout(conv, ("read", 1), as_rows := self._map([1, 4, 5, 6], (1, 3)))

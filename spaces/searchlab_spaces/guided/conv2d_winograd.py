@@ -1,8 +1,8 @@
-"""The Winograd lowering of guided-conv2d: F(4x4, 3x3), which needs a quarter of the multiplications.
+"""guided-conv2d's Winograd lowering: F(4x4, 3x3), which needs a quarter of the multiplications.
 
-Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016). Tiles of 6 x 6 pixels with
-stride 4, and the kernels, are transformed; 36 GEMMs over the input channels compute the transforms of tiles of 4 x 4
-results. Vectors run over tiles, and kernels are broadcast. All operands are packed into panels in the order of access.
+Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016). The kernels and tiles of 6 x 6
+pixels, at stride 4, are transformed. Then 36 GEMMs over the input channels compute the transforms of 4 x 4 result
+tiles. Vectors run over tiles, and kernels are broadcast. All operands are packed into panels in access order.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 RESULTS, KERNEL = 4, 3
-"""The side lengths of a tile of results and of a kernel."""
+"""The side lengths of a result tile and of a kernel."""
 SIDE = RESULTS + KERNEL - 1
-"""The side length of a tile of the image."""
+"""The side length of an image tile."""
 POINTS = (0.0, 5 / 8, -5 / 8, 3 / 2, -3 / 2)
-"""The points, besides infinity, at which the polynomials of the transforms are evaluated.
+"""The points, besides infinity, at which the transforms' polynomials are evaluated.
 
-They determine the error of the result: Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
-Convolution for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2 it is about four times as large.
+They determine the result's error: see Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
+Convolution for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2, the error is about four times as large.
 """
 ERROR = 4.0
-"""The factor on the tolerance for rounding errors."""
+"""The factor by which the tolerance for rounding errors is multiplied."""
 
 
 @dataclass(frozen=True)
 class Winograd:
-    """The Winograd lowering of one workload. Its tile is ``channels`` by ``pixels``, each the corner of 4x4 results."""
+    """The Winograd lowering of a workload. Its tile has ``channels`` by ``pixels``, the corners of 4x4 results."""
 
     workload: Conv2d
     target: Target
@@ -57,13 +57,13 @@ class Winograd:
 
     @property
     def tiled(self) -> tuple[int, int]:
-        """The number of tiles of results that cover an image, by height and width."""
+        """The numbers of result tiles that cover an image's height and width."""
         oh, ow = self.workload.out_size
         return ceil(oh / RESULTS), ceil(ow / RESULTS)
 
     @property
     def corners(self) -> int:
-        """The tiles of results in all images."""
+        """The number of result tiles in all images."""
         rows, columns = self.tiled
         return self.workload.n * rows * columns
 
@@ -74,7 +74,7 @@ class Winograd:
 
     @cached_property
     def tiles(self) -> dict[int, tuple[int, ...]]:
-        """The possible channels for each number of pixels."""
+        """The possible numbers of channels for each number of pixels."""
         budget = accumulators(self.target)
         table = {}
         for count in vectors(self.lanes, self.corners):
@@ -83,7 +83,7 @@ class Winograd:
         return table
 
     def schedule(self, pixels: int, channels: int) -> Schedule:
-        """Schedule the program of a tile."""
+        """Schedule the program for a tile."""
         from ..unchecked import Unchecked
 
         in_parallel = parallel(self.workload, self.target)
@@ -100,7 +100,7 @@ class Winograd:
         self._transform(sch, "image_rows", "image", vector)
         sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
         sch.compute_at("patches", vector, preserve_unit_loops=True)
-        # Loads are vectors and stores are scalars; by default, LLVM would gather and store vectors, which is slower.
+        # Load vectors and store scalars; by default, LLVM would gather and store vectors, which is slower.
         *_, row, x = sch.get_loops("patches")
         sch.unroll(row)
         sch.vectorize(x)
@@ -137,14 +137,14 @@ class Winograd:
         if in_parallel:
             for loop in (images, kernels, task, sch.fuse(image, channel)):
                 sch.parallel(loop)
-        # Last, because unroll, vectorize and parallel are rejected after it.
+        # This must be last, because it prevents unroll, vectorize and parallel.
         sch.decompose_reduction("gemm", chunks)
         for half in ("image", "image_rows", "kernels", "kernel_rows", "tiles", "tile_rows"):
             sch.decompose_reduction(half, sch.get_loops(half)[-2])
         return sch.copy()
 
     def _transform(self, sch: Schedule, first: str, second: str, at: LoopRV) -> None:
-        """Schedule a transform, unrolled and vectorised, with its ``first`` half in the loop ``at`` of the second."""
+        """Schedule a transform, unrolled and vectorised; its ``first`` half is in the second half's loop ``at``."""
         sch.compute_at(first, at, preserve_unit_loops=True)
         *_, a, b, lane, summed = sch.get_loops(first)
         sch.reorder(a, b, summed, lane)
@@ -156,7 +156,7 @@ class Winograd:
 
     @property
     def _chunk(self) -> int:
-        """The input channels that are contiguous in a panel of kernels."""
+        """The number of input channels that are contiguous in a panel of kernels."""
         return min(max(self.lanes, UNROLLED), ceil(self.workload.ci / UNROLLED) * UNROLLED)
 
     def _module(self, pixels: int, channels: int) -> tvm.IRModule:
@@ -188,7 +188,7 @@ class Winograd:
         )  # fmt: skip
 
         def corner(panel: Any, pixel: Any) -> tuple[Any, Any, Any]:
-            """Return the image and the first pixel of a tile; a panel is filled up with the last tile."""
+            """Return the image and first pixel of a tile; the last tile is repeated to fill up a panel."""
             at = least(panel * pixels + pixel, self.corners - 1)
             return at // (rows * columns), at // columns % rows * RESULTS, at % columns * RESULTS
 
@@ -265,15 +265,15 @@ class Winograd:
 
 
 def transforms() -> tuple[Array, Array, Array]:
-    """Return the matrices that transform tiles of the image (6, 6), kernels (6, 3), and results (4, 6), from the left.
+    """Return the matrices that, from the left, transform image tiles (6, 6), kernels (6, 3), and results (4, 6).
 
-    By Toom and Cook: a product of polynomials is determined by its values at POINTS and infinity.
+    The construction is Toom and Cook's: a product of polynomials is determined by its values at POINTS and infinity.
     """
     infinity = np.eye(1, SIDE, SIDE - 1)
     values = np.vstack([np.vander(POINTS, SIDE, increasing=True), infinity])
     of_result = np.vstack([np.vander(POINTS, RESULTS, increasing=True), infinity[:, -RESULTS:]]).T
     of_kernel = np.vstack([np.vander(POINTS, KERNEL, increasing=True), infinity[:, -KERNEL:]])
     of_image = np.linalg.inv(values).T
-    # A scale that multiplies the rows for the image divides those for the kernel, to keep the former small.
+    # To keep the rows for the image small, they are multiplied by a scale, and those for the kernel are divided by it.
     scale = np.array([np.prod([x - y for y in POINTS if y != x]) for x in POINTS] + [1.0])[:, None]
     return np.round(of_image * scale, 12), of_kernel / scale, of_result

@@ -1,6 +1,6 @@
-"""A conv2d of int8 or bfloat16 as one of words of its products or input channels: see :mod:`.words`.
+"""An int8 or bfloat16 conv2d as a conv2d on words of its products or input channels: see :mod:`.words`.
 
-The zero padding of the image needs no special treatment: made unsigned it is 128, which the row sums of the weights
+The image's zero padding needs no special treatment: once made unsigned, it is 128, for which the weights' row sums
 compensate.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tvm.tirx import PrimExpr
 
 VIEWS = {"rows": "weight", "rows_words": "weight"}
-"""Arguments of the module that share the memory of others."""
+"""The module's arguments that share the memory of others."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class PatchWords:
 
     @property
     def k(self) -> int:
-        """Words in a row of weights; the last one may be padded with zeros."""
+        """The number of words in a row of weights; the last one may be padded with zeros."""
         return -(-self.workload.reduction // elements(self.workload.dtype))
 
     @property
     def rows_are_words(self) -> bool:
-        """Whether the rows of weights consist of complete words, and can be read in place."""
+        """Whether the rows of weights consist of complete words and can be read in place."""
         return self.workload.reduction % elements(self.workload.dtype) == 0
 
     @cached_property
@@ -102,7 +102,7 @@ class ChannelWords:
         w, (py, px), zero = self.workload, self.workload.padding, const(0, "int32")
         count = channel_words(w)
         outputs = -(-w.co // self.channels) * self.channels
-        neighbours = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # a word of weights is contiguous in memory
+        neighbours = w.kh == w.kw == 1 and w.ci % elements(w.dtype) == 0  # the elements of a word are contiguous
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
@@ -138,12 +138,12 @@ class ChannelWords:
 
 
 def channel_words(workload: Conv2d) -> int:
-    """Return the number of words in the input channels of a pixel; the last one may be padded with zeros."""
+    """Return the number of words in a pixel's input channels; the last one may be padded with zeros."""
     return -(-workload.ci // elements(workload.dtype))
 
 
 def _finished(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], rows: te.Tensor) -> tvm.IRModule:
-    """Return the module that writes the ``sums`` of products as NCHW, without the offset of the unsigned operand."""
+    """Return the module that writes the ``sums`` of products as NCHW, without the unsigned operand's offset."""
     import tvm
     from tvm import te
 

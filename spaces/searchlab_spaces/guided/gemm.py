@@ -1,4 +1,4 @@
-"""``guided-gemm``: a BLIS-like GEMM with few open choices, such as the micro-tile (mr, nr); all others are computed."""
+"""``guided-gemm``: a BLIS-like GEMM with few knobs, such as the micro-tile (mr, nr); all other choices are computed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 Variant = Literal["basic", "blocked", "packed", "micro-kernel"]
-"""Each variant extends the previous one: by cache blocks, by packed copies, by a micro-tile in registers."""
+"""Each variant extends the previous one, adding cache blocks, packed copies, and a micro-tile in registers."""
 
 Packing = bool | Literal["knob", "panel", "places"] | None
 
 PLACES = ("no", "block", "panel")
-"""How an operand is packed: not at all, by cache blocks, or by micro-panels in the task that uses them."""
+"""How an operand is packed: not at all, by cache blocks, or by micro-panels within the task that uses them."""
 
 STREAM = 8
-"""The kc with which B is streamed: the number of its rows that are read in parallel."""
+"""The kc at which B is streamed: the number of its rows that are read in parallel."""
 
 WASTE = 1 / 20
-"""How much more of C, including the edges of micro-tiles, a fitting micro-tile may compute than the best one."""
+"""How much more of C, including the edges of micro-tiles, a fitting micro-tile may compute than the best one does."""
 
 PASSES = (256, 512)
-"""The maximum depth of a pass over C if k is split: micro-panels of B fill a part of an L1 cache, or all of it."""
+"""The maximum depth of a pass over C if k is split: micro-panels of B fill an L1 cache partly or completely."""
 
 
 def _pack(operand: str) -> str:
@@ -48,8 +48,8 @@ def _pack(operand: str) -> str:
 def _pass(k: int, most: int) -> int:
     """Return the depth of passes over ``k`` of at most ``most`` each.
 
-    Up to one and a half times the minimum number of passes, choose the fewest that leave no remainder; if there are
-    none, the minimum number, of about equal depth.
+    The number of passes is the smallest that leaves no remainder, up to one and a half times the minimum number. If no
+    such number exists, it is the minimum number, and the passes are of about equal depth.
     """
     fewest = ceil(k / most)
     counts = (count for count in range(fewest, fewest * 3 // 2 + 1) if k % (count * UNROLLED) == 0)
@@ -57,42 +57,46 @@ def _pass(k: int, most: int) -> int:
 
 
 class GuidedGemm(ProductSpace):
-    """The packed GEMM of GotoBLAS and BLIS: its micro-tile (mr, nr) is searched, everything else is computed.
+    """The packed GEMM of GotoBLAS and BLIS: its micro-tile (mr, nr) is searched; everything else is computed.
 
-    By default mr rows by nr columns of C are held in registers: nr is one to four vectors of the target, mr up to half
-    the number of its registers. A tile that does not fit spills; it is slow but correct. Block sizes follow from the
-    caches, edges are padded with zeros while packing, and bias and ReLU are applied when C is written. Any size, data
-    type and number of cores is supported. Raises UnsupportedWorkload for a conv2d and for targets other than CPUs.
+    By default, mr rows by nr columns of C are kept in registers: nr is one to four of the target's vectors, and mr is
+    at most half the number of its registers. A tile that does not fit spills, which is slow but correct. Block sizes
+    follow from the caches, edges are padded with zeros while packing, and bias and ReLU are applied when C is written.
+    All sizes, data types and numbers of cores are supported. Raises UnsupportedWorkload for a conv2d and for targets
+    other than CPUs.
 
     Args:
-        variant: ``"basic"`` is the three loops of the definition, vectorised over nr columns. ``"blocked"`` adds the
-            loops over cache blocks and micro-tiles; operands are read in place and a row of the micro-tile is updated
-            at a time. ``"packed"`` does this on packed copies. ``"micro-kernel"`` also keeps the micro-tile in
+        variant: ``"basic"`` uses the three loops of the definition, vectorised over nr columns. ``"blocked"`` adds
+            loops over cache blocks and micro-tiles; operands are read in place, and the micro-tile is updated one row
+            at a time. ``"packed"`` does the same on packed copies. ``"micro-kernel"`` also keeps the micro-tile in
             registers.
-        algorithm: Which matrix has a block in L3, in L2 and in registers: ``B3A2C0`` or one of the five others of its
-            family. If A is resident in registers, the micro-tile is kr x mr, and mr consists of complete vectors; if B
-            is, kr x nr. C then streams through the registers and is written in every step, so these are slower.
-        pack_a: Whether this operand is packed, or ``"knob"`` to search both ways. By default both are packed in the
-            last two variants. An operand that is not packed is loaded from where it is; if its sizes are not multiples
-            of the tile's, loads at the edges have conditions. A copy of A pays off with many columns, a copy of B with
-            many rows. The operand in the L3 cache (B in B3A2C0) may also be ``"panel"``: each task copies a micro-panel
-            right before using it, so that with few rows B passes through the L1 cache once and its copy is never
+        algorithm: Which matrices have a block in L3, in L2 and in registers: ``B3A2C0`` or one of the five other
+            algorithms in its family. If A is resident in registers, the micro-tile is kr x mr, and mr consists of
+            complete vectors; if B is resident, it is kr x nr. In both cases, C streams through the registers and is
+            written in every step, so these algorithms are slower.
+        pack_a: Whether to pack A, or ``"knob"`` to search both ways. By default, both operands are packed in the last
+            two variants. An operand that is not packed is read in place; if its sizes are not multiples of the tile's,
+            loads at the edges are conditional. Copying A pays off with many columns; copying B pays off with many rows.
+            For the operand in the L3 cache (B in B3A2C0), ``"panel"`` is also allowed: each task copies a micro-panel
+            immediately before using it. With few rows, B then passes through the L1 cache once, and its copy is never
             written to memory. ``"places"`` searches all three ways.
-        pack_b: As ``pack_a``.
-        parallel: The loop that is divided among the cores: ``ic`` and ``jc`` over blocks, ``ir`` and ``jr`` over
-            micro-tiles, if the algorithm has them; ``i`` in the basic variant; ``"none"``. ``"auto"`` computes tasks of
-            blocks that take the cores the least time, if the problem is large enough.
-        blocks: ``"model"`` computes mc, nc and kc; ``"knobs"`` also searches them. Each is the size of m, n or k
-            divided into 1, 2, 4, ... blocks, rounded up to complete micro-tiles.
-        kc: ``"paper"`` is the depth of Low et al. (2016), with which the micro-panels of A and B stay in L1 together.
-            ``"whole"`` takes all of k if such micro-panels stay in L2, so that C is written once, and otherwise the
-            paper's depth. If C is not resident, both are the paper's. ``"knob"`` searches the depth if C is resident.
-        tiles: ``"all"`` offers the knobs mr and nr. ``"fitting"`` offers a single knob ``tile``, such as ``6x16``, with
-            the micro-tiles that do not spill, have enough sums to hide the latency of a multiply-add, are not higher
-            than A, and compute at most a twentieth more of C (including edges) than the best tile in this respect.
+        pack_b: Whether to pack B; see ``pack_a``.
+        parallel: The loop to divide among the cores: ``ic`` or ``jc`` over blocks, ``ir`` or ``jr`` over micro-tiles if
+            the algorithm has such a loop, ``i`` in the basic variant, or ``"none"``. ``"auto"`` computes tasks of
+            blocks that minimise the time on all cores, if the problem is large enough.
+        blocks: ``"model"`` computes mc, nc and kc; ``"knobs"`` also searches them. Their values result from dividing m,
+            n or k into 1, 2, 4, ... blocks, rounded up to complete micro-tiles.
+        kc: ``"paper"`` uses the depth of Low et al. (2016), at which the micro-panels of A and B stay in L1 together.
+            ``"whole"`` uses all of k if such micro-panels stay in L2, so that C is written once, and the paper's depth
+            otherwise. If C is not resident, both use the paper's depth. ``"knob"`` searches the depth; it requires a
+            resident C.
+        tiles: ``"all"`` offers the knobs mr and nr. ``"fitting"`` offers a single knob, ``tile``, with values such as
+            ``6x16``. It contains the micro-tiles that do not spill, have enough sums to hide the latency of a
+            multiply-add, are not higher than A, and compute at most a twentieth more of C (including edges) than the
+            best tile in this respect.
         dot: Whether int8 and bfloat16 use the CPU's dot-product instruction, which adds the products of four or two
-            elements at once. It is off by default, because such a program is not a transformation of the workload's own
-            and not every CPU has the instruction. A kc that is searched then counts words of 32 bits.
+            elements at once. This is off by default, because such a program is not a transformation of the workload's
+            own program, and not every CPU has the instruction. If kc is searched, it then counts 32-bit words.
     """
 
     workload: Gemm
@@ -127,22 +131,28 @@ class GuidedGemm(ProductSpace):
         packs = variant in ("packed", "micro-kernel")
         for name, value in (("pack_a", pack_a), ("pack_b", pack_b)):
             if value and not packs:
-                raise SearchlabError(f"variant {variant!r} packs nothing; remove {name!r}, or use variant 'packed'")
+                raise SearchlabError(f"variant {variant!r} does not pack; remove {name!r}, or use variant 'packed'")
             by_panel = _pack(self.algorithm.operands[0]) if self.algorithm.resident == "C" else ""
             if value in ("panel", "places") and name != by_panel:
                 raise SearchlabError(
-                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; it can be true"
+                    f"option {name!r} cannot be {value!r} with algorithm {algorithm!r}; set it to true"
                 )
         if self.algorithm.resident != "C" and (kc == "knob" or tiles == "fitting"):
-            raise SearchlabError(f"kc 'knob' and tiles 'fitting' require a resident C, unlike algorithm {algorithm!r}")
+            raise SearchlabError(
+                f"kc='knob' and tiles='fitting' require an algorithm that keeps C resident; {algorithm!r} does not"
+            )
         if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
-            raise SearchlabError("variant 'basic' has no blocks; remove 'algorithm' and 'blocks', or use 'blocked'")
+            raise SearchlabError(
+                "variant 'basic' has no blocks; remove 'algorithm' and 'blocks', or use variant 'blocked'"
+            )
         if kc != "whole" and (variant == "basic" or blocks == "knobs"):
-            raise SearchlabError(f"the model computes no kc with variant {variant!r}, blocks {blocks!r}; remove 'kc'")
+            raise SearchlabError(f"kc is not computed with variant={variant!r} and blocks={blocks!r}; remove 'kc'")
         if tiles == "fitting" and variant == "basic":
-            raise SearchlabError("variant 'basic' has no micro-tile; remove 'tiles'")
+            raise SearchlabError("variant 'basic' has no micro-tile; remove option 'tiles'")
         if dot and (variant != "micro-kernel" or self.algorithm.resident != "C"):
-            raise SearchlabError("option 'dot' requires variant 'micro-kernel' with C in registers, as in B3A2C0")
+            raise SearchlabError(
+                "option 'dot' requires variant 'micro-kernel' and an algorithm that keeps C resident, such as B3A2C0"
+            )
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         self.product: Gemm | Words = Words(workload) if dot else workload
@@ -151,7 +161,7 @@ class GuidedGemm(ProductSpace):
         super().__init__(workload, target, self._knobs(extents(self.product), registers(target)))
 
     def _spatial_loops(self) -> tuple[str, ...]:
-        """Return the loops that may be parallel: those over i and j, except for that of the micro-kernel."""
+        """Return the loops that may be parallel: those over i and j, except for the micro-kernel's own loop."""
         if self.variant == "basic":
             return ("i",)
         return ("ic", "jc", *(f"{dim}r" for dim in "ij" if dim != self.algorithm.s))
@@ -173,7 +183,7 @@ class GuidedGemm(ProductSpace):
             depths = {_pass(extent["p"], limit) for limit in (*streams, *PASSES)} | {extent["p"]}
             knobs.append(Knob("kc", tuple(sorted(depths))))
         if self.blocks == "knobs":
-            # At least as large as any micro-tile, so that no two choices round up to the same block.
+            # A block is at least as large as any micro-tile, so no two choices round up to the same block.
             least = max(most, vectors[-1])
             for dim, size in extent.items():
                 halvings = range(max(1, (size // least).bit_length()))
@@ -181,7 +191,7 @@ class GuidedGemm(ProductSpace):
         return knobs
 
     def _fitting(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
-        """Return the micro-tiles whose sums, with a row of B and an element of A, fit in registers with little waste.
+        """Return the micro-tiles whose sums, plus a row of B and an element of A, fit in registers with little waste.
 
         With two multiply-adds per cycle and a latency of four cycles, eight independent sums hide the latency; that is
         half of the smallest register file.
@@ -223,22 +233,23 @@ class GuidedGemm(ProductSpace):
         )
 
     def _vector(self, packed: frozenset[str]) -> int:
-        """Return the elements of a vector: those of a register, or half if this avoids edges of an unpacked B.
+        """Return the number of elements in a vector: as many as in a register, or half if this avoids edges of an
+        unpacked B.
 
-        A vector at the edge of a task is read element by element. With a single row of A, where B's bandwidth is the
-        limit, that takes longer than vectors of half the width.
+        A vector at the edge of a task is read element by element. With a single row of A, the bandwidth for B is the
+        limit, and reading this way takes longer than reading vectors of half the width.
         """
         n, half = self.workload.n, self.lanes // 2
         streams = self.workload.m == 1 and self.algorithm.v == "j" and "B" not in packed
         return half if streams and half > 1 and n % self.lanes and n % half == 0 else self.lanes
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
-        """Return the blocks for a micro-tile, and the name of the parallel loop, empty if there is none."""
+        """Return the blocks for a micro-tile and the name of the parallel loop, or an empty name if there is none."""
         algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
         if not auto:
             dim = self.parallel[0] if self.parallel.endswith("c") else ""
         elif algorithm.resident == "C":
-            dim = ""  # the model's own tasks, within the loop over blocks of y
+            dim = ""  # use the model's tasks, within the loop over blocks of y
         else:
             dim = algorithm.s if algorithm.x == "p" else algorithm.x
         if self.blocks == "knobs":

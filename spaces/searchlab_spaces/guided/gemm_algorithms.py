@@ -20,7 +20,7 @@ DIMS = {"A": "ip", "B": "pj", "C": "ij"}
 """The indices of each operand: ``C[i, j] += A[i, p] * B[p, j]``."""
 
 EXTENT = {"i": "m", "j": "n", "p": "k"}
-"""The letter for the extent of each index, also used for its cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
+"""The letter for each index's extent. It also names the cache block (mc, nc, kc) and micro-tile (mr, nr, kr)."""
 
 
 def extents(workload: Gemm | Words) -> dict[str, int]:
@@ -36,7 +36,8 @@ class Algorithm:
     indexes Y and Z, and ``s`` indexes X and Y. The five loops around the micro-kernel iterate, from the outside, over
     blocks of x, s and y, then over micro-panels of x and of y. The micro-kernel iterates along s; at every step it
     updates the same micro-tile of Z, or updates C with it. The micro-tile has ``u`` scalars by ``v`` elements in
-    vectors: v is the row index of A if A is resident (as in the paper), otherwise j, in which B and C are contiguous.
+    vectors: v is the row index of A if A is resident (as in the paper). Otherwise, it is j, along which B and C are
+    contiguous.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Algorithm:
 
     @property
     def resident(self) -> str:
-        """The operand Z, which is in registers."""
+        """The operand Z, which stays in registers."""
         return self.name[4]
 
     @property
@@ -77,7 +78,7 @@ class Algorithm:
         The loops ic, jc and pc are over blocks; ir, jr and pr are over micro-panels. If C is resident, s is p, and its
         loop is inside the loop over blocks of y, so that one task computes the complete sum; with ``one_pass``, all of
         k is one block, and the loop is innermost. In the authors' programs, GEMM Flavours (Universitat Politècnica de
-        València, 2021), s is outside x if A or B is resident, as in jc, pc, ic for B3C2A0; here x is outside, so that a
+        València, 2021), s is outside x if A or B is resident, as in jc, pc, ic for B3C2A0. Here, x is outside, so each
         block of Z is packed once.
         """
         x, s, y, panels = f"{self.x}c", f"{self.s}c", f"{self.y}c", (f"{self.x}r", f"{self.y}r")

@@ -1,4 +1,4 @@
-"""The schedules of GEMM: naive loops, and the six blocked algorithms with or without packing and register tile."""
+"""GEMM schedules: naive loops, and the six blocked algorithms with or without packing and a register tile."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Plan:
     """The decisions of a blocked GEMM."""
 
     algorithm: Algorithm
-    tile: Mapping[str, int]  # the micro-tile by index; UNROLLED for the index of the micro-kernel's loop
+    tile: Mapping[str, int]  # the micro-tile's size by index; UNROLLED for the index of the micro-kernel's loop
     cut: Blocking
-    lanes: int  # elements of C in a vector
+    lanes: int  # the number of elements of C in a vector
     packed: frozenset[str]  # the packed operands among A and B
-    by_panel: frozenset[str]  # those packed by the task that uses them, one micro-panel at once
-    register_tile: bool  # whether the complete micro-tile is updated at once, unrolled, or row by row
+    by_panel: frozenset[str]  # the operands packed by the task that uses them, one micro-panel at a time
+    register_tile: bool  # whether the micro-tile is updated as a unit, unrolled, rather than row by row
     parallel: str  # the parallel loop, such as ic or jr; or ""
 
 
 def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
-    """Schedule the three loops of the definition, with nr elements of a row of C in vectors; rows may be parallel."""
+    """Schedule the three loops of the definition. Vectors hold nr elements of a row of C, and rows may be parallel."""
     from ..unchecked import Unchecked
 
     sch = Unchecked(workload.module)
@@ -58,10 +58,11 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
 
 
 def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
-    """Schedule blocks of the operands in the caches and a micro-tile of one in registers, according to ``plan``.
+    """Schedule a GEMM with operand blocks in the caches and one operand's micro-tile in registers, according to
+    ``plan``.
 
-    Operands, padded to complete micro-panels, become packed copies, or are loaded in place right before they are used;
-    either way, the conditions of the padding are not among the multiply-adds. The result passes through a scratch
+    Operands are padded to complete micro-panels. They become packed copies, or are loaded in place immediately before
+    use; either way, the padding's conditions are kept out of the multiply-adds. The result passes through a scratch
     buffer of micro-tiles.
     """
     from ..unchecked import Unchecked
@@ -94,17 +95,17 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
         gemm = in_vectors(sch, product, 1, plan.lanes)
     loops = _loops(sch, gemm, plan, order, {} if words else {"lane": plan.lanes})
 
-    # X is packed outside the loop over blocks of y, so that it is not packed again for each, Y inside all loops over
-    # blocks, and Z, which has no cache, once for each block of x. A task may pack X itself, right before it uses a
-    # micro-panel. Operands that are not packed are only copied to registers: the elements of one step, or the resident
-    # micro-tile.
+    # X is packed outside the loop over blocks of y, so it is not packed again for each of them. Y is packed inside all
+    # loops over blocks. Z, which has no cache, is packed once for each block of x. A task may also pack X itself,
+    # immediately before it uses a micro-panel. Operands that are not packed are only copied to registers: the elements
+    # of one step, or the resident micro-tile.
     before = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
     places = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], order[0]), strict=True))
     places |= dict.fromkeys(plan.by_panel, f"{x}r")
     places |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
         sch.compute_at(copies[name], loops[places[name]], preserve_unit_loops=True)
-    # The result is read from the scratch buffer when it is complete: outside the outermost loop over p.
+    # The result is read from the scratch buffer once it is complete, outside the outermost loop over p.
     first_sum = min(order.index(name) for name in order if name.startswith("p"))
     if first_sum > 0:
         sch.reverse_compute_at(result, loops[order[first_sum - 1]], preserve_unit_loops=True)
@@ -127,11 +128,11 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     rows = _vectorize_rows(sch, result, plan.lanes)
     if plan.parallel:
         at = order.index(plan.parallel)
-        # Packing outside the parallel loop is shared by its tasks, and is parallel too.
+        # Packing outside the parallel loop is shared by that loop's tasks, and is itself parallel.
         shared = [loop for name, loop in packing.items() if order.index(places[name]) < at]
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
             sch.parallel(loop)
-    # Last, because unroll, vectorize and parallel are rejected after it.
+    # This must be last, because it prevents unroll, vectorize and parallel.
     sch.decompose_reduction(gemm, loops[order[first_sum]])
     if words:
         return tensorized(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, VIEWS)
@@ -141,10 +142,10 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
 def _loops(
     sch: Schedule, gemm: SBlockRV, plan: Plan, order: Sequence[str], lane: Mapping[str, int]
 ) -> dict[str, LoopRV]:
-    """Split the loops and arrange them in ``order``, with those of the micro-kernel innermost; return them by name.
+    """Split the loops and arrange them in ``order``, with the micro-kernel's loops innermost. Return them by name.
 
-    Within the micro-tile, the additional names are ``step`` along s, ``row`` along u, ``vector``, and that of ``lane``
-    with its extent, if the block computes single elements.
+    Within the micro-tile, the additional names are ``step`` along s, ``row`` along u, ``vector`` and, if the block
+    computes single elements, the name in ``lane``, which is paired with its extent.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     x, y, s = algorithm.x, algorithm.y, algorithm.s
@@ -169,12 +170,12 @@ def _loops(
 
 
 def _epilogue(sch: Schedule, gemm: SBlockRV) -> SBlockRV:
-    """Return the block that writes the result from the sums of ``gemm``, with everything in between inlined into it."""
+    """Return the block that writes the result from the sums of ``gemm``; everything in between is inlined into it."""
     return finish(sch, gemm) if sch.get_consumers(gemm) else sch.cache_write(gemm, 0, "global")
 
 
 def _vectorize_rows(sch: Schedule, result: SBlockRV, lanes: int) -> LoopRV:
-    """Vectorise the rows of the result; return the loop over rows."""
+    """Vectorise the rows of the result, and return the loop over rows."""
     *_, row, column = sch.get_loops(result)
     columns, lane = sch.split(column, [None, lanes])
     sch.vectorize(lane)
@@ -183,9 +184,10 @@ def _vectorize_rows(sch: Schedule, result: SBlockRV, lanes: int) -> LoopRV:
 
 
 def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
-    """Return the index map of a packed operand: micro-panels in the order in which the micro-kernel reads them.
+    """Return a packed operand's index map: micro-panels in the order in which the micro-kernel reads them.
 
-    In the indices of the algorithm: (s, v) and (u, v) in rows of v; (u, s) with UNROLLED elements of each u in turn.
+    In the algorithm's indices, these are (s, v) and (u, v) in rows of v, and (u, s) with UNROLLED elements of each u in
+    turn.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     s, u, v = algorithm.s, algorithm.u, algorithm.v
@@ -203,7 +205,7 @@ def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 
 def _load(sch: Schedule, load: SBlockRV, name: str, plan: Plan) -> None:
-    """Load the elements of an operand that is not packed: in vectors, or one by one for the scalar operand."""
+    """Load the elements of an operand that is not packed, in vectors or, for the scalar operand, one by one."""
     loops = dict(zip(DIMS[name], sch.get_loops(load)[-2:], strict=True))
     if plan.algorithm.v in loops:
         column = loops.pop(plan.algorithm.v)
@@ -216,7 +218,7 @@ def _load(sch: Schedule, load: SBlockRV, name: str, plan: Plan) -> None:
 
 
 def _pack(sch: Schedule, pack: SBlockRV, name: str, plan: Plan) -> LoopRV:
-    """Copy A or B into its micro-panels; return the outermost loop."""
+    """Copy A or B into its micro-panels, and return the outermost loop."""
     algorithm, tile = plan.algorithm, plan.tile
     contiguous = algorithm.v if algorithm.v in DIMS[name] else algorithm.s  # the last index of the packed copy
     if contiguous != DIMS[name][1]:
@@ -227,7 +229,7 @@ def _pack(sch: Schedule, pack: SBlockRV, name: str, plan: Plan) -> LoopRV:
 
 
 def _transpose(sch: Schedule, pack: SBlockRV, width: int, lanes: int) -> LoopRV:
-    """Copy micro-panels whose rows of ``width`` are segments of columns of the operand, gathered into vectors."""
+    """Copy micro-panels whose rows of ``width`` elements are segments of the operand's columns, as vectors."""
     i, p = sch.get_loops(pack)[-2:]
     lanes = min(width, lanes)
     panel, vector, lane = sch.split(i, [None, width // lanes, lanes])

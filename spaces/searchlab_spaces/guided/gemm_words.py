@@ -1,4 +1,4 @@
-"""A GEMM of int8 or bfloat16 as a GEMM of words: see :mod:`.words`."""
+"""An int8 or bfloat16 GEMM as a GEMM on words: see :mod:`.words`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import tvm
 
 VIEWS = {"A_words": "A"}
-"""Arguments of the module that share the memory of others."""
+"""The module's arguments that share the memory of others."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """A GEMM of int8 or bfloat16 as a GEMM of words, m x n x ``k``: the product of two words is their dot product.
+    """An int8 or bfloat16 GEMM as a GEMM on words, m x n x ``k``: the product of two words is their dot product.
 
     ``A_words`` and ``B_words`` are the operands of the block ``gemm``.
     """
@@ -36,7 +36,7 @@ class Words:
 
     @property
     def k(self) -> int:
-        """Words in a row of A; the last one may be padded with zeros."""
+        """The number of words in a row of A; the last one may be padded with zeros."""
         return -(-self.workload.k // elements(self.workload.dtype))
 
     @property

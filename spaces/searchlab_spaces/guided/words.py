@@ -2,11 +2,11 @@
 
 ``vpdpbusd`` (AVX-512 VNNI) adds four products of an unsigned and a signed byte to each int32 in a vector, and
 ``vdpbf16ps`` (AVX512-BF16) adds two products of bfloat16 to each float32. In a product of A and B, a word of A is
-broadcast; its elements are neighbours in a row, so A needs no copy. The words of B form vectors, assembled from its
+broadcast; its elements are adjacent in a row, so A need not be copied. The words of B form vectors, assembled from its
 rows.
 
 With int8, one operand is made unsigned by adding 128, and 128 times the row sum of the other operand is subtracted from
-each result: ``sum a b = sum a (b + 128) - 128 sum a``, which is exact in arithmetic modulo 2^32.
+each result: ``sum a b = sum a (b + 128) - 128 sum a``, which is exact modulo 2^32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OFFSET = 128
 """The offset that makes a signed byte unsigned."""
 
 DOT = "searchlab_dot"
-"""The operation on two words: an external function that does not exist, since every call is tensorized."""
+"""The operation on two words: an external function that need not exist, because every call is tensorized."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Instruction:
     """An instruction that adds the dot products of words to the elements of a vector."""
 
     title: str
-    intrinsic: str  # LLVM's name, without the width in bits
-    element: str  # LLVM's type
-    feature: str  # LLVM's name of the CPU feature
+    intrinsic: str  # its name in LLVM, without the width in bits
+    element: str  # the element type in LLVM
+    feature: str  # LLVM's name for the CPU feature
 
 
 INSTRUCTIONS = {
     "int8": Instruction("AVX-512 VNNI", "llvm.x86.avx512.vpdpbusd", "i8", "avx512vnni"),
     "bfloat16": Instruction("AVX512-BF16", "llvm.x86.avx512bf16.dpbf16ps", "bfloat", "avx512bf16"),
 }
-"""The instruction for each dtype of elements."""
+"""The instruction for each element dtype."""
 
 _INTRINSIC = """\
 # from tvm.script import tirx as T
@@ -82,11 +82,11 @@ define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <
 
 
 def lacks(dtype: str, target: Target) -> str:
-    """Return why there is no instruction for ``dtype`` and the vector width of the target; empty if there is one."""
+    """Return why no instruction supports ``dtype`` and the target's vector width, or an empty text if one does."""
     from tvm.target.codegen import target_has_features
 
     if dtype not in INSTRUCTIONS:
-        return f"there are dot-product instructions for {' and '.join(INSTRUCTIONS)}, not for {dtype}"
+        return f"dot-product instructions exist only for {' and '.join(INSTRUCTIONS)}, not for {dtype}"
     instruction = INSTRUCTIONS[dtype]
     features = {64: [instruction.feature], 32: [instruction.feature, "avx512vl"]}.get(target.simd_bytes, [""])
     if all(feature and target_has_features(feature, target.tvm) for feature in features):
@@ -100,19 +100,19 @@ def elements(dtype: str) -> int:
 
 
 def has_offset(dtype: str) -> bool:
-    """Return whether one operand is made unsigned, so that row sums are subtracted from the result."""
+    """Return whether one operand is made unsigned, which requires subtracting row sums from the result."""
     return dtype == "int8"
 
 
 def bits(element: PrimExpr, dtype: str) -> PrimExpr:
-    """Return the bits of an element as an unsigned integer (TVM would convert bfloat16 values to float32)."""
+    """Return an element's bits as an unsigned integer (TVM would convert bfloat16 values to float32)."""
     from tvm.tirx import reinterpret
 
     return reinterpret(f"uint{32 // elements(dtype)}", element)
 
 
 def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
-    """Return word ``q`` of a row of ``k`` elements; the first is in the lowest bits, and those from k on are 0."""
+    """Return word ``q`` of a row of ``k`` elements: the first in the lowest bits, and those from ``k`` on as 0."""
     from tvm.tirx import const, if_then_else
 
     count = elements(dtype)
@@ -129,12 +129,12 @@ def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: in
 
 
 def unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
-    """Convert a word of the operand that the instruction treats as unsigned."""
+    """Convert a word of the operand that the instruction treats as unsigned to unsigned elements."""
     return word ^ int.from_bytes([OFFSET] * 4, "little", signed=True) if has_offset(dtype) else word
 
 
 def row_sums(a: te.Tensor) -> te.Tensor:
-    """Return the row sums of ``a``: the block ``part`` adds the vectors of a row, and ``sums`` their elements."""
+    """Return the row sums of ``a``: the block ``part`` adds the vectors of a row, and ``sums`` adds their elements."""
     from tvm import te
 
     m, k = (int(size) for size in a.shape)
@@ -145,7 +145,7 @@ def row_sums(a: te.Tensor) -> te.Tensor:
 
 
 def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
-    """Register the tensor intrinsic for vectors of ``lanes`` words; return its name and its function in LLVM IR.
+    """Register the tensor intrinsic for vectors of ``lanes`` words, and return its name and its function in LLVM IR.
 
     Args:
         dtype: The dtype of the elements.
@@ -173,7 +173,7 @@ def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
 
 
 def in_vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
-    """Split loop number ``at`` of ``block``; return a block of one vector and one step, as the intrinsic expects."""
+    """Split loop ``at`` of ``block``, and return a block for one vector and one step, as the intrinsic expects."""
     loops = sch.get_loops(block)
     vector, lane = sch.split(loops[at], [None, lanes])
     sch.reorder(*loops[:at], vector, *loops[at + 1 :], lane)
@@ -181,7 +181,7 @@ def in_vectors(sch: Schedule, block: SBlockRV, at: int, lanes: int) -> SBlockRV:
 
 
 def sum_rows(sch: Schedule, parallel: bool) -> None:
-    """Schedule :func:`row_sums` in vectors, before everything else."""
+    """Schedule :func:`row_sums` in vectors; it runs before everything else."""
     row, summed = sch.get_loops("sums")
     sch.unroll(summed)
     sch.compute_at("part", row, preserve_unit_loops=True)
@@ -202,20 +202,21 @@ def tensorized(
     views: Mapping[str, str],
     unsigned: str = "b",
 ) -> Schedule:
-    """Replace ``block`` by the instruction, and restore the arguments of the workload.
+    """Replace ``block`` with the instruction, and restore the workload's arguments.
 
     The function in ``sch`` has additional arguments. It reads ``sums_read`` instead of the ``sums`` that it computes,
-    because TVM could otherwise not move the block that writes the result into the loops over micro-tiles; here the two
-    are identified. The ``views`` are words that share the memory of other arguments: if LLVM assembled the words from
-    elements itself, its alias analysis would fail, and it would write the sums from registers to memory at every step.
+    because TVM otherwise could not move the block that writes the result into the loops over micro-tiles. Here, the two
+    buffers become one. The ``views`` are arguments made of words that share the memory of other arguments. Without
+    them, LLVM would assemble the words from elements; its alias analysis would then fail, and it would write the sums
+    from registers to memory at every step.
 
     Args:
         sch: The schedule.
-        block: The block of one vector and one step.
+        block: The block for one vector and one step.
         outermost: The outermost loop of the product.
         dtype: The dtype of the elements.
         lanes: The words in a vector.
-        views: For each argument that shares the memory of another, the other's name.
+        views: A mapping from each argument that shares another argument's memory to the name of that other argument.
         unsigned: The unsigned operand: "a", of which a word is broadcast, or "b".
     """
     import tvm

@@ -1,4 +1,4 @@
-"""Sketches as in Ansor, derived from the computation alone."""
+"""Sketches, as in Ansor, derived from the computation alone."""
 
 from .space import Sketch
 

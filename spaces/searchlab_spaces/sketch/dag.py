@@ -1,6 +1,6 @@
-"""A computation printed as a DAG of stages, one per line, as in Ansor's tutorial (``print(task.compute_dag)``).
+"""Print a computation as a DAG of stages, one per line, as in Ansor's tutorial (``print(task.compute_dag)``).
 
-The notation is that of Zheng et al., "Ansor" (OSDI 2020), and the ``tvm.auto_scheduler`` tutorials::
+The notation follows Zheng et al., "Ansor" (OSDI 2020), and the ``tvm.auto_scheduler`` tutorials::
 
     A = PLACEHOLDER [512, 512]
     B = PLACEHOLDER [512, 512]
@@ -24,7 +24,7 @@ PREFIX = {"Max": "max", "Min": "min"}
 
 
 def print_dag(func: tvm.tirx.PrimFunc) -> str:
-    """Return the arguments that ``func`` reads and its blocks, in order; a reduction is ``+=``, ``max=`` or ``min=``.
+    """Return the arguments that ``func`` reads and its blocks, in order. A reduction is ``+=``, ``max=`` or ``min=``.
 
     Args:
         func: A function that has not been scheduled yet, with one block per stage, as TE generates it.

@@ -1,8 +1,8 @@
-"""The derivation of sketches by MetaSchedule's rules, their postprocessors, and the threads that they bind.
+"""Derive sketches with MetaSchedule's rules, together with their postprocessors and the threads that they bind.
 
 Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4.1,
-as implemented in MetaSchedule: schedule rules are applied to the blocks of a computation in post order, and every
-sequence of their alternatives is a sketch.
+as implemented in MetaSchedule: schedule rules are applied to a computation's blocks in post order, and every sequence
+of alternatives is a sketch.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import Instruction
 
 SEED = 1
-"""The seed of TVM while it derives sketches; the decisions that it draws are all replaced by those of a config."""
+"""TVM's seed while it derives sketches; a config's decisions replace all those that TVM draws."""
 
 KINDS = ("llvm", "cuda")
-"""The kinds of targets with rules."""
+"""The target kinds that have rules."""
 
 VTHREAD, THREAD = "vthread.x", "threadIdx.x"
 
 
 @dataclass(frozen=True)
 class Design:
-    """The sketches of a space."""
+    """A space's sketches, and what is needed to turn them into programs."""
 
     traces: tuple[Trace, ...]
     sampling: tuple[tuple[Instruction, ...], ...]  # the sampling instructions of each sketch
-    postprocs: tuple[Postproc, ...]  # finish a program, in order
-    target: tvm.target.Target  # with the limits that the rules need
-    context: Any  # kept alive here, because the postprocs hold no reference to it
+    postprocs: tuple[Postproc, ...]  # applied in order to finish a program
+    target: tvm.target.Target  # includes the limits that the rules need
+    context: Any  # kept alive here, because the postprocs do not own a reference to it
 
 
 def derive(workload: Workload, target: Target) -> Design:
@@ -62,14 +62,14 @@ def derive(workload: Workload, target: Target) -> Design:
 
 
 def structure(trace: Trace) -> str:
-    """Return the steps of a trace as text, without decisions and without the steps of postprocessors."""
+    """Return a trace's steps as text, without decisions and without the postprocessors' steps."""
     from tvm.s_tir import Trace
 
     return str(Trace(trace.simplified(remove_postproc=True).insts, {}))
 
 
 def _limited(target: Target) -> tvm.target.Target:
-    """Return the target for TVM, with defaults for the GPU limits that MetaSchedule's rules need."""
+    """Return TVM's target, with defaults for the GPU limits that MetaSchedule's rules need."""
     import tvm
 
     if target.kind != "cuda":
@@ -79,7 +79,7 @@ def _limited(target: Target) -> tvm.target.Target:
 
 
 def _rules(target: Target) -> Sequence[ScheduleRule]:
-    """Return MetaSchedule's rules for the kind of target, without tensor intrinsics; parallel only on several cores."""
+    """Return MetaSchedule's rules for the target kind: no tensor intrinsics, and parallel only on several cores."""
     from tvm.s_tir.meta_schedule import schedule_rule as rule
 
     if target.kind == "cuda":
@@ -109,7 +109,7 @@ def _rules(target: Target) -> Sequence[ScheduleRule]:
 
 
 def _postprocs(target: Target) -> list[Postproc]:
-    """Return MetaSchedule's postprocessors, except for RewriteLayout on a CPU, which would change arguments."""
+    """Return MetaSchedule's postprocessors, except, on a CPU, for RewriteLayout, which would change arguments."""
     from tvm.s_tir.meta_schedule import postproc
 
     if target.kind == "cuda":
@@ -123,9 +123,9 @@ def _postprocs(target: Target) -> list[Postproc]:
 
 @dataclass(frozen=True)
 class ThreadLimits:
-    """The limits on the threads that the tiles of a sketch may bind on a GPU.
+    """The limits on the threads that a sketch's tiles may bind on a GPU.
 
-    Every tile that the limits exclude leads to a program that MetaSchedule's VerifyGPUCode rejects.
+    Every tile that these limits exclude leads to a program that MetaSchedule's VerifyGPUCode rejects.
     """
 
     most: Mapping[str, int]  # the maximum extent of each axis
@@ -150,11 +150,11 @@ class ThreadLimits:
         return tuple(counts.values())
 
     def threads(self, bound: tuple[int, ...]) -> int:
-        """Return the number of threads in a block with the extents ``bound``."""
+        """Return the number of threads in a block whose extents are ``bound``."""
         return dict(zip(self.most, bound, strict=True))[THREAD]
 
     def narrow(self, index: int, bound: tuple[int, ...], tiles: Sequence[Tile]) -> list[Tile]:
-        """Return the ``tiles`` within the maximum of every axis; if possible, those that reach the minimum threads."""
+        """Return the ``tiles`` within every axis's maximum, and only those with enough threads if there are any."""
         counted = [(tile, self.after(index, bound, tile)) for tile in tiles]
         fitting = [
             (t, after) for t, after in counted if all(n <= m for n, m in zip(after, self.most.values(), strict=True))
@@ -164,7 +164,7 @@ class ThreadLimits:
 
 
 def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value]]) -> ThreadLimits:
-    """Return the limits of a sketch, following its tiles through splits and fuses to thread bindings.
+    """Return a sketch's limits by following its tiles through splits and fuses to thread bindings.
 
     Args:
         trace: The sketch.
@@ -201,7 +201,7 @@ def thread_limits(trace: Trace, target: Target, choices: Sequence[Sequence[Value
 
 
 def use_of(trace: Trace, sampled: Instruction) -> str:
-    """Return the use of a sampled number: the key of its annotation, otherwise the first step that uses it."""
+    """Return what a sampled number is used for: its annotation's key, or else the first step that uses it."""
     (number,) = sampled.outputs
     for inst in trace.insts:
         if any(number.same_as(used) for used in inst.inputs if hasattr(used, "same_as")):

@@ -1,8 +1,8 @@
 """``sketch``: the search space of Ansor and MetaSchedule, derived from the computation alone.
 
 Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 4: a
-sketch is the structure of a program, and an annotation its parameters. The sketches here are MetaSchedule's: traces
-with open sampling instructions (Shao et al., NeurIPS 2022).
+sketch is a program's structure, and annotations are its parameters. The sketches here are MetaSchedule's: traces with
+open sampling instructions (Shao et al., NeurIPS 2022).
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import Instruction
 
 PROBES = 8
-"""The number of random programs of a sketch that are generated to determine the range of its compute locations."""
+"""The number of random programs to generate from a sketch to determine the range of its compute locations."""
 
 
 class Sketch(Space):
     """The sketches that MetaSchedule's rules derive from the computation, as in Ansor, with their open choices.
 
-    The first knob chooses the sketch, the others are its choices. Knobs are known from the sketch alone, so sampling a
-    config creates no schedule. Compute locations offer more choices than are legal, because which loops remain depends
-    on the tiles; TVM then takes the nearest legal loop, and ``canonical`` returns the config that this corresponds to.
-    Configs with the same canonical form make the same program, which a study measures once.
+    The first knob chooses the sketch; the others are the sketch's open choices. Knobs are known from the sketch alone,
+    so sampling a config creates no schedule. Compute locations offer more choices than are legal, because the tiles
+    determine which loops remain. TVM replaces an illegal location with the nearest legal one, and ``canonical`` returns
+    the corresponding config. Configs with the same canonical form yield the same program, which a study measures only
+    once.
 
-    On a GPU, tiles that by themselves need too many or too few threads are not offered; anything else beyond its limits
-    is an InvalidConfig. Raises UnsupportedWorkload for targets other than ``llvm`` and ``cuda``.
+    On a GPU, tiles that need too many or too few threads on their own are not offered; configs that exceed any other
+    limit raise InvalidConfig. Raises UnsupportedWorkload for targets other than ``llvm`` and ``cuda``.
     """
 
     def __init__(self, workload: Workload, target: Target) -> None:
@@ -60,7 +61,7 @@ class Sketch(Space):
 
     @property
     def sketches(self) -> list[str]:
-        """The sketches as Python code printed by TVM, with a sample for each knob."""
+        """The sketches as Python code printed by TVM, with a sampling step for each knob."""
         return [str(trace) for trace in self._design.traces]
 
     def dag(self) -> str:
@@ -88,7 +89,7 @@ class Sketch(Space):
         try:
             refusing = next((post for post in self._design.postprocs if not post.apply(sch)), None)
             if refusing is not None and self.target.kind == "cuda":
-                check_gpu(sch.mod, self.target)  # names the limit, unlike VerifyGPUCode
+                check_gpu(sch.mod, self.target)  # reports the limit, unlike VerifyGPUCode
         except RuntimeError as error:
             raise InvalidConfig(f"the postprocessors fail: {first_line(error)}") from None
         if refusing is not None:
@@ -126,7 +127,7 @@ class Sketch(Space):
         return self._design.target, self._design.postprocs
 
     def __getstate__(self) -> dict[str, Any]:
-        # TVM's objects do not pickle; they are derived again when needed, which takes milliseconds.
+        # TVM's objects cannot be pickled; they are derived again when needed, which takes milliseconds.
         derived = ("_design", "_structures")
         return {**{name: value for name, value in vars(self).items() if name not in derived}, "_narrowed": {}}
 
@@ -139,14 +140,14 @@ class Sketch(Space):
         return {structure(trace): number for number, trace in enumerate(self._design.traces)}
 
     def _read(self, number: int, sch: Schedule) -> Config:
-        """Read the config from the trace of ``sch``, a program of the sketch with this number."""
+        """Read the config from the trace of ``sch``, a program generated from the sketch with this number."""
         made: list[tuple[str, Value]] = [("sketch", number)]
         for knob, inst in zip(self._open[number], _taken(sch), strict=True):
             made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
         return Config(made)
 
     def _narrow(self, number: int, index: int, bound: tuple[int, ...]) -> Knob:
-        """Return the knob of a tile, restricted to the tiles that fit the threads ``bound`` by earlier ones."""
+        """Return a tile's knob, restricted to the tiles that fit the threads ``bound`` by earlier ones."""
         key = (number, index, bound)
         if key not in self._narrowed:
             knob = self._open[number][index]
@@ -174,14 +175,16 @@ class Sketch(Space):
     def _find_knobs(self, number: int) -> tuple[Knob, ...]:
         """Determine the knobs of a sketch by applying it.
 
-        A sketch tiles the loops of the computation, whose extents do not depend on earlier choices, unlike compute
-        locations. These range up to the deepest one seen; TVM's choice of the nearest legal one stays in that range.
+        A sketch tiles the computation's loops, whose extents do not depend on earlier choices. Compute locations do
+        depend on them: they range up to the deepest location seen, and TVM's replacement, the nearest legal location,
+        stays in that range.
         """
         sampling = self._design.sampling[number]
         rng = np.random.default_rng(SEED)
         knobs, _ = self._probe(number, decisions.ROOT, rng)
         if located := [i for i, inst in enumerate(sampling) if inst.kind.name == decisions.COMPUTE_LOCATION]:
-            # Locations are deepest if the loops around the innermost ones have extent 1, which is rare at random.
+            # Locations are deepest if the loops around the innermost ones have extent 1, which random draws rarely
+            # produce.
             met = [self._probe(number, decisions.DEEPEST, None)[1], self._probe(number, decisions.INLINE, rng)[1]]
             met += [self._probe(number, decisions.DEEPEST, rng)[1] for _ in range(PROBES)]
             for i in located:
@@ -190,9 +193,9 @@ class Sketch(Space):
         return tuple(knobs)
 
     def _probe(self, number: int, location: int, rng: np.random.Generator | None) -> tuple[list[Knob], list[Any]]:
-        """Return the knobs of a random program, and TVM's decisions if all compute locations ask for ``location``.
+        """Return the knobs of a random program, and TVM's decisions if all compute locations request ``location``.
 
-        Without ``rng``, use the program in which the loops around the innermost ones are the shortest.
+        Without ``rng``, use the program whose loops around the innermost ones are shortest.
         """
         from tvm.s_tir import Schedule
 
@@ -205,7 +208,7 @@ class Sketch(Space):
             if kind not in decisions.SAMPLING:
                 return decision
             name = use_of(trace, inst) if kind == decisions.CATEGORICAL else decisions.knob_name(sch, kind, inputs)
-            # Listing the legal compute locations is slow and depends on the tiles: only the ends are determined.
+            # Listing the legal compute locations is slow and depends on the tiles, so only the ends are determined.
             located = kind == decisions.COMPUTE_LOCATION
             legal = (location,) if located else decisions.legal_choices(sch, kind, inputs, attrs)
             assert legal is not None, "the extents of a workload are constant"

@@ -1,4 +1,4 @@
-"""Templates as in AutoTVM: hand-written schedules with open parameters."""
+"""Templates, as in AutoTVM: hand-written schedules with open parameters."""
 
 from .knobs import TemplateConfig
 from .registry import template

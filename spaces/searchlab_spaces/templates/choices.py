@@ -1,4 +1,4 @@
-"""The choices of a knob under AutoTVM's policies, in AutoTVM's order.
+"""A knob's choices under AutoTVM's policies, in AutoTVM's order.
 
 Source: ``tvm.autotvm.task.space`` (TVM 0.17). Loops are identified by their positions.
 """
@@ -14,7 +14,7 @@ from ..tiles import Tile, factors, powers_of_two
 SPLIT_POLICIES: dict[str, Callable[[int], list[int]]] = {
     "factors": factors,
     "power2": powers_of_two,
-    # AutoTVM iterates over a set, whose order is undefined; here the order is ascending.
+    # AutoTVM iterates over a set, whose order is undefined; here, the order is ascending.
     "verbose": lambda extent: sorted({*factors(extent), *powers_of_two(extent)}),
 }
 """The values of each part of a tile except the outermost, by policy; ``"candidate"`` lists complete tiles instead."""
@@ -26,7 +26,7 @@ GPU_LEVELS = {
 }
 """The levels to which loops are bound, outermost first, by annotate policy."""
 MARKS = ("none", "unroll", "vec")
-"""The words of the other annotate policies, joined by ``_``; ``try`` is a synonym of ``none``."""
+"""The words from which the other annotate policies are composed, joined by ``_``; ``try`` is a synonym of ``none``."""
 
 
 def splits(
@@ -44,10 +44,10 @@ def splits(
     Args:
         extent: The extent of the loop.
         num_outputs: The number of nested loops.
-        policy: The policy.
+        policy: The policy that determines the parts.
         max_factor: The maximum of all parts except the outermost.
-        no_tail: Whether the parts must divide the loop; by default only for ``"factors"``. Otherwise a tile may reach
-            past the end of the loop, where the schedule guards it.
+        no_tail: Whether the parts must divide the loop; by default, only for ``"factors"``. Otherwise, a tile may
+            extend past the end of the loop, where the schedule guards it.
     """
     exact = policy == "factors" if no_tail is None else no_tail
     candidates = [f for f in SPLIT_POLICIES[policy](extent) if max_factor is None or f <= max_factor]
@@ -64,7 +64,7 @@ def splits(
 
 
 def intervals(count: int, begin: int, end: int) -> list[Tile]:
-    """Return every order of ``count`` loops that permutes only the positions from ``begin`` up to ``end``."""
+    """Return all orders of ``count`` loops that permute only the positions from ``begin`` up to ``end``."""
     before, after = tuple(range(begin)), tuple(range(end, count))
     return [(*before, *inner, *after) for inner in itertools.permutations(range(begin, end))]
 
@@ -72,8 +72,8 @@ def intervals(count: int, begin: int, end: int) -> list[Tile]:
 def interleaved(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) -> Tile:
     """Return the single order of ``"interleave"``.
 
-    The chains of spatial loops are merged, except for the last loop of each. These last loops are merged with the
-    chains of reduction loops, or, for ``"interleave_cuda"``, follow them.
+    The chains of spatial loops are merged, except for each chain's last loop. These last loops are merged with the
+    chains of reduction loops or, for ``"interleave_cuda"``, follow them.
     """
     outer = merged([chain[:-1] for chain in spatial])
     last = [chain[-1:] for chain in spatial]
@@ -99,5 +99,5 @@ def gpu_binding(count: int, policy: str) -> list[str]:
 
 
 def marked(count: int, words: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return every assignment of ``words`` to ``count`` loops in which at most one loop is vectorised."""
+    """Return all assignments of ``words`` to ``count`` loops in which at most one loop is vectorised."""
     return [marks for marks in itertools.product(words, repeat=count) if marks.count("vec") <= 1]

@@ -1,4 +1,4 @@
-"""Built-in CPU templates: a tiled, optionally packed GEMM, and a direct conv2d with blocked channels."""
+"""Built-in CPU templates: a tiled, optionally packed GEMM and a direct conv2d with blocked channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VECTORISED = 64
 
 @template("gemm_cpu", op="gemm", target="llvm")
 def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """GEMM with three-level tiles of C, a two-level split of k, and B optionally packed by the innermost tile.
+    """GEMM with three-level tiles of C, a two-level split of k, and optional packing of B by the innermost tile.
 
     The loop order is i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2 vectorised and (i0, j0) parallel.
     """
@@ -57,8 +57,8 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """Direct convolution on NCHW tensors, internally blocked by channels.
 
     Weights are packed into [co/v, ci, kh, kw, v]. A register tile has v vectorised channels by (y, x) unrolled pixels.
-    Input channels are split in two, with the outer part around the pixels of a row of tiles. Images, channel blocks and
-    rows of tiles run in parallel.
+    Input channels are split in two, and the outer loop surrounds the pixels of a row of tiles. Images, channel blocks
+    and rows of tiles run in parallel.
     """
     block = sch.get_sblock("conv2d")
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
@@ -105,12 +105,12 @@ def _blocks(sch: Schedule) -> list[str]:
 
 
 def _consumers(sch: Schedule) -> list[SBlockRV]:
-    """Return the blocks after the reduction: bias and ReLU, if the workload has them."""
+    """Return the blocks after the reduction: those of bias and ReLU, if the workload has them."""
     return [sch.get_sblock(name) for name in ("bias", "relu") if name in _blocks(sch)]
 
 
 def _epilogue(sch: Schedule, target: Target) -> None:
-    """Apply bias and ReLU in one pass over the result, with parallel rows."""
+    """Apply bias and ReLU in one pass over the result, with rows in parallel."""
     blocks = _consumers(sch)
     for block in blocks[:-1]:
         sch.compute_inline(block)
@@ -121,6 +121,6 @@ def _epilogue(sch: Schedule, target: Target) -> None:
 
 
 def _parallel(sch: Schedule, target: Target, *loops: LoopRV) -> None:
-    """Run the nest of ``loops`` in parallel if the target has more than one core."""
+    """Run the loop nest ``loops`` in parallel if the target has more than one core."""
     if target.cores > 1:
         sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @template("conv2d_no_batching", op="conv2d", target="cuda")
 def conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
-    """Direct convolution (NCHW): four-part tiles of f, y, x (block, vthread, thread, inner), three-part of rc, ry, rx.
+    """Direct convolution (NCHW), with tiles of f, y, x (block, vthread, thread, inner) and of rc, ry, rx (three parts).
 
-    The images of a batch are not tiled: each has its own blocks.
+    The images of a batch are not tiled: each image has its own blocks.
     """
     conv = sch.get_sblock("conv2d")
     n, f, y, x, rc, ry, rx = sch.get_loops(conv)

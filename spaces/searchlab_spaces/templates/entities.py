@@ -1,6 +1,6 @@
-"""The chosen values in a template, ``cfg[name]``, with AutoTVM's attributes, and their application to loops.
+"""The chosen values in a template, ``cfg[name]``, with AutoTVM's attributes and their application to loops.
 
-Unlike AutoTVM's, ``apply`` needs neither the operation nor the lengths of its loops: loops in ``tvm.s_tir`` know both.
+Unlike in AutoTVM, ``apply`` needs neither the operation nor the lengths of its loops: ``tvm.s_tir`` loops know both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Split:
     size: Tile  # the extent of every part, outermost first; in AutoTVM, the outermost is -1
 
     def apply(self, sch: Schedule, loop: LoopRV) -> list[LoopRV]:
-        """Split ``loop``, with a guard if the tile reaches past its end; return the loops, outermost first."""
+        """Split ``loop``, with a guard if the tile extends past its end, and return the loops, outermost first."""
         return list(sch.split(loop, self.size))
 
 
@@ -37,9 +37,9 @@ class Reorder:
     perm: Tile  # perm[i] is the old position of the i-th loop
 
     def apply(self, sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
-        """Reorder ``loops``, and return them in their new order.
+        """Reorder ``loops`` and return them in their new order.
 
-        If there are fewer loops than the knob was defined for, missing ones are ignored, as in AutoTVM.
+        If fewer loops are passed than the knob was defined for, missing ones are ignored, as in AutoTVM.
         """
         ordered = [loops[i] for i in self.perm if i < len(loops)]
         sch.reorder(*ordered)
@@ -50,7 +50,7 @@ class Reorder:
 class Annotate:
     """Chosen annotations."""
 
-    anns: tuple[str, ...] | tuple[int, ...]  # a word per loop; with "locate_cache", the positions of some loops
+    anns: tuple[str, ...] | tuple[int, ...]  # one word per loop; with "locate_cache", the positions of some loops
 
     def apply(
         self,
@@ -68,19 +68,19 @@ class Annotate:
             loops: The loops.
             max_unroll: The maximum extent of an unrolled loop.
             vec_size: The allowed extents of a vectorised loop.
-            source: For ``"locate_cache"``, the producer blocks to compute at each of the chosen loops.
+            source: With ``"locate_cache"``, the producer blocks to compute at each of the chosen loops.
 
         Returns:
-            The loops; each fused loop is merged into the next one.
+            The loops; each fused loop has been merged into the next one.
 
         Raises:
-            InvalidConfig: If the extent of a loop is not allowed.
+            InvalidConfig: If a loop's extent is not allowed.
         """
         loops = list(loops)
         if source is not None or any(isinstance(at, int) for at in self.anns):
             if source is None or any(isinstance(at, str) for at in self.anns):
                 raise SearchlabError(
-                    f"'source' must be given with policy 'locate_cache', and only then; the annotations are {self.anns}"
+                    f"'source' must be passed with policy 'locate_cache' and no other; the annotations are {self.anns}"
                 )
             for blocks, at in zip(source, cast(Tile, self.anns), strict=False):
                 for block in blocks:
@@ -88,7 +88,7 @@ class Annotate:
             return loops
         if len(loops) != len(self.anns):
             raise SearchlabError(f"the annotations {list(self.anns)} do not match {len(loops)} loops")
-        # AutoTVM's virtual threads have no axis, and each is distinct: here the innermost is x.
+        # AutoTVM's virtual threads have no axis, and each is distinct; here, the innermost is x.
         virtual = iter("zyx"[-list(self.anns).count("vthread") :])
         for at, word in enumerate(self.anns):
             loop, extent = loops[at], int(sch.get(loops[at]).extent)
@@ -109,7 +109,7 @@ class Annotate:
 
 @dataclass(frozen=True)
 class Option:
-    """A chosen value of a plain knob."""
+    """A plain knob's chosen value."""
 
     val: Value
 

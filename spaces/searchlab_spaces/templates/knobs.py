@@ -1,4 +1,4 @@
-"""AutoTVM's knobs on ``tvm.s_tir``: their definition in a template, their printed form, and their form in logs.
+"""AutoTVM's knobs on ``tvm.s_tir``: their definitions in a template, their printed form, and their form in logs.
 
 Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018) and ``tvm.autotvm.task.space`` (TVM 0.17).
 Policies, the order of choices, the printed form and the JSON entities agree with AutoTVM.
@@ -49,7 +49,7 @@ class TemplateKnob(Knob):
     """A knob of a template; ``str`` is AutoTVM's printed form."""
 
     code: ClassVar[str]
-    """AutoTVM's name of the kind."""
+    """AutoTVM's name for this kind of knob."""
 
     @abstractmethod
     def chosen(self, value: Value) -> Entity:
@@ -66,7 +66,7 @@ class TemplateKnob(Knob):
 
 @dataclass(frozen=True)
 class SplitKnob(TemplateKnob):
-    """A split: a choice holds the extents of all parts, outermost first; in an entity the outermost is -1."""
+    """A split: a choice consists of the extents of all parts, outermost first. In an entity, the outermost is -1."""
 
     policy: str
     product: int
@@ -91,7 +91,7 @@ class SplitKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class ReorderKnob(TemplateKnob):
-    """An order of loops: a choice is a permutation as a tuple. Its kind is word: distances have no meaning."""
+    """A loop order: a choice is a permutation as a tuple. The knob's kind is word: distances have no meaning."""
 
     policy: str
     code = "re"
@@ -106,7 +106,7 @@ class ReorderKnob(TemplateKnob):
 
 @dataclass(frozen=True)
 class AnnotateKnob(TemplateKnob):
-    """Annotations: a choice is one word per loop, as in ``"none,unroll,vec"``, or a tuple with positions of loops."""
+    """Annotations: a choice is one word per loop, as in ``"none,unroll,vec"``, or a tuple of loop positions."""
 
     policy: str
     code = "an"
@@ -153,21 +153,21 @@ def covering(extent: int, tile: Tile) -> Tile:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A loop for which knobs can be defined before it exists."""
+    """A loop for which knobs can be defined before the loop exists."""
 
     length: int | None = None  # None if it depends on a choice
 
 
 class TemplateConfig:
-    """The ``cfg`` of a template, with AutoTVM's interface: it collects the knobs and returns the chosen values.
+    """A template's ``cfg``, with AutoTVM's interface: it collects the knobs and returns the chosen values.
 
-    The knobs and their choices must not depend on what is chosen. A knob may be defined for loops of the schedule, for
-    lengths (see :meth:`axis`), and, except for a split, for the result of a ``define_`` method, which stands for the
-    loops that exist once that knob is applied.
+    The knobs and their choices must not depend on the chosen values. A knob may be defined for the schedule's loops or
+    for lengths (see :meth:`axis`). A knob other than a split may also be defined for the result of a ``define_``
+    method, which stands for the loops that exist once that knob has been applied.
 
     Args:
         schedule: The schedule.
-        chosen: The chosen values; None while the space is determined, with every knob at its first choice.
+        chosen: The chosen values, or None while the knobs are being collected, with every knob at its first choice.
     """
 
     def __init__(self, schedule: Schedule, chosen: Mapping[str, Value] | None = None) -> None:
@@ -177,7 +177,7 @@ class TemplateConfig:
         self._chosen = chosen
 
     def axis(self, loop: LoopRV | int) -> Axis:
-        """Return an axis as long as ``loop``, for which knobs can be defined."""
+        """Return an axis of the same length as ``loop``, for which knobs can be defined."""
         return Axis(loop if isinstance(loop, int) else int(self._schedule.get(loop).extent))
 
     reduce_axis = axis
@@ -200,12 +200,12 @@ class TemplateConfig:
             name: The name of the knob.
             axis: The loop.
             num_outputs: The number of nested loops.
-            policy: The parts are divisors of the extent (``"factors"``), powers of two (``"power2"``), either
-                (``"verbose"``), or listed in ``candidate`` (``"candidate"``).
-            filter: Only the splits for which this returns true are choices.
+            policy: What the parts may be: divisors of the extent (``"factors"``), powers of two (``"power2"``), either
+                of these (``"verbose"``), or the tiles in ``candidate`` (``"candidate"``).
+            filter: A function of a split; only splits for which it returns true are choices.
             max_factor: See :func:`~.choices.splits`.
             no_tail: See :func:`~.choices.splits`.
-            candidate: Tiles; the first part of each may be -1.
+            candidate: The tiles to choose from; the first part of each may be -1.
 
         Returns:
             The nested loops.
@@ -218,8 +218,8 @@ class TemplateConfig:
             raise SearchlabError(f"knob {name!r} splits the result of another knob; {INDEPENDENT}")
         if not isinstance(num_outputs, int) or num_outputs < 1:
             raise SearchlabError(
-                f"knob {name!r}: num_outputs is {num_outputs!r}; it must be a whole number of at least 1 (pass the "
-                f"policy by name: policy=...)"
+                f"knob {name!r}: num_outputs is {num_outputs!r}; it must be a whole number of at least 1 (pass "
+                f"the policy as a keyword: policy=...)"
             )
         if policy == "candidate":
             if any(len(tile) != num_outputs for tile in candidate):
@@ -233,7 +233,7 @@ class TemplateConfig:
         return [Axis() for _ in range(num_outputs)]
 
     def define_knob(self, name: str, candidate: Sequence[Value]) -> None:
-        """Define a knob with the choices ``candidate``."""
+        """Define a knob whose choices are ``candidate``."""
         self._define(OptionKnob(name, list(candidate)))
 
     def define_reorder(
@@ -252,12 +252,12 @@ class TemplateConfig:
         Args:
             name: The name of the knob.
             axes: The loops.
-            policy: No change (``"identity"``), every order (``"all"``), every order of the positions in ``interval``
-                (``"interval_all"``), the orders in ``candidate`` (``"candidate"``), or the chains ``spatial`` and
-                ``reduce`` merged into one order (``"interleave"``, ``"interleave_cuda"``): see
-                :func:`~.choices.interleaved`.
-            interval: The first position, and the position after the last.
-            candidate: Orders of some or all of the loops; the others keep their places.
+            policy: Which orders to offer: only the current one (``"identity"``), all (``"all"``), all orders of the
+                positions in ``interval`` (``"interval_all"``), those in ``candidate`` (``"candidate"``), or the single
+                order that results from merging the chains ``spatial`` and ``reduce`` (``"interleave"``,
+                ``"interleave_cuda"``; see :func:`~.choices.interleaved`).
+            interval: The first position and the position after the last.
+            candidate: Orders of some or all loops; the other loops keep their places.
             spatial: Chains of spatial loops.
             reduce: Chains of reduction loops.
 
@@ -275,21 +275,23 @@ class TemplateConfig:
                 for chains in (candidate, spatial, reduce)
             )
         except ValueError:
-            raise SearchlabError(f"knob {name!r} orders a loop that is not among its {len(axes)} loops") from None
+            raise SearchlabError(f"knob {name!r} orders a loop that is not one of its {len(axes)} loops") from None
         if policy == "identity":
             orders: list[Tile] = [tuple(range(len(axes)))]
         elif policy == "all":
             orders = list(itertools.permutations(range(len(axes))))
         elif policy == "interval_all":
             if interval is None or not 0 <= interval[0] <= interval[1] <= len(axes):
-                raise SearchlabError(f"knob {name!r}: interval is {interval}; it must be (begin, end) within its loops")
+                raise SearchlabError(
+                    f"knob {name!r}: interval is {interval}; it must be (begin, end) within the knob's loops"
+                )
             orders = intervals(len(axes), *interval)
         elif policy == "candidate":
             orders = listed
         else:
             orders = [interleaved(tiled, reduced, cuda=policy == "interleave_cuda")]
         if any(not order or len(set(order)) < len(order) for order in orders):
-            raise SearchlabError(f"knob {name!r}: the orders of policy {policy!r} must not repeat a loop: {orders}")
+            raise SearchlabError(f"knob {name!r}: the orders for policy {policy!r} must not repeat a loop: {orders}")
         self._define(ReorderKnob(name, list(dict.fromkeys(orders)), policy))
         return [Axis() for _ in axes]
 
@@ -301,10 +303,10 @@ class TemplateConfig:
         Args:
             name: The name of the knob.
             axes: The loops.
-            policy: Words of MARKS joined by ``_``: each loop gets one of them, and at most one loop is vectorised.
-                ``"unroll"`` unrolls all loops, ``"try_unroll_vec"`` any. ``"bind_gpu"`` and ``"bind_gpu_virtual"`` bind
-                the loops to the threads of a GPU: see :func:`~.choices.gpu_binding`. ``"locate_cache"`` chooses
-                ``num_anchor`` of the loops.
+            policy: Words from MARKS, joined by ``_``: each loop gets one of them, and at most one loop is vectorised.
+                ``"unroll"`` unrolls all loops; ``"try_unroll"`` may unroll each of them. ``"bind_gpu"`` and
+                ``"bind_gpu_virtual"`` bind the loops to a GPU's threads; see :func:`~.choices.gpu_binding`.
+                ``"locate_cache"`` chooses ``num_anchor`` of the loops.
             num_anchor: The number of loops that ``"locate_cache"`` chooses.
 
         Returns:
@@ -315,7 +317,7 @@ class TemplateConfig:
         """
         if policy == LOCATE_CACHE:
             if num_anchor is None:
-                raise SearchlabError(f"knob {name!r}: policy {policy!r} requires num_anchor, a number of loops")
+                raise SearchlabError(f"knob {name!r}: policy {policy!r} requires num_anchor, the number of loops")
             choices: list[Value] = list(itertools.combinations(range(len(axes)), num_anchor))
         elif policy in GPU_LEVELS:
             if len(axes) < (least := len(GPU_LEVELS[policy])):
@@ -332,11 +334,11 @@ class TemplateConfig:
         return [Axis() for _ in axes]
 
     def multi_filter(self, filter: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Keep only the configs for which ``filter`` returns true; this replaces an earlier filter.
+        """Keep only the configs for which ``filter`` returns true. This replaces any earlier filter.
 
         Args:
-            filter: Called with a mapping from the names of knobs to the values of ``cfg[name]``, once for every
-                combination of the knobs that it reads.
+            filter: A function that is called with a mapping from each knob's name to ``cfg[name]``, once for every
+                combination of choices of the knobs that it reads.
         """
         self.filter = filter
 
@@ -357,4 +359,4 @@ class TemplateConfig:
 
 def _check_policy(kind: str, name: str, policy: str, known: Sequence[str]) -> None:
     if policy not in known:
-        raise SearchlabError(f"knob {name!r}: there is no {kind} policy {policy!r}{did_you_mean(policy, known)}")
+        raise SearchlabError(f"knob {name!r}: unknown {kind} policy {policy!r}{did_you_mean(policy, known)}")

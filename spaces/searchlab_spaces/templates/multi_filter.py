@@ -1,4 +1,4 @@
-"""AutoTVM's ``multi_filter``: a condition on several knobs, which leaves gaps in the range of indices."""
+"""AutoTVM's ``multi_filter``: a condition on several knobs that leaves gaps in the range of indices."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .entities import Entity
 from .knobs import TemplateKnob
 
 MOST = 1 << 25
-"""The maximum number of combinations for which a condition is evaluated; that takes a minute."""
+"""The maximum number of combinations for which to evaluate a condition, which takes a minute."""
 
 Condition = Callable[[Mapping[str, Entity]], bool]
 
 
 class FilteredProduct(ProductSpace):
-    """The product of knobs without the configs that a condition on several knobs excludes.
+    """The product of the knobs, without the configs that a condition on several knobs excludes.
 
-    With a condition, knobs depend on each other, and indices have gaps: they remain those of the product, in [0,
-    ``range_length``), whereas ``size`` is the number of configs.
+    With a condition, knobs depend on each other. Indices remain those of the product, in [0, ``range_length``), and
+    have gaps, whereas ``size`` is the number of configs.
     """
 
     filter: MultiFilter | None = None
@@ -64,7 +64,7 @@ class FilteredProduct(ProductSpace):
         return self.filter is None or self.filter.accepts(config)
 
     def config_at(self, index: int) -> Config:
-        """Return the config with this index. Raises IndexError if there is none."""
+        """Return the config with this index. Raises IndexError if the index belongs to no config."""
         config = super().config_at(index)
         if self.filter is not None and not self.filter.accepts(config):
             raise IndexError(f"multi_filter excludes the config with index {index}")
@@ -72,16 +72,16 @@ class FilteredProduct(ProductSpace):
 
     def index_of(self, config: Mapping[str, Value]) -> int:
         if self.filter is not None:
-            self.knobs(config)  # raises InvalidConfig, which names the wrong knob
+            self.knobs(config)  # raises InvalidConfig with the name of the wrong knob
         return super().index_of(config)
 
 
 class MultiFilter:
     """The combinations of choices that satisfy a condition.
 
-    For the i-th knob that the condition reads, ``ways`` has an array with i + 1 dimensions: for each combination of
-    choices up to this knob, the number of satisfying combinations of the later ones. A choice is offered only if there
-    is one.
+    For the i-th knob that the condition reads, ``ways`` contains an array with i + 1 dimensions. For each combination
+    of choices up to this knob, it counts the combinations of later choices that satisfy the condition. A choice is
+    offered only if this count is positive.
     """
 
     def __init__(self, knobs: Sequence[TemplateKnob], condition: Condition) -> None:
@@ -92,7 +92,7 @@ class MultiFilter:
         self.positions = {k.name: {v: i for i, v in enumerate(k.choices)} for k in knobs if k.name in self.ways}
         self.size = int(mask.sum()) * math.prod(len(knob.choices) for knob in knobs if knob.name not in self.ways)
         if not self.size:
-            raise UnsupportedWorkload("multi_filter leaves no config: no combination of choices satisfies it")
+            raise UnsupportedWorkload("multi_filter excludes all configs: no combination of choices satisfies it")
 
     def accepts(self, config: Mapping[str, Value]) -> bool:
         """Return whether ``config``, a member of the product, satisfies the condition."""
@@ -100,7 +100,7 @@ class MultiFilter:
         return not at or bool(self.ways[next(reversed(self.ways))][at])
 
     def decide(self, knobs: Sequence[Knob], choose: Choose) -> Config:
-        """Ask for each knob, offering only choices that can still satisfy the condition."""
+        """Ask for each knob, and offer only choices with which the condition can still be satisfied."""
 
         def among(knob: Knob, ways: Ints) -> Value:
             return choose(replace(knob, choices=[v for v, n in zip(knob.choices, ways.tolist(), strict=True) if n]))
@@ -108,7 +108,7 @@ class MultiFilter:
         return self._walk(knobs, choose, among)
 
     def sample(self, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
-        """Draw a config uniformly: each choice in proportion to the number of ways to continue."""
+        """Draw a config uniformly: make each choice in proportion to the number of ways to continue after it."""
 
         def any_of(knob: Knob) -> Value:
             return knob.choices[int(rng.integers(len(knob.choices)))]
@@ -131,11 +131,11 @@ class MultiFilter:
 
 
 class _Unlisted(Exception):
-    """The condition reads a knob that it was not yet known to read."""
+    """The condition reads a knob that it was not previously known to read."""
 
 
 class _Listed(Mapping[str, Entity]):
-    """The argument of a condition: the entities of the knobs that it is known to read."""
+    """A condition's argument: the entities of the knobs that it is known to read."""
 
     def __init__(self, known: Collection[str], entities: Mapping[str, Entity]) -> None:
         self._known, self._entities = known, entities
@@ -155,7 +155,8 @@ class _Listed(Mapping[str, Entity]):
 
 
 def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
-    """Evaluate ``condition`` for all combinations of the knobs that it reads; return the results and these names."""
+    """Evaluate ``condition`` for all combinations of the knobs that it reads; return the results and the knobs'
+    names."""
     looked_at: set[str] = set()
     while True:
         names = [name for name in entities if name in looked_at]
@@ -163,7 +164,7 @@ def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tup
         if math.prod(shape) > MOST:
             raise SearchlabError(
                 f"multi_filter reads {', '.join(names)}, which have {math.prod(shape):,} combinations, but at most "
-                f"{MOST:,} are supported; restrict these knobs by their own filter= first"
+                f"{MOST:,} are supported; first restrict these knobs with their own filter="
             )
         combinations = itertools.product(*(entities[name] for name in names))
         answers = (

@@ -1,4 +1,4 @@
-"""The registry of templates: by the decorator :func:`template` or an entry point, imported only when named."""
+"""Templates, registered by the decorator :func:`template` or an entry point, and imported only when requested."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ GROUP = "searchlab.templates"
 """The entry-point group of templates: ``name = "module:function"``."""
 
 Function = Callable[[TemplateConfig, "Schedule", Target], None]
-"""A template: a function ``template(config, schedule, target)`` without a result.
+"""A template: a function ``template(config, schedule, target)`` that returns nothing.
 
-It defines its knobs on the config, as in ``config.define_split("tile_i", i, num_outputs=2)``, and applies their values
-to the ``tvm.s_tir.Schedule`` of the workload's ``main``, for a program that runs on the target.
+It defines its knobs on the config, as in ``config.define_split("tile_i", i, num_outputs=2)``. It applies their values
+to ``schedule``, the ``tvm.s_tir.Schedule`` of the workload's ``main``, to obtain a program that runs on the target.
 """
 
 
@@ -37,7 +37,7 @@ class Template:
     name: str
     function: Function
     op: str = ""  # empty for any op
-    target: str = ""  # the kind of target; empty for any
+    target: str = ""  # the target kind; empty for any
 
     def check(self, workload: Workload, target: Target) -> None:
         """Raise UnsupportedWorkload if the template does not support ``workload`` on ``target``."""
@@ -49,23 +49,23 @@ class Template:
 
 
 _decorated: dict[str, Template] = {}
-# The templates registered by scripts and notebooks.
+# Templates registered by scripts and notebooks.
 
 
 def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function], Function]:
     """Return a decorator that registers a function as a template.
 
-    The function is called as ``function(config, schedule, target)``: see :data:`Function`. The option ``template`` of
-    ``knob-template`` then accepts the name. Registering a redefinition of the same function replaces it, as in a
-    notebook.
+    The function is called as ``function(config, schedule, target)``; see :data:`Function`. Its name can then be passed
+    as ``knob-template``'s option ``template``. Registering a redefinition of the same function, as in a notebook,
+    replaces it.
 
     Args:
         name: The name of the template.
-        op: The op that it supports; by default any.
-        target: The kind of target that it supports; by default any.
+        op: The op that the template supports; by default, any.
+        target: The target kind that the template supports; by default, any.
 
     Raises:
-        SearchlabError: If another function already has this name.
+        SearchlabError: If a different function is already registered under this name.
     """
 
     def register(function: Function) -> Function:
@@ -73,7 +73,7 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
         if known is not None and _reference(known.function) != _reference(function):
             raise SearchlabError(
                 f"{_reference(function)} cannot be registered as template {name!r}: {_reference(known.function)} "
-                f"already has this name; rename one of them"
+                f"is already registered under this name; rename one of them"
             )
         _decorated[name] = Template(name, function, op, target)
         return function
@@ -82,7 +82,7 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
 
 
 def installed_templates() -> dict[str, EntryPoint]:
-    """Return the templates of installed packages by name, without importing anything."""
+    """Return the installed packages' templates by name, without importing anything."""
     return {point.name: point for point in entry_points_of(GROUP)}
 
 
@@ -90,11 +90,11 @@ def find_template(name: str | Function) -> Template:
     """Return the template called ``name``.
 
     Args:
-        name: The name of a registered template, ``"module:function"``, or a function.
+        name: A registered template's name, ``"module:function"``, or a function.
 
     Raises:
-        SearchlabError: If there is no such template, if two have this name, or if the function does not accept the
-            arguments of a template.
+        SearchlabError: If the template does not exist, if two templates have this name, or if the function does not
+            accept a template's arguments.
     """
     if not isinstance(name, str):
         return _template_of(_reference(name) if callable(name) else repr(name), name)
@@ -111,9 +111,9 @@ def find_template(name: str | Function) -> Template:
         return _decorated[name]
     if ":" not in name:
         raise SearchlabError(
-            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}. A template from another package "
-            f'must be registered in the group {GROUP!r}, or named as "module:function"; a template registered by a '
-            f"script is only known in that script"
+            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}. Templates from other packages "
+            f'must be registered in the group {GROUP!r} or passed as "module:function"; a template registered by a '
+            f"script is known only in that script"
         )
     return _load(name, name)
 

@@ -24,20 +24,20 @@ DEFAULTS = {
     ("gemm", "cuda"): "gemm_cuda",
     ("conv2d", "cuda"): "conv2d_no_batching",
 }
-"""The default template for each op and kind of target."""
+"""The default template for each op and target kind."""
 
 
 class KnobTemplate(FilteredProduct):
-    """A hand-written schedule with open numbers, as in AutoTVM.
+    """A hand-written schedule with open parameters, as in AutoTVM.
 
     The space is the product of the knobs that the template defines. ``print(space)`` and ``space.index_of(config)``
-    give the text and the index that AutoTVM had. A template's ``multi_filter`` excludes configs; indices remain those
-    of the product.
+    produce the same text and index as AutoTVM. A template's ``multi_filter`` excludes configs; indices remain those of
+    the product.
 
     Args:
-        template: A function ``(config, schedule, target)`` that defines knobs and applies them, its
-            ``"module:function"``, or the name of a registered template. By default, the built-in template for the
-            workload and the target. Raises UnsupportedWorkload if the template is for something else.
+        template: A function ``(config, schedule, target)`` that defines knobs and applies them, its location as
+            ``"module:function"``, or the name of a registered template. The default is the built-in template for the
+            workload and the target. Raises UnsupportedWorkload if the template does not support them.
     """
 
     axes: tuple[TemplateKnob, ...]
@@ -46,8 +46,8 @@ class KnobTemplate(FilteredProduct):
         if not template and (workload.op, target.kind) not in DEFAULTS:
             known = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
             raise UnsupportedWorkload(
-                f"knob-template has no template for {workload.op} on {target.kind} (only {known}); "
-                f'name your own with the option template = "module:function"'
+                f"knob-template has no built-in template for {workload.op} on {target.kind} (only {known}); "
+                f'pass your own with the option template = "module:function"'
             )
         self.template = find_template(template or DEFAULTS[workload.op, target.kind])
         self.template.check(workload, target)
@@ -75,7 +75,7 @@ class KnobTemplate(FilteredProduct):
 
         from ..unchecked import Unchecked
 
-        # The type checks of TVM's Python methods are made once, with the first choices.
+        # The type checks of TVM's Python methods run only once, with the first choices.
         schedule = (Schedule if chosen is None else Unchecked)(self.workload.module)
         config = TemplateConfig(schedule, chosen)
         try:
@@ -94,7 +94,7 @@ class KnobTemplate(FilteredProduct):
         return f"ConfigSpace (len={self.size()}, range_length={self.range_length}, space_map=\n{knobs})"
 
     def show(self, config: Config) -> str:
-        """Return ``config`` as ``tvm.autotvm`` prints it: the knobs, no code hash, and the index."""
+        """Return ``config`` as ``tvm.autotvm`` prints it: the knobs, None for the code hash, and the index."""
         entity = self.to_entity(config)
         return f"{[(name, value) for name, _, value in entity['entity']]},None,{entity['index']}"
 
@@ -104,10 +104,10 @@ class KnobTemplate(FilteredProduct):
         return {"index": self.index_of(config), "code_hash": None, "entity": entity}
 
     def from_entity(self, entity: Mapping[str, Any]) -> Config:
-        """Return the config of an ``entity`` in a log of ``tvm.autotvm``; its index is ignored.
+        """Return the config that an ``entity`` from a ``tvm.autotvm`` log describes; its index is ignored.
 
         Raises:
-            InvalidConfig: If it is not in this space.
+            InvalidConfig: If the config is not in this space.
         """
         knobs = {knob.name: knob for knob in self.axes}
         values = {}

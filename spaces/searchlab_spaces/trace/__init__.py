@@ -1,4 +1,4 @@
-"""Stochastic trace functions as in MetaSchedule: the samples that a function draws span the space."""
+"""Stochastic trace functions, as in MetaSchedule: the samples that a function draws span the space."""
 
 from .space import Trace
 

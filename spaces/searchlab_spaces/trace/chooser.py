@@ -1,4 +1,4 @@
-"""A schedule that asks for its samples, so that the caller of a stochastic trace function makes its choices."""
+"""A schedule that asks for its samples, so the caller of a stochastic trace function makes the choices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .. import decisions
 from ..unchecked import Unchecked
 
 ChooseSample = Callable[[Knob, int], Value]
-"""Chooses the value of a knob, given its position among all samples, counted from 0."""
+"""Chooses a knob's value, given its position among all samples, counted from 0."""
 
 
 class Chooser(Unchecked):  # type: ignore[misc]
-    """A TVM schedule that calls ``choose`` for each sample without a given decision; ``copy()`` is a plain schedule."""
+    """A TVM schedule that calls ``choose`` for each sample without a given decision. A copy is a plain schedule."""
 
     __slots__ = ("_choose", "_names", "_taken")
 
@@ -50,7 +50,7 @@ class Chooser(Unchecked):  # type: ignore[misc]
         return super().sample_compute_location(block, decision=chosen)
 
     def _decide(self, given: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
-        """Return the given decision, or else the chosen one."""
+        """Return the given decision or, if there is none, the chosen one."""
         position = self._taken
         self._taken += 1
         if given is not None:
@@ -64,7 +64,7 @@ class Chooser(Unchecked):  # type: ignore[misc]
 
 
 class Drawing(Unchecked):  # type: ignore[misc]
-    """A TVM schedule that draws its samples at random, and raises ValueError where TVM would search endlessly."""
+    """A TVM schedule that draws its samples at random and raises ValueError where TVM would search endlessly."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
 """Built-in stochastic trace functions for CPUs: GEMM and direct conv2d.
 
-They are plain TVM and also run in MetaSchedule; the target in scope determines the number of cores.
+They use only TVM and also run in MetaSchedule; the target in scope determines the number of cores.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 PIXELS = 16
-"""The maximum number of pixels in a register tile, each with all its channels: more would not fit in registers."""
+"""The maximum number of pixels in a register tile, each with all of its channels: more would not fit in registers."""
 
 ROWS, COLUMNS, ELEMENTS = 12, 64, 256
-"""The maximum number of rows, columns and elements of a register tile in a GEMM."""
+"""The maximum numbers of rows, columns and elements in a GEMM's register tile."""
 
 STEPS = 16
-"""The maximum number of reduction steps that are unrolled."""
+"""The maximum number of reduction steps to unroll."""
 
 CHANNELS = 64
 """The maximum number of channels in a register tile: four vectors of sixteen floats."""
 
 
 def stochastic_schedule_mm(sch: Schedule) -> None:
-    """Schedule the textbook GEMM: j is split by a sampled tile, and its outer part stays outside k."""
+    """Schedule the textbook GEMM: j is split by a sampled tile, and its outer loop stays outside k."""
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2))
@@ -34,12 +34,13 @@ def stochastic_schedule_mm(sch: Schedule) -> None:
 
 
 def stochastic_schedule_gemm(sch: Schedule) -> None:
-    """Schedule GEMM with register tiles of unrolled rows and vectorised columns, a space small enough to enumerate.
+    """Schedule a GEMM with register tiles of unrolled rows and vectorised columns; the space is small enough to
+    enumerate.
 
-    The maximum width of a tile depends on its height. The first pick decides what is summed before the next part
-    begins: 0, a tile, in registers; 1, a row of tiles, in a scratch buffer; 2, a column of tiles, in place. The loop
-    over blocks of k is directly inside, and the loops outside are parallel. A short block of k may be unrolled, and
-    always is with 0. The last pick decides whether B is packed by the columns of a tile.
+    A tile's maximum width depends on its height. The first pick decides what is summed before the next part begins: a
+    tile, in registers (0); a row of tiles, in a scratch buffer (1); or a column of tiles, in place (2). The loop over
+    blocks of k is directly inside this part, and the loops outside it are parallel. A short block of k may be unrolled;
+    with pick 0, it always is. The last pick decides whether B is packed by a tile's columns.
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
@@ -86,9 +87,9 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
 def stochastic_schedule_conv2d(sch: Schedule) -> None:
     """Schedule direct convolution on NCHW tensors, internally blocked by channels.
 
-    A register tile of vectorised channels by unrolled pixels iterates over two levels of input channels; weights and
-    result are packed by the channels of the tile. The maximum width of the tile depends on its height. If the workload
-    has padding, or bias or ReLU, there is a choice of where they are computed.
+    A register tile of vectorised channels by unrolled pixels iterates over two levels of input channels. Weights and
+    result are packed by the tile's channels. The tile's maximum width depends on its height. If the workload has
+    padding, bias or ReLU, where to compute them is a choice, too.
     """
     block = sch.get_sblock("conv2d")
     _, c, y, x, rc, _, rx = sch.get_loops(block)
@@ -138,7 +139,7 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
 
 
 def _pick(sch: Schedule, count: int) -> int:
-    """Sample a number below ``count``."""
+    """Sample a whole number below ``count``."""
     return int(sch.get(sch.sample_categorical(list(range(count)), [1 / count] * count)))
 
 
@@ -151,14 +152,14 @@ def _blocks(sch: Schedule) -> list[str]:
 
 
 def _vectorize(sch: Schedule, loop: LoopRV) -> None:
-    """Vectorise ``loop`` by its largest divisor up to CHANNELS."""
+    """Vectorise ``loop`` by the largest divisor of its extent up to CHANNELS."""
     extent = _extent(sch, loop)
     width = max(size for size in range(1, CHANNELS + 1) if extent % size == 0)
     sch.vectorize(sch.split(loop, [None, width])[1])
 
 
 def _parallel(sch: Schedule, *loops: LoopRV) -> None:
-    """Run the nest of ``loops`` in parallel if there is more than one core."""
+    """Run the loop nest ``loops`` in parallel if there is more than one core."""
     from tvm.target import Target
 
     if int(Target.current().attrs.get("num-cores", 1)) > 1:

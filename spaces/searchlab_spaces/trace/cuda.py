@@ -1,8 +1,8 @@
 """Built-in stochastic trace functions for CUDA: GEMM and direct conv2d.
 
-Tiles are drawn from the inside out, and each draw is limited by the previous ones: the accumulators of a thread always
-fit its registers, and the threads of a block the hardware. Only shared memory is checked on the program (see
-:mod:`..gpu_check`). The functions are plain TVM and also run in MetaSchedule.
+Tiles are drawn from the inside out, and each draw is limited by the previous ones. A thread's accumulators therefore
+always fit its registers, and a block never has more threads than the hardware allows. Only shared memory is checked on
+the program (see :mod:`..gpu_check`). The functions use only TVM and also run in MetaSchedule.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 ACCUMULATORS = 64
-"""The maximum number of accumulators of a thread per virtual thread, out of its 255 registers."""
+"""The maximum number of accumulators per virtual thread, out of a thread's 255 registers."""
 
 VTHREADS = MAX_VTHREAD
-"""The maximum product of the virtual threads of all axes, since the body is replicated for each."""
+"""The maximum number of virtual threads over all axes; the body is replicated for each of them."""
 
 DEPTH = 64
 """The maximum number of reduction steps between two fetches into shared memory."""
 
 UNROLL = (0, 64, 512, 1500)
-"""The maximum number of statements of an unrolled loop; 0 leaves unrolling to the CUDA compiler."""
+"""The maximum number of statements in an unrolled loop; 0 leaves unrolling to the CUDA compiler."""
 
 
 def stochastic_schedule_mm_cuda(sch: Schedule) -> None:
-    """Schedule GEMM with sampled tiles of C for blocks, virtual threads and threads, and three-part tiles of k."""
+    """Schedule a GEMM with sampled tiles of C for blocks, virtual threads and threads, and three-part tiles of k."""
     block = sch.get_sblock("gemm")
     *spatial, k = sch.get_loops(block)
     _sample_and_tile(sch, block, [], spatial, [k])
 
 
 def stochastic_schedule_conv2d_cuda(sch: Schedule) -> None:
-    """Schedule direct convolution (NCHW) with sampled tiles of channels, rows and columns, and of the reductions.
+    """Schedule direct convolution (NCHW) with sampled tiles of channels, rows, columns and the reductions.
 
-    Padding is applied when the image is fetched, bias and ReLU when the result is written.
+    Padding is applied when the image is fetched; bias and ReLU are applied when the result is written.
     """
     block = sch.get_sblock("conv2d")
     n, *loops = sch.get_loops(block)
@@ -64,16 +64,16 @@ def _sample_and_tile(
 def _split_off(
     sch: Schedule, loops: Sequence[LoopRV], room: int, most: Sequence[int] | None = None
 ) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Split each of ``loops`` in two by a sampled tile.
+    """Split each of ``loops`` in two with a sampled tile.
 
     Args:
         sch: The schedule.
         loops: The loops.
         room: The maximum product of the inner extents.
-        most: The maximum inner extent of each loop, if lower.
+        most: The maximum inner extent of each loop, if it is lower.
 
     Returns:
-        The outer and the inner loops.
+        The outer loops and the inner loops.
     """
     outer, inner = [], []
     for loop, limit in zip(loops, most or [room] * len(loops), strict=True):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .chooser import ChooseSample
 
 TraceFunction = Callable[["Schedule"], None]
-"""Schedules the function ``main`` of the workload for ``tvm.target.Target.current()``."""
+"""Schedules the workload's function ``main`` for ``tvm.target.Target.current()``."""
 
 FUNCTIONS = {
     ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_mm",
@@ -41,7 +41,7 @@ FUNCTIONS = {
 }
 
 TRIES = 32
-"""The number of random programs that are tried at the start to check that the function supports the workload."""
+"""The number of random programs to try at the start to check that the function supports the workload."""
 
 
 @lru_cache(maxsize=16)
@@ -50,7 +50,7 @@ def _shared(function: TraceFunction, workload: Workload, target: Target) -> Memo
 
 
 def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
-    """Return the memory shared by all spaces of this process with the same function, workload and target."""
+    """Return the memory that all spaces in this process with the same function, workload and target share."""
     return _shared(function, workload, target) if isinstance(function, Hashable) else Memory()
 
 
@@ -58,16 +58,18 @@ class Trace(Space):
     """Any stochastic trace function, as in MetaSchedule: the function samples while it schedules, and each sample is a
     knob.
 
-    The knob of a tile of loop ``j`` is ``tile_j``, of the location of block ``pad`` ``location_pad``, and of a choice
-    among candidates ``pick``; a second one with the same name is ``tile_j_2``. Only legal choices are offered, so every
-    config is canonical. Samples with a given ``decision`` are not knobs, and probabilities only determine which
-    candidates exist. A config is invalid if the function raises ScheduleError or ValueError after its choices, or if a
-    GPU cannot run its program. Raises UnsupportedWorkload for a workload that the function does not fit.
+    The knob for tiling loop ``j`` is called ``tile_j``, the one for the location of block ``pad`` is ``location_pad``,
+    and a choice among candidates is ``pick``; a second knob with the same name becomes ``tile_j_2``. Only legal choices
+    are offered, so every config is canonical. Samples with a given ``decision`` are not knobs, and probabilities only
+    determine which candidates exist. A config is invalid if the function raises ScheduleError or ValueError after the
+    config's choices, or if a GPU cannot run its program. Raises UnsupportedWorkload if the function does not support
+    the workload.
 
     Args:
-        function: ``"module:function"``, or a function; by default the built-in one for the workload and target. It is
-            called with a schedule of the workload whenever choices are requested that it has not seen, so later choices
-            may depend on earlier ones. It must do nothing but schedule: the same choices must give the same program.
+        function: A function, or its location as ``"module:function"``; the default is the built-in function for the
+            workload and target. It is called with a schedule of the workload whenever choices that it has not yet seen
+            are requested, so later choices may depend on earlier ones. It must do nothing but schedule: the same
+            choices must lead to the same program.
     """
 
     builds_programs = True
@@ -77,13 +79,13 @@ class Trace(Space):
         if not function and (workload.op, target.kind) not in FUNCTIONS:
             known = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
             raise UnsupportedWorkload(
-                f"trace has no function for {workload.op} on {target.kind} (only {known}); "
-                f'name your own with the option function = "module:function"'
+                f"trace has no built-in function for {workload.op} on {target.kind} (only {known}); "
+                f'pass your own with the option function = "module:function"'
             )
         self.function = function or FUNCTIONS[workload.op, target.kind]
         self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
         if not callable(self._run_function):
-            raise SearchlabError(f"trace function {self.function!r} is not a function of a schedule")
+            raise SearchlabError(f"trace function {self.function!r} must be a function of a schedule")
         self._memory = _memory(self._run_function, workload, target)
         self._check_fit()
 
@@ -91,12 +93,12 @@ class Trace(Space):
         return self._memory.config(choose, self._ask, f"trace function {self._name!r}")
 
     def _ask(self, choose: Choose) -> None:
-        with suppress(_Failed):  # the choices up to there are still a config: `schedule` reports why it is invalid
+        with suppress(_Failed):  # the choices made so far are still a config; `schedule` reports why it is invalid
             self._run(lambda knob, _: choose(knob))
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
-        return super().knobs(config) if known is None else known  # super() reports what is wrong, if anything
+        return super().knobs(config) if known is None else known  # if anything is wrong, super() reports it
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
@@ -107,7 +109,7 @@ class Trace(Space):
         return self._checked(schedule)
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
-        """Return ``config``, since TVM changes no legal choice. Raises InvalidConfig if it is not a member."""
+        """Return ``config``, because TVM changes no legal choice. Raises InvalidConfig if it is not a member."""
         self.knobs(config)
         return Config(config)
 
@@ -121,10 +123,10 @@ class Trace(Space):
         return self._checked(schedule)
 
     def config_of(self, schedule: Schedule) -> Config:
-        """Return the config of the samples in the trace of ``schedule``. Raises InvalidConfig if it is not a member.
+        """Return the config of the samples in ``schedule``'s trace. Raises InvalidConfig if it is not a member.
 
-        The program of the config may differ from ``schedule`` if the function uses a sample for anything but arguments
-        of TVM's primitives: a trace with changed decisions keeps the steps that followed from the old ones.
+        The config's program may differ from ``schedule`` if the function uses a sample for anything but arguments of
+        TVM's primitives. A trace whose decisions were changed keeps the steps that followed from the old decisions.
         """
         trace = schedule.trace
         sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
@@ -157,7 +159,7 @@ class Trace(Space):
         return name if isinstance(name, str) else f"{name.__module__}:{getattr(name, '__qualname__', name)}"
 
     def _run(self, choose: ChooseSample) -> Schedule:
-        """Run the function with these choices. Raises _Failed if it cannot continue."""
+        """Run the function with these choices. Raises _Failed if the function cannot continue."""
         from .chooser import Chooser
 
         asking = False
@@ -171,7 +173,7 @@ class Trace(Space):
 
         try:
             return self._scheduled(Chooser(self.workload.module, ask)).copy()  # a plain schedule
-        except (RuntimeError, ValueError) as error:  # ScheduleError is a RuntimeError; failed checks in TVM are either
+        except (RuntimeError, ValueError) as error:  # TVM's ScheduleError is a RuntimeError; failed checks are either
             if asking:  # the caller's `choose` failed, not the function
                 raise
             raise _Failed(first_line(error)) from None
@@ -188,7 +190,7 @@ class Trace(Space):
         return schedule
 
     def _check_fit(self) -> None:
-        """Raise UnsupportedWorkload if the function makes no program from the first choices or from random ones."""
+        """Raise UnsupportedWorkload if neither the first choices nor random ones lead to a program."""
         rng = np.random.default_rng(0)
 
         def first(knob: Knob, _: int) -> Value:
@@ -204,18 +206,18 @@ class Trace(Space):
             except _Failed as failure:
                 reason = str(failure)
         raise UnsupportedWorkload(
-            f"trace function {self._name!r} makes no program for {self.workload} on {self.target.kind}: {reason}"
+            f"trace function {self._name!r} yields no program for {self.workload} on {self.target.kind}: {reason}"
         )
 
 
 class _Failed(Exception):
-    """A trace function cannot continue; the text says why."""
+    """A trace function cannot continue; the message says why."""
 
 
 def _load(text: str) -> TraceFunction:
     module, _, name = text.partition(":")
     if not module or not name:
-        raise SearchlabError(f'trace function {text!r} is not of the form "module:function"')
+        raise SearchlabError(f'trace function {text!r} must have the form "module:function"')
     try:
         home = import_module(module)
     except ImportError as error:
@@ -223,8 +225,8 @@ def _load(text: str) -> TraceFunction:
     if not callable(function := getattr(home, name, None)):
         if module == "__main__":
             raise SearchlabError(
-                f"trace function {text!r} was defined in another script or notebook; move it to a module that can be "
-                f"imported, or into this script"
+                f"trace function {text!r} was defined in a different script or notebook; move it to an importable "
+                f"module, or into this script"
             )
         public = [key for key, value in vars(home).items() if callable(value) and not key.startswith("_")]
         raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")

@@ -140,8 +140,8 @@ def test_it_is_off_unless_asked_for_and_refused_where_it_cannot_be() -> None:
     assert "searchlab_dot" in GuidedGemm(workload, target, dot=True).schedule(config).mod.script()
     cases: list[tuple[str, str, dict[str, Any], str]] = [
         ("cascadelake", "float32", {}, "for int8 and bfloat16, not for float32"),
-        ("cascadelake", "int8", {"variant": "packed"}, "with C in registers"),
-        ("cascadelake", "int8", {"algorithm": "C3B2A0"}, "with C in registers"),
+        ("cascadelake", "int8", {"variant": "packed"}, "keeps C resident"),
+        ("cascadelake", "int8", {"algorithm": "C3B2A0"}, "keeps C resident"),
         ("skylake-avx512", "int8", {}, "no AVX-512 VNNI"),
         ("haswell", "int8", {}, "no AVX-512 VNNI"),
         ("x86-64", "int8", {}, "no AVX-512 VNNI"),

@@ -164,8 +164,8 @@ def test_annotations_for_other_loops_are_refused() -> None:
     cfg.define_annotate("ann", loops, "try_unroll")
     with pytest.raises(SearchlabError, match=r"\['none', 'none', 'none'\] do not match 2 loops"):
         cfg["ann"].apply(sch, loops[:2])
-    with pytest.raises(SearchlabError, match="must be given with policy 'locate_cache'"):
+    with pytest.raises(SearchlabError, match="must be passed with policy 'locate_cache'"):
         cfg["ann"].apply(sch, loops, source=[[sch.get_sblock("gemm")]])
     cfg.define_annotate("cache", loops, "locate_cache", num_anchor=1)
-    with pytest.raises(SearchlabError, match="must be given with policy 'locate_cache'"):
+    with pytest.raises(SearchlabError, match="must be passed with policy 'locate_cache'"):
         cfg["cache"].apply(sch, loops)

@@ -298,7 +298,7 @@ def test_a_template_may_be_given_as_the_function_that_it_is(native: Target) -> N
 
 
 def test_target_without_a_template_is_refused_with_the_way_out() -> None:
-    with pytest.raises(UnsupportedWorkload, match='no template for gemm on c .*template = "module:function"'):
+    with pytest.raises(UnsupportedWorkload, match='no built-in template for gemm on c .*template = "module:function"'):
         KnobTemplate(parse_workload("gemm:8x8x8"), Target({"kind": "c"}))
 
 

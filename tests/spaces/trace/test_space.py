@@ -311,12 +311,12 @@ def test_a_function_defined_anywhere_travels_to_workers(native: Target) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("stochastic_schedule_mm", 'not of the form "module:function"'),
+        ("stochastic_schedule_mm", 'must have the form "module:function"'),
         ("no_such_module:f", "cannot be loaded: No module named 'no_such_module'"),
         ("searchlab_spaces.trace.cpu:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
         ("searchlab_spaces.trace.cpu:PIXELS", "has no function 'PIXELS'"),
-        ("__main__:mine", "defined in another script or notebook"),
-        (7, "not a function"),
+        ("__main__:mine", "defined in a different script or notebook"),
+        (7, "must be a function of a schedule"),
     ],
 )
 def test_bad_function_is_refused_in_one_sentence(function: object, message: str, native: Target) -> None:
@@ -326,7 +326,7 @@ def test_bad_function_is_refused_in_one_sentence(function: object, message: str,
 
 
 def test_function_of_another_workload_is_refused(native: Target) -> None:
-    with pytest.raises(UnsupportedWorkload, match="stochastic_schedule_mm' makes no program for conv2d.*block"):
+    with pytest.raises(UnsupportedWorkload, match="stochastic_schedule_mm' yields no program for conv2d.*block"):
         Trace(parse_workload(PADDED), native, function=stochastic_schedule_mm)
     with pytest.raises(UnsupportedWorkload, match='function = "module:function"'):
         Trace(gemm(8, 8, 8), Target({"kind": "opencl"}))
