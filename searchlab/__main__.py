@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """The ``searchlab`` command. An interrupt ends it quietly, also while it is still importing its modules."""
+    """Run the ``searchlab`` command. An interrupt ends it quietly, even while modules are still being imported."""
     try:
         from .cli import main as command
 

@@ -1,4 +1,4 @@
-"""Terminal output, in which control sequences in text from outside have no effect."""
+"""Terminal output that neutralises control sequences in untrusted text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.segment import Segment
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters except tab and newline, and those that reorder text: C0, DEL, C1, Unicode's bidi controls."""
+"""Control characters (C0, DEL and C1) except tab and newline, and Unicode's bidi controls, which reorder text."""
 
 
 def plain(text: str) -> str:
-    r"""Escape control characters, as in ``\x1b``: a log may contain sequences that a terminal would execute."""
+    r"""Escape control characters, as in ``\x1b``, because a log may contain sequences that a terminal would execute."""
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -24,7 +24,7 @@ def one_line(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console that escapes control characters as :func:`plain` does, also in tables, progress bars and errors."""
+    """A console that escapes control characters like :func:`plain`, including in tables, progress bars and errors."""
 
     def render(self, *args: Any, **given: Any) -> Iterable[Segment]:
         for segment in super().render(*args, **given):

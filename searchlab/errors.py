@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SearchlabError(Exception):
-    """Invalid input. The message names the problem, the value, and a remedy. The CLI exits with code 2.
+    """Raised for invalid input. The message states the problem, the value and a remedy. The CLI exits with code 2.
 
     Example:
         >>> import searchlab
@@ -23,17 +23,17 @@ class SearchlabError(Exception):
 
 
 class RunEnded(SearchlabError):
-    """A plug-in tried to end the process during a run. The CLI exits with code 1."""
+    """Raised if a plug-in tried to end the process during a run. The CLI exits with code 1."""
 
     exit_code = 1
 
 
 class SearchlabWarning(UserWarning):
-    """Something that users should know, although the run continues. The CLI prints it as one sentence."""
+    """A condition that users should know about, although the run continues. The CLI prints it as one sentence."""
 
 
 class InvalidConfig(SearchlabError):
-    """A config is not a member of its space, or has no legal program. The message explains why.
+    """Raised if a config is not a member of its space or has no legal program. The message explains why.
 
     Example:
         >>> import searchlab
@@ -47,7 +47,7 @@ class InvalidConfig(SearchlabError):
 
 
 class UnsupportedWorkload(SearchlabError):
-    """A space has no program for a workload or a target. The message names what it supports.
+    """Raised if a space has no program for a workload or target. The message lists what the space supports.
 
     Example:
         >>> import searchlab
@@ -61,7 +61,7 @@ class UnsupportedWorkload(SearchlabError):
 
 
 class UnsupportedSpace(SearchlabError):
-    """A policy cannot search a space. The message explains why, and suggests what to use instead.
+    """Raised if a policy cannot search a space. The message explains why and suggests an alternative.
 
     Example:
         >>> import searchlab
@@ -76,11 +76,11 @@ class UnsupportedSpace(SearchlabError):
 
 
 class RunsFailed(SearchlabError):
-    """Some runs of a study failed; the others are complete. The CLI exits with code 1.
+    """Raised if some runs of a study failed; the others are complete. The CLI exits with code 1.
 
     Args:
-        reasons: The log of each failed run -> why it failed, in the order of the runs.
-        count: The number of all runs.
+        reasons: A mapping from each failed run's log to the reason for the failure, in run order.
+        count: The total number of runs.
     """
 
     exit_code = 1
@@ -100,11 +100,11 @@ class RunsFailed(SearchlabError):
 
 
 SHOWN = 5
-"""The most reasons that a message lists."""
+"""The maximum number of reasons that a message lists."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'grid'?"`` if a ``known`` word is similar, else a list of at most 12 known words."""
+    """Return ``"; did you mean 'grid'?"`` if a ``known`` word is similar; otherwise list up to 12 known words."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -115,21 +115,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the text of ``error``, or the name of its type if it has no text."""
+    """Return the first line of an error's text, or the name of its type if the text is empty."""
     return _lines(error)[0]
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of the text of ``error``, where TVM and compilers name the cause, or its type."""
+    """Return the last line of an error's text, where TVM and compilers state the cause, or the name of its type."""
     return _lines(error)[-1]
 
 
 LONGEST_TEXT = 4000
-"""The most characters of a failure's text that a log keeps."""
+"""The maximum number of characters of a failure message that a log keeps."""
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Shorten ``text`` to ``longest`` characters: its beginning, a note of its length, and its end."""
+    """Shorten ``text`` to ``longest`` characters: keep the beginning and the end, and note the length in between."""
     if len(text) <= longest:
         return text
     mark = f" ... [{len(text)} characters, cut] ... "
@@ -138,21 +138,21 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``str(error)``, :func:`encodable`, even if its ``__str__`` raises."""
+    """Return ``str(error)``, escaped by :func:`encodable`, even if ``__str__`` raises an exception."""
     try:
         return encodable(str(error))
     except Exception as other:
-        return f"its text cannot be read, since __str__ raises {type(other).__name__}"
+        return f"its text is unavailable because __str__ raises {type(other).__name__}"
 
 
 def described(error: BaseException) -> str:
-    """Return the type of ``error`` and the first line of its text, as in ``"ValueError: no such file"``."""
+    """Return an error's type and the first line of its text, as in ``"ValueError: no such file"``."""
     kind, line = type(error).__name__, first_line(error)
     return kind if line == kind else f"{kind}: {line}"
 
 
 def encodable(text: str) -> str:
-    """Escape what UTF-8 cannot encode: a lone surrogate becomes the characters ``\\ud800``."""
+    """Escape characters that UTF-8 cannot encode: a lone surrogate becomes the text ``\\ud800``."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

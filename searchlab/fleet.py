@@ -1,4 +1,4 @@
-"""How long a study takes on fleets of different sizes: simulated from the times of trials in logs."""
+"""Simulating how long a study takes on fleets of different sizes, from the trial times in logs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from .run.plan import Run
 from .space import Space
 
 NEAR = 0.1
-"""The share by which a study may take longer on a fleet that counts as good as the fastest."""
+"""A fleet counts as good as the fastest if a study takes at most this share longer on it."""
 
 SIMULATED = 10_000
-"""About how many trials of a large study are simulated on each fleet: every n-th run of each kind."""
+"""The approximate number of trials of a large study to simulate on each fleet: every n-th run of each kind."""
 
 LOGS = 10
-"""The most logs that are read for a kind of run: more of them add little, and a study may have thousands."""
+"""The maximum number of logs to read for each kind of run: more add little, and a study may have thousands."""
 
 TIMED_BY = ("number", "repeat", "min_repeat_ms", "prune_factor", "check")
-"""The settings of a measurement that decide how long a program occupies a device."""
+"""The measurement settings that determine how long a program occupies a device."""
 
 Kind = bytes
 """What runs from different seeds have in common; see :func:`kind_of`."""
@@ -44,12 +44,12 @@ Phase = Literal["starting", "proposing", "building", "running"]
 
 @dataclass(frozen=True, slots=True)
 class TrialTimes:
-    """Seconds that a trial takes; a trial that neither connects nor runs needs no device."""
+    """The time that a trial takes, in seconds. A trial that neither connects nor runs needs no device."""
 
-    propose: float  # of a core: its share of proposing its batch, training included
-    build: float  # of a core
-    connect: float = 0.0  # to connect to a device and to send the inputs
-    run: float = 0.0  # of a device: to run the program, with its check
+    propose: float  # core time: the trial's share of proposing its batch, including training
+    build: float  # core time
+    connect: float = 0.0  # the time to connect to a device and send the inputs
+    run: float = 0.0  # device time: running and checking the program
 
     @property
     def on_device(self) -> bool:
@@ -57,7 +57,7 @@ class TrialTimes:
 
 
 Batches = Sequence[Sequence[TrialTimes]]
-"""A run: the trials of each of its batches."""
+"""A run, as the trials in each of its batches."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Outlook:
     devices: int
     builders: int
     jobs: int
-    batch: int | None  # None: each run has its own
+    batch: int | None  # None if each run keeps its own batch size
     seconds: float
-    waiting: Mapping[Phase, float]  # what its jobs wait for, as shares of their time
-    devices_busy: float  # share of the time of all devices
-    builders_busy: float  # share of the time of all cores that build
+    waiting: Mapping[Phase, float]  # the share of the jobs' time spent waiting in each phase
+    devices_busy: float  # as a share of all devices' time
+    builders_busy: float  # as a share of the time of all building cores
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,15 @@ class FleetPlan:
     """A study on fleets of different sizes.
 
     Attributes:
-        runs: The number of runs of the study.
-        trials: The number of its trials.
-        logs: The number of logs that the times come from.
-        outlooks: All fleets.
+        runs: The number of runs in the study.
+        trials: The number of trials in the study.
+        logs: The number of logs that provide the times.
+        outlooks: The results for all fleets.
         knee: The smallest fleet, counting devices and builders, on which the study takes at most 10 % longer than on
             the fastest one.
-        by_devices: For each number of devices, the fewest builders within 10 % of the fastest fleet with that number
-            of devices; then the fewest jobs, and the smallest batch.
-        notes: What to know about the logs, one sentence each.
+        by_devices: For each number of devices, the fleet with the fewest builders that is within 10 % of the fastest
+            fleet with that many devices. Ties are broken by the fewest jobs, then by the smallest batch.
+        notes: Caveats about the logs, one sentence each.
     """
 
     runs: int
@@ -110,20 +110,20 @@ def plan_fleet(
     batches: Sequence[int | None] = (None,),
     seed: int = 0,
 ) -> FleetPlan:
-    """Simulate a study on every combination of these numbers of devices, builders and jobs, and batches.
+    """Simulate a study on every combination of the given device, builder and job counts and batch sizes.
 
     Args:
         runs: All runs of the study.
-        logs: Logs, and directories of logs, from whose trials the runs are drawn.
-        devices: Numbers of devices.
-        builders: Numbers of cores of the machine that builds and proposes.
-        start: Seconds of a core that it takes to start a process; see :func:`start_seconds`.
-        jobs: Numbers of concurrent runs.
-        batches: Batches of all runs; None for their own.
-        seed: Determines the trials that are drawn.
+        logs: Logs or directories of logs. The simulated runs are drawn from their trials.
+        devices: The numbers of devices to simulate.
+        builders: The core counts to simulate for the machine that builds and proposes.
+        start: The core time needed to start a process, in seconds; see :func:`start_seconds`.
+        jobs: The numbers of concurrent runs to simulate.
+        batches: The batch sizes to simulate for all runs; None keeps each run's own.
+        seed: The seed for drawing trials.
 
     Raises:
-        SearchlabError: The logs hold no trial for a kind of run; the message says which trials to record.
+        SearchlabError: If the logs contain no trial for some kind of run; the message says which trials to record.
     """
     kinds = [kind_of(run) for run in runs]
     held = recorded((path for place in logs for path in find_logs(place)), set(kinds))
@@ -147,7 +147,7 @@ def plan_fleet(
         for lent, at_once in product(devices, jobs):
             spent = simulate(drawn, Fleet(lent, cores, at_once, start))
             waited = sum(spent.waited.values())
-            # The runs left out would have kept all jobs busy, and would not have changed how the last jobs end.
+            # The omitted runs would have kept all jobs busy, without changing how the last jobs end.
             seconds = spent.seconds + (share - 1) * waited / at_once
             outlooks.append(
                 Outlook(
@@ -176,7 +176,7 @@ def _near(outlooks: Sequence[Outlook]) -> list[Outlook]:
 
 
 def start_seconds(space: Space) -> float:
-    """Measure the seconds of a core that it takes here to start a process that builds programs of ``space``."""
+    """Measure the core time, in seconds, needed to start a local process that builds programs of ``space``."""
     pool = BuildPool(1, START_SECONDS, 0)
     try:
         (process,) = pool.ready(pool.holding(space), 1)
@@ -194,9 +194,8 @@ def _check_all_known(runs: Sequence[Run], kinds: Sequence[Kind], held: Collectio
     if missing := list(dict.fromkeys(missing)):
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise SearchlabError(
-            f"no log shows how long the trials take for {', '.join(missing[:3])}{more}; record a few: run a copy of "
-            f"the study with seeds = 1 and trials = 32, here or on one device, and pass the directory of its logs as "
-            f"--logs"
+            f"no log shows how long trials take for {', '.join(missing[:3])}{more}; record a few by running a copy of "
+            f"the study with seeds = 1 and trials = 32, here or on one device, and pass its log directory as --logs"
         )
 
 
@@ -204,21 +203,21 @@ def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[i
     notes = []
     targets = {str(run.space.target.to_json()) for run in runs}
     if others := {str(one.header.target) for one in used} - targets:
-        notes.append(f"some logs are for another target, whose programs run at another speed: {', '.join(others)}")
+        notes.append(f"some logs are for a different target, where program times differ: {', '.join(others)}")
     if not any(trial.connect for one in used for trial in one.trials):
-        notes.append("the logs do not come from a fleet: the time to connect to a device is unknown, and counts as 0")
+        notes.append("the logs do not come from a fleet, so the time to connect to a device is unknown and counts as 0")
     wanted: dict[str, Any] = runs[0].settings.identity()
     for name in TIMED_BY:
         values = {str(one.header.measure.get(name, wanted.get(name))) for one in used}
         if name in wanted and values != {str(wanted[name])}:
             had = ", ".join(sorted(values))
-            notes.append(f"the logs were measured with {name} = {had}, the study has {wanted[name]}")
+            notes.append(f"the logs were measured with {name} = {had}, but the study has {wanted[name]}")
     sizes = {one.header.batch for one in used}
     if asked := {batch for batch in batches if batch is not None} - sizes:
         notes.append(
-            f"the logs have batches of {', '.join(map(str, sorted(sizes)))}; proposing a batch of "
-            f"{', '.join(map(str, sorted(asked)))} is assumed to cost the same for each trial. A policy learns less "
-            f"often from larger batches"
+            f"the logs have batches of {', '.join(map(str, sorted(sizes)))}; proposing batches of "
+            f"{', '.join(map(str, sorted(asked)))} is assumed to cost the same per trial, although a policy learns "
+            f"less often with larger batches"
         )
     return notes
 
@@ -227,7 +226,7 @@ def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[i
 
 
 def kind_of(run: Header | Run) -> Kind:
-    """Return the workload, the space and the strategy of a run, with all options."""
+    """Return a key for a run's workload, space and strategy, including all options."""
     if isinstance(run, Header):
         parts = (run.space, run.policy, run.cost_model, run.features)
     else:
@@ -244,7 +243,7 @@ class RecordedRun:
     ended: Ended | None  # why the run ended before its number of trials
 
     def has_ended(self, run: Run) -> bool:
-        """Return whether the last trial here would be the last of ``run``, too."""
+        """Check whether the last trial here would also be the last trial of ``run``."""
         ended = self.ended
         return ended is not None and (
             ended.by_policy or (ended.stop_after is not None and ended.stop_after == run.stop_after)
@@ -253,46 +252,46 @@ class RecordedRun:
 
 def _times(record: Record) -> TrialTimes:
     proposing = record.propose_seconds + record.train_seconds
-    if record.reused:  # it was only scheduled, which takes a few per cent of the time of a build
+    if record.reused:  # it was only scheduled, which takes a few per cent of the build time
         return TrialTimes(proposing, 0.0)
     return TrialTimes(proposing, record.build_seconds, record.connect_seconds, record.run_seconds)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What logs hold for one kind of run."""
+    """The logs' contents for one kind of run."""
 
     runs: Sequence[RecordedRun]
 
     @cached_property
     def later(self) -> list[TrialTimes]:
-        """The trials of the later half of each log, when policies have learned and programs are known."""
+        """The trials in the second half of each log, when policies have learned and programs are known."""
         return [trial for run in self.runs for trial in run.trials[len(run.trials) // 2 :]]
 
     @cached_property
     def proposing(self) -> list[float]:
-        """Seconds to propose the first, the second, ... trial: means over the logs; the last one is for later trials.
+        """The mean time over all logs to propose the first, second, ... trial; the last value is for later trials.
 
-        Logs differ far more in this than in the times of their programs: one may fill a cache that the others find.
+        Logs differ far more in this than in program times, because one run may fill a cache that the others then use.
         """
         longest = max(len(run.trials) for run in self.runs)
         at_index = ([run.trials[i].propose for run in self.runs if i < len(run.trials)] for i in range(longest))
         return [*map(fmean, at_index), fmean(trial.propose for trial in self.later)]
 
     def draw(self, run: Run, batch: int, builders: int, rng: np.random.Generator) -> list[list[TrialTimes]]:
-        """Draw batches of ``run``: the programs of one log, then single trials from the later halves of all logs.
+        """Draw batches for ``run``: all programs of one log, then single trials from the second halves of all logs.
 
-        So the time to build a program and the time to run it always belong together.
+        A program's build time and run time therefore always come from the same trial.
 
         Raises:
-            SearchlabError: Nothing determines where the run ends.
+            SearchlabError: If nothing determines when the run ends.
         """
         model = self.runs[int(rng.integers(len(self.runs)))]
         limit = min(run.trials, len(model.trials)) if model.has_ended(run) else run.trials
         if limit == UNLIMITED and (run.seconds is None or not _charged(self.later, 1)):
             raise SearchlabError(
-                f"nothing determines how many trials {run.log} will have: set trials in the study, or run it for a "
-                f"while"
+                f"nothing determines how many trials {run.log} will have; set trials in the study, or record longer "
+                f"runs"
             )
         made: list[list[TrialTimes]] = []
         trials, charged = 0, 0.0
@@ -308,16 +307,16 @@ class Recorded:
 
 
 def _charged(batch: Sequence[TrialTimes], builders: int) -> float:
-    """Return the seconds charged for a batch: see :attr:`~searchlab.log.format.Log.charged`."""
+    """Return the time charged for a batch, in seconds; see :attr:`~searchlab.log.format.Log.charged`."""
     shared = min(builders, len(batch))
     return sum(trial.propose + trial.build / shared + trial.run for trial in batch)
 
 
 def recorded(paths: Iterable[Path], kinds: Collection[Kind]) -> dict[Kind, Recorded]:
-    """Read the first :data:`LOGS` logs of each of ``kinds``, except tables and logs without a trial.
+    """Read the first :data:`LOGS` logs of each of ``kinds``, skipping tables and logs without trials.
 
     Raises:
-        SearchlabError: A log is unreadable, foreign or damaged.
+        SearchlabError: If a log is unreadable, damaged or not from searchlab.
     """
     runs: dict[Kind, list[RecordedRun]] = {}
     for path in paths:
@@ -336,46 +335,45 @@ def recorded(paths: Iterable[Path], kinds: Collection[Kind]) -> dict[Kind, Recor
 
 @dataclass(frozen=True)
 class Fleet:
-    """Devices of one key, and the machine that builds for them."""
+    """Devices with the same key, and the machine that builds for them."""
 
     devices: int
-    builders: int  # cores of that machine, which its processes share evenly
+    builders: int  # the machine's cores, which its processes share evenly
     jobs: int = 1  # concurrent runs
-    start: float = 0.0  # seconds of a core that it takes to start a process
+    start: float = 0.0  # the core time needed to start a process, in seconds
 
 
 @dataclass
 class Spent:
-    """How long the runs took, in seconds."""
+    """The time that the runs took, in seconds."""
 
-    seconds: float = 0.0  # from the beginning to the end
+    seconds: float = 0.0  # from beginning to end
     waited: dict[Phase, float] = field(default_factory=lambda: dict.fromkeys(get_args(Phase), 0.0))  # summed over jobs
     devices: float = 0.0  # busy, summed
     cores: float = 0.0  # busy, summed
 
 
 def simulate(runs: Sequence[Batches], fleet: Fleet) -> Spent:
-    """Simulate ``runs`` on ``fleet``, in their order, event by event as the loop and the RPC measurer work.
+    """Simulate ``runs`` on ``fleet`` in order, event by event, in the same way as the loop and the RPC measurer work.
 
-    A job makes one run after the other. For each batch it proposes, then builds all programs, then runs them, and only
-    then proposes again. A device runs one program at a time; the tracker lends devices in the order of the requests,
-    and a job requests one as soon as a program has none. A device is not lent again at once: handing it back takes as
-    long as connecting to it did.
+    A job executes its runs one after another. For each batch, it proposes configs, builds all programs and runs them
+    before it proposes again. A device runs one program at a time. The tracker lends devices in the order of the
+    requests, and a job requests a device as soon as one of its programs needs one. Returning a device takes as long as
+    connecting to it, and only then can it be lent again.
 
-    A job builds with as many processes as there are cores, and talks to devices with as many as there are devices, but
-    with no more of either than its first batch has trials. A single job starts these once; if there are several jobs,
-    each starts them again for each of its runs.
+    A job uses one building process per core and one connection process per device, but no more of either than its
+    first batch has trials. A single job starts them once; with several jobs, each starts them again for every run.
     """
     return _Simulation(runs, fleet).run()
 
 
 Resume = Callable[[], None]
 Process = Iterator[Callable[[Resume], None]]
-"""What something does in the simulation: it yields each wait, a function that arranges for the process to resume."""
+"""A simulated process: it yields each wait as a function that arranges for the process to resume."""
 
 
 class _Pool:
-    """Devices, or processes of a job, which are lent in the order of the requests."""
+    """Devices or a job's processes, lent in the order of the requests."""
 
     def __init__(self, free: int = 0) -> None:
         self.free = free
@@ -396,10 +394,11 @@ class _Pool:
 
 
 class _Simulation:
-    """The clock and the events to come.
+    """The simulated clock and the pending events.
 
-    Processes on cores advance together, each by ``given`` seconds of a core since the beginning: the next of them to
-    end is the one that ends at the least ``given``, however many share the cores until then.
+    Processes on cores advance at the same pace: since the beginning, each could have used ``given`` seconds of core
+    time. The next process to end is the one with the smallest ``given`` at its end, however many share the cores until
+    then.
     """
 
     def __init__(self, runs: Sequence[Batches], fleet: Fleet) -> None:
@@ -485,7 +484,7 @@ class _Simulation:
         self.spent.waited[phase] += self.now - since
 
     def _go(self, process: Process, ended: Resume = lambda: None) -> None:
-        """Advance ``process`` to its next wait, after which it goes on; call ``ended`` at its end."""
+        """Advance ``process`` to its next wait, after which it continues; call ``ended`` when it ends."""
         wait = next(process, None)
         if wait is None:
             ended()

@@ -1,8 +1,8 @@
-"""Search the options of a policy on recorded tables, and show on held-out workloads whether they are better.
+"""Searching a policy's options on recorded tables, and testing on held-out workloads whether the best ones are better.
 
-A set of options is judged by replays: runs of the policy on a table, as a study makes them. The measure is their score
-against random search (:class:`~searchlab.analysis.stats.random_search.RandomSearch`), which is comparable between
-problems. A problem is a workload in a space, with the measurements of a table.
+A set of options is judged by replays, that is, by runs of the policy on a table, as in a study. The measure is their
+score against random search (:class:`~searchlab.analysis.stats.random_search.RandomSearch`), which is comparable across
+problems. A problem is a workload in a space, together with a table's measurements.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from .run.study import NamedPolicy, Study
 from .workload import parse_workload
 
 FACTOR = 4
-"""A derived range extends from the default divided by this to the default times this."""
+"""A derived range extends from the default divided by this factor to the default multiplied by it."""
 
 Range = IntDistribution | FloatDistribution | CategoricalDistribution
-Ranges = dict[str, Range]  # the values to search, by the name of the option
-HoldOut = tuple[str, ...]  # the workloads that are hidden from one search
+Ranges = dict[str, Range]  # the values to search, by option name
+HoldOut = tuple[str, ...]  # the workloads hidden from one search
 
 OnTrial = Callable[[str, int, float | None], None]
-"""Called with the name of a search, the number of its trial (from 0), and the score; None if it was refused."""
+"""A function called with a search's name, its trial number (from 0), and the score (None if the trial was rejected)."""
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Mean scores over fresh seeds, and the mean of their differences, seed by seed; all problems count equally."""
+    """The mean scores over fresh seeds, and the mean of their seed-by-seed differences; all problems count equally."""
 
     default: Interval
     found: Interval
@@ -74,34 +74,34 @@ class ProblemScores(Compared, frozen=True, kw_only=True):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"problems": "tasks"}):
-    """One search and its best options."""
+    """The result of one search, with its best options."""
 
     name: str
     held_out: list[str]
     options: dict[str, Any]
-    search_score: float  # of these options on the seeds of the search, so it is biased upwards
+    search_score: float  # the options' score on the search's seeds, which is biased upwards
     trials: int
-    refused: int  # trials whose options the policy refused
+    refused: int  # the number of trials whose options the policy rejected
     problems: list[ProblemScores]
 
 
 class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
-    """The searches of a policy's options, and the comparison of what they found with the default.
+    """The searches over a policy's options, and the comparison of the options found with the default.
 
     Attributes:
-        policy: The name of the policy.
-        searched: The range of each option that was searched.
-        not_searched: The value of each other option.
-        default_options: The options of the policy without any search.
-        options: The best options of the last search: the one on all workloads, or the only one.
-        better: Whether they are better on held-out workloads, beyond the noise; None if none was held out.
+        policy: The policy's name.
+        searched: The range of each searched option.
+        not_searched: The value of each remaining option.
+        default_options: The policy's options before any search.
+        options: The best options from the last search, which is the search on all workloads or the only search.
+        better: Whether these options are better on held-out workloads, beyond the noise, or None if none was held out.
         verdict: The result in words.
-        training: Over the problems that a search with held-out workloads, or the only search, saw.
-        held_out: Over the problems that a search did not see; None if none was held out. A problem of several searches
-            counts once, with the mean of their scores.
+        training: The comparison on the problems that a search with held-out workloads, or the only search, saw.
+        held_out: The comparison on the problems that a search did not see, or None if none was held out. A problem
+            that belongs to several searches counts once, with its mean score over the searches.
         searches: All searches.
-        nearest: The share of the trials on fresh seeds that were answered with the nearest config in the table.
-        notes: What to know about the result, one sentence each.
+        nearest: The share of trials on fresh seeds that were answered with the nearest config in the table.
+        notes: Caveats about the result, one sentence each.
     """
 
     policy: str
@@ -124,11 +124,11 @@ class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Problem:
-    """A workload in a space, and what random search achieves on its measurements in a table."""
+    """A workload in a space, and the performance of random search on its measurements in a table."""
 
-    run: Run  # replays differ from it in options and seed
+    run: Run  # replays differ from it only in options and seed
     random: RandomSearch
-    digest: str  # of the measurements
+    digest: str  # a digest of the measurements
 
     @property
     def workload(self) -> str:
@@ -142,20 +142,21 @@ class Problem:
         return f"{self.workload} in {self.space}"
 
     def seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
-        """Draw the seeds of ``count`` runs: even ones for a search; odd ones, if ``fresh``, which no search sees.
+        """Draw seeds for ``count`` runs: even seeds for a search, or, if ``fresh``, odd seeds that no search sees.
 
-        Each problem has its own seeds, so that its runs are independent of those on other problems.
+        Each problem has its own seeds, so its runs are independent of the runs on other problems.
         """
         entropy = [seed, zlib.crc32(str(self).encode()), int(fresh)]
         drawn = np.random.SeedSequence(entropy).generate_state(count)
-        return [int(number) >> 2 << 1 | fresh for number in drawn]  # 31 bits: XGBoost takes no larger seed
+        return [int(number) >> 2 << 1 | fresh for number in drawn]  # 31 bits: XGBoost does not accept larger seeds
 
 
 def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
-    """Return the problem of ``run``; None if no config is faster than another.
+    """Return the problem that ``run`` poses, or None if all working configs are equally fast.
 
-    Random search is exact if the table holds the complete space, and estimated if it holds a random sample of it. The
-    score starts after the trials that the policy draws at random by default: no option changes these.
+    The performance of random search is exact if the table contains the complete space, and estimated if it contains a
+    random sample. The score starts after the trials that the policy draws at random by default, because no option
+    changes these.
     """
     costs = np.array([measurement.cost for measurement in measurer.recorded(run.space)])
     working = costs[np.isfinite(costs)]
@@ -169,20 +170,21 @@ def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
 
 @dataclass
 class Replays:
-    """Runs on the tables. Each is replayed once, in ``directory``."""
+    """Runs on the tables; each run is replayed only once, in ``directory``."""
 
     measurer: TableMeasurer
     directory: Path
     known: dict[tuple[str, str, int], tuple[float, int, int]] = field(default_factory=dict)
 
     def __call__(self, problem: Problem, options: Mapping[str, Any], seeds: Sequence[int]) -> Floats:
-        """Replay a run from each seed: its score, the trials answered with the nearest config, and all its trials.
+        """Replay one run per seed.
 
         Returns:
-            Floats: Shape (seeds, 3).
+            Floats: For each seed, the score, the number of trials answered with the nearest config, and the number of
+                all trials; shape (seeds, 3).
 
         Raises:
-            SearchlabError: The policy does not take the options.
+            SearchlabError: If the policy does not accept the options.
         """
         return np.array([self._replay(problem, options, seed) for seed in seeds])
 
@@ -195,7 +197,7 @@ class Replays:
             costs = np.full(problem.run.trials, np.inf)  # a run that ends early stays at its best
             costs[: len(trials)] = [trial.cost for trial in trials]
             scores = problem.random.scores(np.minimum.accumulate(costs)[np.newaxis])
-            assert scores is not None  # a problem where nothing can be gained is left out
+            assert scores is not None  # problems where nothing can be gained are omitted
             self.known[key] = float(scores[0]), sum(trial.measurement.nearest for trial in trials), len(trials)
         return self.known[key]
 
@@ -207,39 +209,39 @@ class HyperPlan:
     study: Study
     measurer: TableMeasurer
     problems: list[Problem]
-    hold_outs: list[HoldOut]  # for each search
+    hold_outs: list[HoldOut]  # one per search
     ranges: Ranges
-    default: dict[str, Any]  # the options of the policy without any search, as the study sets them
+    default: dict[str, Any]  # the policy's options before any search, as the study sets them
     others: dict[str, Any]  # the options that are not searched, with their values
-    trials: int  # of each search
+    trials: int  # per search
     seed: int
-    seeds: int  # runs on each problem that judge a set of options
-    fresh_seeds: int  # other runs, for the comparison
+    seeds: int  # the number of runs on each problem that judge a set of options
+    fresh_seeds: int  # the number of further runs, for the comparison
     notes: list[str]
 
     def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> Hypertuned:
-        """Search, then compare.
+        """Run the searches, then compare the options found with the default.
 
         Args:
-            out: A directory for the journal of all trials, from which a later run resumes.
-            on_trial: Called after each trial of a search.
+            out: The directory for the journal of all trials, from which a later run can resume.
+            on_trial: A function called after each trial of a search.
 
         Raises:
-            SearchlabError: The journal belongs to a different search.
+            SearchlabError: If the journal belongs to a different search, or if the policy rejects all options.
         """
         path = out / "optuna.log" if out else None
         with self.measurer, ScratchFolder() as scratch, open_journal(path) as storage:
             replays = Replays(self.measurer, Path(scratch))
             studies = [self._open_search(storage, path, hidden) for hidden in self.hold_outs]
             searches = []
-            runs = []  # the replays on fresh seeds, by search
+            runs = []  # each search's replays on fresh seeds
             for hidden, study in zip(self.hold_outs, studies, strict=True):
                 trials = self._search(study, self._visible(hidden), replays, on_trial)
                 scored = [trial for trial in trials if trial.state == TrialState.COMPLETE]
                 if not scored:
                     raise SearchlabError(
-                        f"the policy refused all {len(trials)} sets of options that were tried: "
-                        f"{trials[-1].user_attrs['refused']}; give other ranges with --option"
+                        f"the policy rejected all {len(trials)} sets of options that were tried: "
+                        f"{trials[-1].user_attrs['refused']}; specify different ranges with --option"
                     )
                 best = max(scored, key=lambda trial: trial.values[0])  # the earliest of several
                 options = self.default | best.params
@@ -266,13 +268,13 @@ class HyperPlan:
     def _search(
         self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnTrial
     ) -> list[FrozenTrial]:
-        """Try sets of options, the default first if it is in the ranges; ``study`` may hold some already."""
+        """Try sets of options, starting with the default if it is in range; ``study`` may already contain some."""
         trials = study.trials
         for number in range(self.trials):
             if number == len(trials):
                 trial = self._tried(self._params(trials), problems, replays)
                 with _storing():
-                    study.add_trial(trial)  # it is on disk before the next one is tried
+                    study.add_trial(trial)  # written to disk before the next one is tried
                 trials = study.trials
             on_trial(study.study_name, number, trials[number].value)
         return trials[: self.trials]
@@ -297,17 +299,17 @@ class HyperPlan:
         return create_trial(value=float(np.mean(list(scores.values()))), user_attrs={"scores": scores}, **tried)
 
     def _fresh(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
-        """Replay runs with the default and with ``options`` on fresh seeds: shape (2, seeds, 3)."""
+        """Replay runs with the default and with ``options`` on fresh seeds; the result has shape (2, seeds, 3)."""
         seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
         return np.array([replays(problem, each, seeds) for each in (self.default, options)])
 
     def _result(self, searches: list[Search], runs: Floats) -> Hypertuned:
-        """Compare over all problems. ``runs`` has the shape (searches, problems, 2, seeds, 3)."""
+        """Compare the options on all problems. ``runs`` has shape (searches, problems, 2, seeds, 3)."""
         hidden = np.array([[one.held_out for one in search.problems] for search in searches])
         counted = np.array([[bool(search.held_out) or len(searches) == 1] for search in searches])
 
         def over(which: Any) -> Compared:
-            """Average the scores of each problem over the counted searches in ``which``, shape (searches, problems)."""
+            """Average each problem's scores over the counted searches in ``which``, of shape (searches, problems)."""
             which = which & counted
             return compared([runs[which[:, n], n][..., 0].mean(axis=0) for n in np.flatnonzero(which.any(axis=0))])
 
@@ -334,7 +336,7 @@ class HyperPlan:
         return self.problems[0].run.strategy.policy.name
 
     def _open_search(self, storage: BaseStorage, path: Path | None, hidden: HoldOut) -> optuna.Study:
-        """Open or begin a search. Raises SearchlabError if the stored one differs in more than its number of trials."""
+        """Open or create a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
         problems = self._visible(hidden)
         run = problems[0].run
         strategy = run.strategy
@@ -365,39 +367,45 @@ class HyperPlan:
                     study.set_user_attr(key, wanted)
                 elif known[key] != wanted:
                     raise SearchlabError(
-                        f"{path} holds a different search {name!r}, with {key} = {cut(str(known[key]), 200)}, not "
-                        f"{cut(str(wanted), 200)}; choose another --out, or repeat the options that it was started with"
+                        f"{path} contains a different search {name!r}, with {key} = {cut(str(known[key]), 200)}, not "
+                        f"{cut(str(wanted), 200)}; choose a different --out, or pass the search's original options"
                     )
         return study
 
 
 def compared(pairs: Sequence[Floats]) -> Compared:
-    """Average the scores over problems. The intervals are over seeds, for just these problems.
+    """Average the scores over problems. The intervals reflect only the seeds, for exactly these problems.
 
     Args:
-        pairs: The scores on each problem with the default options and with those that were found, shape (2, seeds).
+        pairs: For each problem, the scores with the default options and with the options found, of shape (2, seeds).
     """
     columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
     return Compared(*map(mean_of_means_interval, columns))
 
 
 def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:
-    """Return the result in words; ``unchanged``: the best options of every search are the default."""
+    """Return the result in words.
+
+    Args:
+        training: The comparison on the problems that the searches saw.
+        held_out: The comparison on held-out problems, if any.
+        unchanged: Whether every search's best options are the default.
+    """
     if unchanged:
-        return "No options were found that are better than the default."
+        return "No options better than the default were found."
     if held_out is None:
         better = "better" if above(training.gain) else "not better"
         return (
-            f"On the workload of the search, the options found are {better} beyond the noise: "
+            f"On the searched workload, the options found are {better} beyond the noise: "
             f"{interval_text(training.gain, '+')} in score against the default. No workload was held out, so this does "
-            f"not show how good they are on another."
+            f"not show how good they are on others."
         )
     gain = f"{interval_text(held_out.gain, '+')} in score against the default"
     if above(held_out.gain):
         return f"The options found are better on held-out workloads, beyond the noise: {gain}."
     if held_out.gain.upper is not None and held_out.gain.upper < 0:
         return f"The options found are worse on held-out workloads, beyond the noise: {gain}. Keep the default."
-    fits = ", though they are better on the workloads of the search, which they may overfit"
+    fits = ", though they are better on the searched workloads, which they may overfit"
     return (
         f"The options found are not better on held-out workloads beyond the noise"
         f"{fits if above(training.gain) else ''}: {gain}. Keep the default."
@@ -405,7 +413,7 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
 
 
 def above(gain: Interval) -> bool:
-    """Return whether a gain is above 0 beyond the noise."""
+    """Check whether a gain is above 0 beyond the noise."""
     return gain.lower is not None and gain.lower > 0
 
 
@@ -428,22 +436,22 @@ def plan_hypertune(
     fresh_seeds: int = 20,
     seed: int = 0,
 ) -> HyperPlan:
-    """Plan to search the options of ``policy`` on the tables of ``study``.
+    """Plan a search over the options of ``policy`` on the tables of ``study``.
 
     Args:
         study: A study that measures from a table.
-        policy: The label or name of an entry of the study, whose options are then the default; or any other policy.
-        options: The options to search, as :func:`parse_options` takes them; if none, those
-            for which :func:`derive_ranges` has a range.
-        hold_out: Workloads that no search sees. By default each is held out in turn (leave-one-out cross-validation),
-            and one more search on all workloads finds the options to recommend.
-        trials: Sets of options that each search tries.
-        seeds: Runs on each problem that judge a set of options.
-        fresh_seeds: Other runs on each problem, for the comparison; no search sees them.
-        seed: Determines the options that are tried, and the seeds of all runs.
+        policy: The label or name of a study entry, whose options then serve as the default, or any other policy.
+        options: The options to search, as :func:`parse_options` accepts them. By default, all options for which
+            :func:`derive_ranges` finds a range are searched.
+        hold_out: The workloads that no search sees. By default, each is held out in turn (leave-one-out
+            cross-validation), and one more search on all workloads finds the options to recommend.
+        trials: The number of sets of options that each search tries.
+        seeds: The number of runs on each problem that judge a set of options.
+        fresh_seeds: The number of further runs on each problem, for the comparison; no search sees them.
+        seed: The seed that determines which options are tried and the seeds of all runs.
 
     Raises:
-        SearchlabError: The input is invalid.
+        SearchlabError: If the input is invalid.
     """
     least = {"trials": (trials, 1), "seeds": (seeds, 1), "fresh seeds": (fresh_seeds, 2), "seed": (seed, 0)}
     for name, (value, low) in least.items():
@@ -452,20 +460,20 @@ def plan_hypertune(
     spec = study.spec
     if spec.suite:
         raise SearchlabError(
-            "options are not searched on a suite yet; name workloads and spaces, and set "
-            'measure = { kind = "table", path = ... } with tables of the suite'
+            "searching options on a suite is not supported yet; list workloads and spaces in the study, and set "
+            'measure = { kind = "table", path = ... } to use the suite\'s tables'
         )
     if not isinstance(spec.measure, TableSettings):
         raise SearchlabError(
-            f"the study is measured on a machine (measure.kind is {spec.measure.__struct_config__.tag!r}), where "
-            f"{trials} trials of {seeds} runs each would take days; record tables with `searchlab table build`, and "
+            f"the study measures on a machine (measure.kind is {spec.measure.__struct_config__.tag!r}), where "
+            f"{trials} trials with {seeds} runs each would take days; record tables with `searchlab table build`, and "
             f'set measure = {{ kind = "table", path = ... }}'
         )
     entry = _entry(study, policy)
     limits = [getattr(one, name) for one in (entry, spec) for name in ("trials", "seconds", "stop_after")]
     if any(limits[index] is not None for index in (1, 2, 4, 5)) or any(isinstance(limit, str) for limit in limits):
         raise SearchlabError(
-            "options are judged by runs of a fixed number of trials; set trials to a number, and omit seconds and "
+            "options are judged by runs with a fixed number of trials; set trials to a number, and omit seconds and "
             "stop_after"
         )
     cls = POLICIES.load(entry.name)
@@ -475,11 +483,11 @@ def plan_hypertune(
     notes = list(left_out)
     own = entry.cost_model or cls.traits.own_model
     if len(spec.cost_models) > 1 and not own and (model := runs[0].strategy.cost_model):
-        notes.append(f"only the first of the study's cost models is used: {model.name}")
+        notes.append(f"only the study's first cost model, {model.name}, is used")
     if any(run.warm_start.digests for run in runs):
-        notes.append("every run learns from the logs of warm_start, including their trials on held-out workloads")
+        notes.append("every run learns from the warm_start logs, including their trials on held-out workloads")
     if not runs[0].strategy.policy_class.traits.uses_seed:
-        notes.append("the runs of this policy are the same from every seed, so the intervals have no width")
+        notes.append("this policy's runs are the same for every seed, so the intervals have no width")
     measurer = spec.measure.make(runs[0].space.target, {}, study.base)
     problems = []
     for run in runs:
@@ -487,17 +495,17 @@ def plan_hypertune(
             problems.append(problem)
         else:
             where = f"{run.workload} in {run.searched.name}"
-            notes.append(f"{where} is left out: no config there is faster than another, so no option can be better")
+            notes.append(f"{where} is omitted: all its configs are equally fast, so no option can be better")
     if not problems:
-        raise SearchlabError("there is no problem to search on: " + "; ".join(notes))
+        raise SearchlabError("no problem remains to search on: " + "; ".join(notes))
     defaults = defaults_of(cls, entry.options)
     others = {name: value for name, value in defaults.items() if name not in ranges}
     if not ranges:
         ranges, others = derive_ranges(defaults, cls)
     if not ranges:
         raise SearchlabError(
-            f"policy {entry.name!r} has no option with a default that a range can be derived from; "
-            f"give one with --option name=low..high"
+            f"policy {entry.name!r} has no option from whose default a range can be derived; "
+            f"specify a range with --option name=low..high"
         )
     return HyperPlan(
         study=study,
@@ -520,7 +528,7 @@ def _entry(study: Study, policy: str) -> NamedPolicy:
     own = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
     if len(own) > 1:
         labels = ", ".join(repr(entry.label or entry.name) for entry in own)
-        raise SearchlabError(f"the study has several entries of the policy {policy!r}; name one by its label: {labels}")
+        raise SearchlabError(f"the study has several entries for the policy {policy!r}; specify a label: {labels}")
     return own[0] if own else NamedPolicy(policy)
 
 
@@ -533,12 +541,12 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
             )
     if hidden:
         if not set(workloads) - set(hidden):
-            raise SearchlabError("all workloads are held out, so there is none to search on; omit a --hold-out")
+            raise SearchlabError("all workloads are held out, so none remains to search on; remove a --hold-out option")
         return [hidden]
     if len(workloads) == 1:
         notes.append(
             f"{workloads[0]} is the only workload, so none can be held out, and the result will not show whether the "
-            f"options are good for another"
+            f"options suit other workloads"
         )
         return [()]
     return [*((workload,) for workload in workloads), ()]
@@ -548,14 +556,14 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
 
 
 def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
-    """Read the ranges in ``texts`` for options of the policy ``cls``, called ``name``.
+    """Parse ranges in ``texts`` for the options of the policy class ``cls``, called ``name``.
 
-    ``option=low..high`` is a range, of integers if both ends are integers and the option is no float;
-    ``option=low..high:log`` is a range on a logarithmic scale. ``option=a,b,c`` are choices: each is read as JSON if it
-    is JSON, else as text.
+    ``option=low..high`` is a range; it contains only integers if both ends are integers and the option is not a float.
+    ``option=low..high:log`` is a range on a logarithmic scale. ``option=a,b,c`` lists choices, each parsed as JSON if
+    possible and as text otherwise.
 
     Raises:
-        SearchlabError: A text has another form, or names an option that the policy does not take, or names one twice.
+        SearchlabError: If a text has a different form, or specifies an unknown option or the same option twice.
     """
     ranges: Ranges = {}
     for text in texts:
@@ -566,7 +574,7 @@ def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
             )
         POLICIES.check_names(name, cls, [option])
         if option in ranges:
-            raise SearchlabError(f"--option {option} is given twice; give it once, with all values to search")
+            raise SearchlabError(f"--option {option} is specified twice; pass it once, with all values to search")
         if ends := re.fullmatch(r"(.+?)\.\.(.+?)(:log)?", given):
             parameter = POLICIES.options_of(cls).get(option)
             ranges[option] = _range(text, ends, parameter is not None and _is_float(parameter))
@@ -583,11 +591,11 @@ def _range(text: str, ends: re.Match[str], is_float: bool) -> Range:
     try:
         low, high = (int(end) if re.fullmatch(r"[+-]?\d+", end) else float(end) for end in ends.group(1, 2))
     except ValueError:
-        raise SearchlabError(f"--option {text!r}: the ends of a range are numbers, as in name=0.1..0.5") from None
+        raise SearchlabError(f"--option {text!r}: the ends of a range must be numbers, as in name=0.1..0.5") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise SearchlabError(f"--option {text!r}: a range goes from a number to a greater one")
+        raise SearchlabError(f"--option {text!r}: the lower end of a range must be less than the upper end")
     if ends[3] and low <= 0:
-        raise SearchlabError(f"--option {text!r}: a range on a logarithmic scale begins above 0")
+        raise SearchlabError(f"--option {text!r}: a range on a logarithmic scale must begin above 0")
     if isinstance(low, int) and isinstance(high, int) and not is_float:
         return IntDistribution(low, high, log=bool(ends[3]))
     return FloatDistribution(low, high, log=bool(ends[3]))
@@ -601,19 +609,19 @@ def _choices(text: str, given: str) -> Range:
         except json.JSONDecodeError:
             choices.append(choice)
     if any(isinstance(choice, list | dict) for choice in choices):
-        raise SearchlabError(f"--option {text!r}: a choice is a number, a word, true, false or null")
+        raise SearchlabError(f"--option {text!r}: a choice must be a number, a word, true, false or null")
     if len({(type(choice), choice) for choice in choices}) < len(choices):
-        raise SearchlabError(f"--option {text!r} names a choice twice; name each once")
+        raise SearchlabError(f"--option {text!r} contains a duplicate choice; list each choice once")
     return CategoricalDistribution(choices)
 
 
 def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of each option without a search: the one in ``given``, else the default of the constructor."""
+    """Return each option's value before any search: the value in ``given``, or else the constructor's default."""
     defaults = dict(given)
     for name, parameter in POLICIES.options_of(cls).items():
         value = given.get(name, parameter.default)
         if _is_float(parameter) and type(value) is int:
-            value = float(value)  # otherwise only integers would be searched
+            value = float(value)  # otherwise, only integers would be searched
         if value is not inspect.Parameter.empty:
             defaults[name] = value
     return defaults
@@ -622,8 +630,8 @@ def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, dict[str, Any]]:
     """Return ranges around ``defaults``, and the defaults that suggest no range: words, lists, 0 and None.
 
-    A number above 0 is searched from a quarter of it to four times it, on a logarithmic scale, within the bounds that
-    the policy ``cls`` declares. A switch is searched in both positions.
+    A positive number is searched from a quarter to four times its value, on a logarithmic scale, within the bounds that
+    the policy class ``cls`` declares. For a switch, both values are searched.
     """
     ranges: Ranges = {}
     options = POLICIES.options_of(cls)
@@ -646,19 +654,19 @@ def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, 
 
 
 def rounded(value: float) -> float:
-    """Round to three digits, so that the value can be typed into a study file."""
+    """Round to three significant digits, so that the value is easy to type into a study file."""
     return float(f"{value:.3g}")
 
 
 def spelled(values: Range) -> str:
-    """Return the range as ``--option`` takes it."""
+    """Return the range in the form that ``--option`` accepts."""
     if isinstance(values, CategoricalDistribution):
         return ",".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in values.choices)
     return f"{values.low}..{values.high}" + (":log" if values.log else "")
 
 
 def holds(values: Range, value: Any) -> bool:
-    """Return whether ``value`` is in the range."""
+    """Check whether ``value`` is in the range."""
     if isinstance(values, CategoricalDistribution):
         return any(type(choice) is type(value) and choice == value for choice in values.choices)
     numbers = (int,) if isinstance(values, IntDistribution) else (int, float)
@@ -666,9 +674,10 @@ def holds(values: Range, value: Any) -> bool:
 
 
 def suggest(trials: Sequence[FrozenTrial], ranges: Ranges, seed: Sequence[int]) -> dict[str, Any]:
-    """Return the options to try after ``trials``: a function of these, the ranges and the seed, so searches can resume.
+    """Return the options to try after ``trials``.
 
-    Numbers are rounded, so that they can be typed into a study file.
+    The result depends only on the trials, the ranges and the seed, so a search can be resumed. Numbers are rounded to
+    make them easy to type into a study file.
 
     Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011), as implemented by Optuna.
     """
@@ -687,10 +696,12 @@ def suggest(trials: Sequence[FrozenTrial], ranges: Ranges, seed: Sequence[int]) 
 
 @contextmanager
 def open_journal(path: Path | None) -> Iterator[BaseStorage]:
-    """Open a file in Optuna's journal format, which optuna-dashboard can show, for this process alone; or a memory.
+    """Open a file in Optuna's journal format for this process alone, or an in-memory storage if ``path`` is None.
+
+    optuna-dashboard can display the file.
 
     Raises:
-        SearchlabError: Another process has it open, or it is damaged, or it cannot be written.
+        SearchlabError: If the file is open in another process, damaged, or not writable.
     """
     with ExitStack() as ends:
         ends.callback(optuna.logging.set_verbosity, optuna.logging.get_verbosity())
@@ -701,17 +712,17 @@ def open_journal(path: Path | None) -> Iterator[BaseStorage]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock(ends.enter_context(path.open("ab")))
-            if not (data := path.read_bytes()).endswith(b"\n"):  # a kill can tear the last line; Optuna cannot read it
+            if not (data := path.read_bytes()).endswith(b"\n"):  # Optuna cannot read a last line cut off by a kill
                 path.write_bytes(data[: data.rfind(b"\n") + 1])
-            # A search that was killed leaves Optuna's lock behind: while we hold ours, it is nobody's.
+            # A killed search leaves Optuna's lock behind. While we hold our own lock, nobody else holds Optuna's.
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
             storage = JournalStorage(JournalFileBackend(str(path)))
         except BlockingIOError:
-            raise SearchlabError(f"another search is writing {path}; wait for it, or choose another --out") from None
+            raise SearchlabError(f"another search is writing {path}; wait for it, or change --out") from None
         except OSError as error:
             raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
         except (ValueError, KeyError) as error:
-            raise SearchlabError(f"{path} is damaged, or is not an Optuna journal: {error}") from None
+            raise SearchlabError(f"{path} is damaged or not an Optuna journal: {error}") from None
         yield storage
 
 
@@ -721,6 +732,6 @@ def _storing() -> Iterator[None]:
         yield
     except OSError as error:
         raise SearchlabError(
-            f"cannot write the journal of the search: {error.strerror}; free space or check the disk, then repeat the "
-            f"command, which continues from what was written"
+            f"cannot write the search's journal: {error.strerror}; free some space or check the disk, then repeat the "
+            f"command to continue the search"
         ) from None

@@ -1,4 +1,4 @@
-"""What spaces, features and policies share of ``tvm.s_tir.meta_schedule``, without its slow import."""
+"""The parts of ``tvm.s_tir.meta_schedule`` that spaces, features and policies share, without its slow import."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TracedSpace(Protocol):
-    """A space that MetaSchedule's own search can search, since its programs come from sampled traces."""
+    """A space that MetaSchedule's own algorithm can search, because its programs come from sampled traces."""
 
     def draw(self, seed: int) -> Schedule:
-        """Return a random program, whose decisions TVM samples from ``seed`` >= 1.
+        """Return a random program whose decisions TVM samples from ``seed`` >= 1.
 
-        The decisions may correspond to no config of the space.
+        The decisions need not correspond to a config of the space.
 
         Raises:
-            InvalidConfig: If they make no program.
+            InvalidConfig: If the decisions do not yield a program.
         """
 
     def config_of(self, schedule: Schedule) -> Config:
-        """Return the config of the decisions in the trace of ``schedule``.
+        """Return the config that corresponds to the decisions in a schedule's trace.
 
         Args:
-            schedule: A result of :meth:`draw` or ``schedule``; its decisions may have been changed since.
+            schedule: A schedule from :meth:`draw` or ``schedule``; its decisions may have been changed since.
 
         Raises:
             InvalidConfig: If the config is not a member of the space.
         """
 
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
-        """Return the target for TVM's rules, and the postprocessors that finish a program, in order."""
+        """Return the target for TVM's rules, and the postprocessors that complete a program, in order."""
 
 
 def tune_context(
@@ -50,15 +50,15 @@ def tune_context(
 ) -> Any:
     """Create a ``TuneContext`` with one thread.
 
-    This calls its FFI constructor: the Python one imports every tensor intrinsic of TVM, which takes 15 s.
+    It is created by the FFI constructor: the Python one imports all of TVM's tensor intrinsics, which takes 15 s.
 
     Args:
         module: The module to schedule.
-        target: TVM's target.
+        target: The TVM target.
         generator: MetaSchedule's space generator, if any.
         seed: The random seed, >= 1.
         strategy: MetaSchedule's search strategy, if any.
-        logger: Called with (level, file, line, message); without one, TVM writes to the standard error.
+        logger: A function called with (level, file, line, message). Without one, TVM writes to standard error.
     """
     from tvm.s_tir.meta_schedule import _ffi_api
 

@@ -1,9 +1,9 @@
-"""Options of plug-ins: the constructor's annotations declare them, and values are checked against these.
+"""Plug-in options: the constructor's annotations declare them, and values are checked against the annotations.
 
     def __init__(self, space, *, seed, restart: Annotated[float, Between(0, 1)] = 0.2, kind: Literal["a", "b"] = "a")
 
-``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, sequences of these, and unions of all of them are checked.
-Other annotations, and those with names that are imported for type checkers only, accept any value.
+``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, sequences of these, and unions of any of them are checked.
+Other annotations accept any value, as do those that use names imported only for type checkers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from msgspec.inspect import BoolType, FloatType, IntType, ListType, LiteralType,
 from .errors import SearchlabError, did_you_mean
 
 SUPPLIED = ("seed", "cost_model")
-"""Keyword parameters of a constructor that searchlab supplies; they are not options."""
+"""The constructor's keyword parameters that searchlab supplies; they are not options."""
 
 
 def Between(low: float, high: float | None = None) -> msgspec.Meta:
-    """Bound a number, both ends included: ``Annotated[int, Between(2, 1024)]``. None leaves the range open."""
+    """Restrict a number to an inclusive range: ``Annotated[int, Between(2, 1024)]``. None means no upper bound."""
     return msgspec.Meta(ge=low, le=high)
 
 
@@ -35,9 +35,9 @@ UnitInterval = Annotated[float, Between(0, 1)]
 
 
 class ChecksOptions:
-    """A base class that wraps the constructors of its subclasses, to check the options given by keyword.
+    """A base class that wraps its subclasses' constructors to check the options passed by keyword.
 
-    So scripts get the same errors as study files.
+    Scripts therefore report the same errors as study files.
     """
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -63,7 +63,7 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
     names = getattr(constructor, "__globals__", {})
     declared = {}
     for name, annotation in getattr(constructor, "__annotations__", {}).items():
-        try:  # one by one: an annotation may have a name that is imported for type checkers only
+        try:  # one at a time: an annotation may use a name that is imported only for type checkers
             hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
         except Exception:  # whatever evaluating an annotation raises
             continue
@@ -76,9 +76,9 @@ def checked(name: str, value: Any, declared: Any) -> Any:
     """Return ``value``, as a float where a float is declared.
 
     Args:
-        name: The name of the option, for the error message.
-        value: The value.
-        declared: The annotation of the option. If it cannot be checked, any value is accepted.
+        name: The option's name, for the error message.
+        value: The value to check.
+        declared: The option's annotation. If it cannot be checked, any value is accepted.
 
     Raises:
         SearchlabError: If ``declared`` does not allow ``value``.
@@ -96,17 +96,17 @@ def checked(name: str, value: Any, declared: Any) -> Any:
 
 
 def in_words(declared: Any) -> str:
-    """Describe the values of an option, as in ``a whole number of at least 1, or null``; empty if any is accepted."""
+    """Describe an option's values, as in ``a whole number of at least 1, or null``; empty if any value is accepted."""
     return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
 
 
 def number_of(declared: Any) -> IntType | FloatType | None:
-    """Return the type of number that an option accepts, with its bounds ``ge`` and ``le``; None if it accepts none."""
+    """Return the type of number that an option accepts, with its bounds ``ge`` and ``le``, or None."""
     return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
 
 
 def _alternatives(declared: Any) -> Sequence[Type]:
-    """Return the types that ``declared`` allows; none if it, or a part of it, cannot be checked."""
+    """Return the types that ``declared`` allows, or an empty sequence if any part of it cannot be checked."""
     try:
         kind = msgspec.inspect.type_info(declared)
     except Exception:  # a type that msgspec does not know
@@ -118,7 +118,7 @@ def _alternatives(declared: Any) -> Sequence[Type]:
 
 
 def _words(declared: Any) -> tuple[Any, ...]:
-    """Return the values of ``Literal`` in ``declared``, in order (msgspec sorts them)."""
+    """Return the ``Literal`` values in ``declared`` in their original order, since msgspec sorts them."""
     parts = get_args(declared)
     return parts if get_origin(declared) is Literal else tuple(word for part in parts for word in _words(part))
 

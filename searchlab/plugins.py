@@ -1,4 +1,4 @@
-"""Plug-ins by name: entry points are listed from metadata, and a plug-in is imported only when it is named."""
+"""Finding plug-ins by name: entry points are listed from metadata, and a plug-in is imported only when requested."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The name of a plug-in, and its options."""
+    """A plug-in's name and options."""
 
     name: str
     options: dict[str, Any] = {}
 
     def spelled(self) -> Plugin:
-        """Return the plug-in with plain options, as logs record it: a function becomes ``"module:name"``.
+        """Return the plug-in with plain options, as logs record it; a function becomes ``"module:name"``.
 
         Raises:
             SearchlabError: If an option is neither a plain value nor a function.
@@ -49,34 +49,34 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
-"""How users name a plug-in: by name, ``"module:Class"``, class, or ``{"name": ..., "options": {...}}``."""
+"""How users specify a plug-in: a name, ``"module:Class"``, a class, or ``{"name": ..., "options": {...}}``."""
 
 
 @dataclass(frozen=True)
 class PluginKind(Generic[T]):
     """A kind of plug-in, such as policies."""
 
-    title: str  # its name in messages
-    group: str  # the group of entry points that registers its classes
-    contract: type[T]  # their base class
-    positional: int  # how many constructor parameters come before the options
+    title: str  # the name used in messages
+    group: str  # the entry-point group in which its classes are registered
+    contract: type[T]  # the base class
+    positional: int  # the number of constructor parameters before the options
 
     def installed(self) -> dict[str, EntryPoint]:
-        """Return the registered plug-ins by name, without importing them."""
+        """Return the registered plug-ins, by name, without importing them."""
         return {point.name: point for point in entry_points_of(self.group)}
 
     def check_name(self, name: str) -> None:
-        """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``, without importing it."""
+        """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``; nothing is imported."""
         points = self.installed()
         if name not in points and ":" not in name:
             hint = did_you_mean(name, points)
             raise SearchlabError(
-                f"unknown {self.title} {name!r}{hint}{' ' if hint.endswith('?') else '. '}A {self.title} of another "
-                f"package must be installed and registered under {self.group!r}"
+                f"unknown {self.title} {name!r}{hint}{' ' if hint.endswith('?') else '. '}A {self.title} from "
+                f"another package must be installed and registered under {self.group!r}"
             )
 
     def load(self, name: str) -> type[T]:
-        """Import the class ``name``, registered or ``module:Class``. Raises SearchlabError if there is none."""
+        """Import the class ``name``, registered or ``module:Class``. Raises SearchlabError if it does not exist."""
         self.check_name(name)
         points = self.installed()
         spelled = points[name].value if name in points else name
@@ -86,7 +86,7 @@ class PluginKind(Generic[T]):
         return cast(type[T], loaded)
 
     def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
-        """Return the plug-in, by its registered name if it has one, and its class. Raises SearchlabError."""
+        """Return the plug-in, under its registered name if it has one, and its class. Raises SearchlabError."""
         if isinstance(spec, type):
             return Plugin(self.name_of(spec)), spec
         if isinstance(spec, str):
@@ -96,7 +96,7 @@ class PluginKind(Generic[T]):
         if not isinstance(spec, Mapping) or "name" not in spec or not set(spec) <= {"name", "options"}:
             unknown = [key for key in spec if key not in ("name", "options")] if isinstance(spec, Mapping) else []
             raise SearchlabError(
-                f"a {self.title} is given as a name, or as {{'name': ..., 'options': {{...}}}}, not {spec!r}"
+                f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r}"
                 f"{did_you_mean(str(unknown[0]), ('name', 'options')) if unknown else ''}"
             )
         name = spec["name"]
@@ -104,7 +104,7 @@ class PluginKind(Generic[T]):
         return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls
 
     def name_of(self, cls: type[Any]) -> str:
-        """Return the name that ``cls`` is registered as, else ``module:Class``."""
+        """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
         spelled = f"{cls.__module__}:{cls.__qualname__}"
         for point in self.installed().values():
             if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
@@ -112,7 +112,7 @@ class PluginKind(Generic[T]):
         return spelled
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
-        """Return the options by name; the annotations of those that can be checked are evaluated."""
+        """Return the options by name; the annotations that can be checked are evaluated."""
         declared = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
         return {
@@ -125,12 +125,12 @@ class PluginKind(Generic[T]):
         """Raise SearchlabError if ``cls`` does not derive from the contract."""
         if not issubclass(cls, self.contract):
             raise SearchlabError(
-                f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}: derive it from that, or choose "
-                f"one that `searchlab list` shows"
+                f"{self.title} {name!r} is not a searchlab.{self.contract.__name__}; derive it from that class, or "
+                f"choose one that `searchlab list` shows"
             )
 
     def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
-        """Raise SearchlabError if ``cls`` does not have one of ``options``."""
+        """Raise SearchlabError if ``cls`` lacks any of ``options``."""
         known = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
             return
@@ -139,7 +139,7 @@ class PluginKind(Generic[T]):
                 raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, known)}")
 
     def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
-        """Raise SearchlabError if ``cls`` does not have one of ``options``, or rejects its value."""
+        """Raise SearchlabError if ``cls`` lacks any of ``options`` or rejects its value."""
         self.check_names(name, cls, options)
         for option, parameter in self.options_of(cls).items():
             if option in options:
@@ -155,14 +155,14 @@ class PluginKind(Generic[T]):
 
     @contextmanager
     def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
-        """Turn whatever the plug-in raises into a SearchlabError that names the plug-in and the line.
+        """Convert any exception that the plug-in raises to a SearchlabError that names the plug-in and the line.
 
-        A call of ``os._exit`` counts as an error. A SearchlabError passes unchanged; so do interrupts, and exceptions
-        that searchlab or pytest raises to stop a plug-in.
+        A call to ``os._exit`` counts as an error. SearchlabErrors and interrupts pass unchanged, and so do the
+        exceptions that searchlab or pytest raises to stop a plug-in.
 
         Args:
-            cls: The class of the plug-in.
-            doing: The method that is called.
+            cls: The plug-in's class.
+            doing: The name of the method being called.
         """
         with _not_exiting():
             try:
@@ -175,7 +175,7 @@ class PluginKind(Generic[T]):
                 raise self.failure(cls, doing, error) from error
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
-        """Return the error that reports that the method ``doing`` of ``cls`` raised ``error``, and at which line."""
+        """Return an error reporting that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
         where = line_of(error, cls) or place_of(getattr(cls, doing, cls))
         kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
         return kind(
@@ -184,9 +184,10 @@ class PluginKind(Generic[T]):
         )
 
     def registered(self, plugin: Plugin) -> Plugin | None:
-        """Return ``plugin`` by its registered name; None if it would import code that no installed package registers.
+        """Return ``plugin`` under its registered name, or None if it would import unregistered code.
 
-        Such code is a class ``module:Class``, or an option ``"module:function"``, without an entry point.
+        Unregistered code is a class ``module:Class`` or an option ``"module:function"`` without an entry point in any
+        installed package.
         """
         points = self.installed()
         name = plugin.name
@@ -197,18 +198,19 @@ class PluginKind(Generic[T]):
         return None if names_code(plugin.options) else Plugin(name, plugin.options)
 
     def of_file(self, plugin: Plugin, path: Path) -> Plugin:
-        """Return ``plugin``, which the file ``path`` names, if it may be imported: see :meth:`registered`.
+        """Return ``plugin``, which the file ``path`` refers to, if it may be imported: see :meth:`registered`.
 
         Raises:
-            SearchlabError: If it names unregistered code, except within :func:`trusting`. An unknown name without a
-                colon imports nothing; :meth:`load` reports it.
+            SearchlabError: If it refers to unregistered code outside a :func:`trusting` context. An unknown name
+                without a colon imports nothing; :meth:`load` reports it.
         """
         registered = self.registered(plugin)
         if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
             options = f" with options {plugin.options}" if plugin.options else ""
             raise SearchlabError(
-                f"{path} names the {self.title} {plugin.name!r}{options}: code that no installed package registers, "
-                f"which would be imported; if you trust this file, add --trust (in Python, with searchlab.trusting():)"
+                f"{path} refers to the {self.title} {plugin.name!r}{options}, which would import code that no "
+                f"installed package registers; if you trust this file, add --trust (in Python, use "
+                f"`with searchlab.trusting():`)"
             )
         return registered or plugin
 
@@ -219,10 +221,10 @@ _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 
 @contextmanager
 def trusting(yes: bool = True) -> Iterator[None]:
-    """Within this context, allow files to name plug-ins that no installed package registers; they are imported.
+    """Allow files, within this context, to import plug-ins that no installed package registers.
 
     Args:
-        yes: False leaves the present setting unchanged.
+        yes: Whether to allow this. False leaves the current setting unchanged.
 
     Example:
         >>> import searchlab
@@ -237,12 +239,12 @@ def trusting(yes: bool = True) -> Iterator[None]:
 
 
 def trusts() -> bool:
-    """Whether a :func:`trusting` context is active."""
+    """Check whether a :func:`trusting` context is active."""
     return _trusts.get()
 
 
 def names_code(value: Any) -> bool:
-    """Whether options contain, at any depth, a ``"module:function"`` without an entry point."""
+    """Check whether options contain a ``"module:function"`` without an entry point, at any depth."""
     if isinstance(value, dict):
         return any(names_code(item) for item in value.values())
     if isinstance(value, list | tuple):
@@ -252,7 +254,7 @@ def names_code(value: Any) -> bool:
 
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group, sorted; cached until ``sys.path``, or a directory on it, changes."""
+    """Return a group's entry points, sorted. They are cached until ``sys.path`` or a directory on it changes."""
     return _read_entry_points(group, tuple((path, _changed(path)) for path in sys.path))
 
 
@@ -262,7 +264,7 @@ def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[
 
 
 def _changed(path: str) -> int:
-    """Return the modification time of the directory ``path`` in nanoseconds; 0 if there is none."""
+    """Return the modification time of the directory ``path`` in nanoseconds, or 0 if it does not exist."""
     try:
         return os.stat(path or ".").st_mtime_ns
     except (OSError, ValueError):
@@ -270,7 +272,7 @@ def _changed(path: str) -> int:
 
 
 def load_attribute(spelled: str, title: str) -> Any:
-    """Import and return the object ``module:name``. Raises SearchlabError, which calls it ``title``."""
+    """Import and return the object ``module:name``. Raises SearchlabError, which refers to it as ``title``."""
     module, _, attribute = spelled.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -283,7 +285,7 @@ def load_attribute(spelled: str, title: str) -> Any:
 
 
 class PluginExit(Exception):
-    """A plug-in has called ``os._exit``, which would end the process as if it had succeeded."""
+    """Raised if a plug-in calls ``os._exit``, which would end the process as if it had succeeded."""
 
 
 _calling = threading.local()
@@ -298,7 +300,7 @@ def _guarded_exit(status: int) -> NoReturn:
 
 @contextmanager
 def _not_exiting() -> Iterator[None]:
-    """Within this context, ``os._exit`` raises PluginExit in this thread of this process."""
+    """Make ``os._exit`` raise PluginExit in this thread of this process."""
     os._exit = _guarded_exit
     before = getattr(_calling, "process", None)
     _calling.process = os.getpid()
@@ -309,7 +311,7 @@ def _not_exiting() -> Iterator[None]:
 
 
 def _stops(error: BaseException) -> bool:
-    """Whether a signal, searchlab or pytest raised ``error`` to stop a plug-in."""
+    """Check whether a signal, searchlab or pytest raised ``error`` to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
         return False
     return isinstance(error, KeyboardInterrupt | GeneratorExit) or _package(type(error).__module__) in (
@@ -318,7 +320,7 @@ def _stops(error: BaseException) -> bool:
 
 
 def place_of(function: Any) -> str:
-    """Return ``file:line`` of the definition of a function; empty if it is unknown."""
+    """Return the ``file:line`` where a function is defined, or an empty string if unknown."""
     try:
         return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
     except (OSError, TypeError):
@@ -326,7 +328,7 @@ def place_of(function: Any) -> str:
 
 
 def place_in(error: BaseException) -> str:
-    """Return ``file:line`` where ``error`` was raised."""
+    """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -334,9 +336,10 @@ def place_in(error: BaseException) -> str:
 
 
 def line_of(error: BaseException, cls: type[Any]) -> str:
-    """Return ``file:line`` of the innermost call in the code of a plug-in, not in libraries that it calls.
+    """Return the ``file:line`` of the innermost call in a plug-in's own code, ignoring libraries that it calls.
 
-    Empty if no line of the plug-in was executed, for example because it returned an object of the wrong type.
+    The result is empty if no line of the plug-in was executed, for example because it returned an object of the wrong
+    type.
     """
     libraries = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
     homes = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}

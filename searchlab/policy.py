@@ -18,14 +18,14 @@ from .space import Config, Space
 
 @dataclass(frozen=True)
 class Origin:
-    """The published algorithm that a strategy comes from, and how it differs.
+    """The published algorithm on which a strategy is based, and how the strategy differs from it.
 
     Attributes:
-        name: Its name there.
-        version: The version of the system, or the year of the paper.
-        source: Its source files, or the paper.
+        name: The algorithm's name in the publication.
+        version: The system's version or the paper's year.
+        source: The source files or the paper.
         kind: ``reproduction`` is the same algorithm, reimplemented. ``original`` calls the original code. ``relative``
-            shares the idea but is another algorithm, so that results of one say nothing about the other.
+            shares the idea but is a different algorithm, so results for one say nothing about the other.
         deviations: The differences, one phrase each.
     """
 
@@ -40,12 +40,12 @@ class Origin:
 class OwnModel:
     """The cost model that belongs to an algorithm. A study does not combine the policy with its other cost models.
 
-    An entry of a study may still name another cost model for the policy.
+    A study entry can still specify a different cost model for the policy.
 
     Attributes:
         cost_model: A registered name, or a :class:`~searchlab.plugins.Plugin` with options.
-        features: The features that it is trained on.
-        without_programs: The features to use instead where configs have no programs; empty if there are none.
+        features: The features to train it on.
+        without_programs: The features to use instead if configs have no programs; empty for no replacement.
     """
 
     cost_model: PluginSpec
@@ -55,17 +55,18 @@ class OwnModel:
 
 @dataclass(frozen=True)
 class Traits:
-    """Properties of a policy, declared by keywords of its class: ``class Grid(NeverTwice, uses_seed=False)``.
+    """A policy's properties, declared as class keywords: ``class Grid(NeverTwice, uses_seed=False)``.
 
     A class inherits the traits that it does not declare.
 
     Attributes:
-        takes_cost_model: The constructor takes ``cost_model``, a :class:`~searchlab.costmodel.BoundCostModel`: the cost
-            model that the study names, with its features. Declaring ``own_model`` implies it.
+        takes_cost_model: Whether the constructor accepts ``cost_model``, a
+            :class:`~searchlab.costmodel.BoundCostModel` that combines the study's cost model with its features.
+            Declaring ``own_model`` implies this.
         own_model: The cost model that belongs to the algorithm.
         uses_seed: False if the policy proposes the same configs for every seed, as a grid does.
-        needs_asks: Whether the policy must know which ask proposed a trial, as a bandit that credits its arms. Its
-            state then depends on the asks too. Its runs still resume, since a resumed run repeats them.
+        needs_asks: Whether the policy must know which ask proposed a trial, like a bandit that credits its arms. Its
+            state then also depends on the asks. Runs can still be resumed, because a resumed run repeats the asks.
         stops: Whether the strategy may end before the space is exhausted, for example at a local optimum.
     """
 
@@ -76,28 +77,30 @@ class Traits:
     stops: bool = False
 
     def model(self, cost_model: PluginSpec | None = None, features: str | None = None) -> tuple[PluginSpec, str]:
-        """Return the cost model and features to use: those given, else its own, else ``xgboost`` and ``knob``."""
+        """Return the cost model and features to use: the arguments, the policy's own, or ``xgboost`` and ``knob``."""
         own = self.own_model or OwnModel("xgboost", "knob")
         return own.cost_model if cost_model is None else cost_model, features or own.features
 
 
 class Policy(ChecksOptions, ABC):
-    """A search strategy: it proposes configs, and learns from their measurements.
+    """A search strategy that proposes configs and learns from their measurements.
 
-    Its state is a function of the space, the options, the seed, and the trials told so far, in order. It must not
-    depend on a clock, on a global random state, or on the number of threads: an interrupted run resumes by
-    repeating it. Options are keyword arguments of the constructor, with defaults. Keywords of the class declare its
-    :class:`Traits`. Most policies derive from :class:`NeverTwice`, which is simpler.
+    Its state is a function of the space, the options, the seed and the trials told so far, in order. It must not
+    depend on a clock, a global random state or the number of threads, because an interrupted run is resumed by
+    repeating it. Options are keyword arguments of the constructor, with defaults. Class keywords declare the policy's
+    :class:`Traits`. Most policies derive from :class:`NeverTwice`, which is simpler to implement.
 
     Args:
         space: The space to search.
-        seed: Determines everything random.
+        seed: The seed for all random decisions.
 
     Attributes:
-        traits: What the class declares about itself.
+        traits: The properties that the class declares.
         origin: The published algorithm that this class implements or resembles. Subclasses do not inherit it.
-        n_startup: The number of trials before an instance uses what it has learned; until then it proposes at random.
-        effective: Options that an instance cannot use as given -> the values used. Logs and reports show them.
+        n_startup: The number of trials before an instance uses what it has learned; until then, it proposes random
+            configs.
+        effective: A mapping from each option that an instance cannot use as passed to the value used instead. Logs and
+            reports show it.
 
     Example:
         >>> import searchlab
@@ -129,7 +132,7 @@ class Policy(ChecksOptions, ABC):
         stops: bool | None = None,
         **others: Any,
     ) -> None:
-        """Declare the :class:`Traits` of a class. None inherits a trait."""
+        """Declare the :class:`Traits` of a class; traits that are None are inherited."""
         super().__init_subclass__(**others)
         declared: dict[str, Any] = {
             "takes_cost_model": True if own_model else takes_cost_model, "own_model": own_model,
@@ -146,11 +149,11 @@ class Policy(ChecksOptions, ABC):
         """Propose the configs to measure next.
 
         Args:
-            n: The most configs to propose, >= 0.
+            n: The maximum number of configs to propose, >= 0.
 
         Returns:
-            At most ``n`` members of the space, none of them proposed or told before. An empty list ends the run: the
-            space is exhausted, or the strategy has finished.
+            At most ``n`` members of the space, none of which has been proposed or told before. An empty list ends the
+            run: the space is exhausted or the strategy has finished.
         """
 
     @abstractmethod
@@ -158,27 +161,27 @@ class Policy(ChecksOptions, ABC):
         """Learn from the measured trials of the last :meth:`ask`.
 
         Args:
-            trials: In the order in which they were proposed. Failures have an infinite cost. Must not be modified.
+            trials: The trials, in the order in which they were proposed. Failures have infinite cost. The sequence
+                must not be modified.
         """
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
-        """Learn from trials of earlier runs, before the first :meth:`ask`; by default, :meth:`tell` them.
+        """Learn from trials of earlier runs before the first :meth:`ask`. By default, this calls :meth:`tell`.
 
-        Override this if :meth:`tell` depends on a preceding ask, or counts trials. The configs must not be proposed
-        again.
+        Override it if :meth:`tell` depends on a preceding ask or counts trials. The configs must not be proposed again.
 
         Args:
-            trials: Measured trials. Some of their configs may not be members of the space; they must do no harm.
+            trials: Measured trials. Some of their configs may not be members of the space and must be tolerated.
         """
         self.tell(trials)
 
 
 class NeverTwice(Policy):
-    """A policy whose :meth:`propose` may repeat itself: random new configs replace those that were seen before.
+    """A policy whose :meth:`propose` may repeat itself: random new configs replace configs that were already seen.
 
     Attributes:
         trials: All trials told so far, in order, except those whose config is not in the space.
-        seen: All configs told or proposed so far, in order (a dict, since the order of a set depends on hashing).
+        seen: All configs told or proposed so far, in order (a dict, because a set's order depends on hashing).
 
     Example:
         >>> import searchlab
@@ -201,21 +204,21 @@ class NeverTwice(Policy):
 
     @abstractmethod
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        """Propose configs, best first, seen or not.
+        """Propose configs, best first, whether or not they were seen before.
 
-        Iteration stops after ``n`` new configs, so that a generator may be endless; but it must end once it can only
-        repeat itself, since any space may be exhausted. If fewer than ``n`` are new, random configs fill the batch,
-        except for a policy that declares ``stops``: its run ends if none is new.
+        Iteration stops after ``n`` new configs, so a generator may be endless. It must end, however, once it can only
+        repeat itself, since any space may be exhausted. If fewer than ``n`` configs are new, random configs fill the
+        batch. For a policy that declares ``stops``, the batch is not filled, and the run ends if no config is new.
 
         Args:
-            n: The number of new configs that are wanted, >= 1.
-            rng: A random stream for this ask, a function of the seed and the number of configs seen.
+            n: The number of new configs requested, >= 1.
+            rng: This ask's random stream, which depends only on the seed and the number of configs seen.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 1 or self._exhausted:
             return []
-        # Each ask has its own stream: after the same trials it is the same, however they were batched.
+        # Each ask has its own stream, which depends on the trials seen but not on how they were batched.
         rng = np.random.default_rng([self.seed, len(self.seen)])
         batch: list[Config] = []
         for config in self.propose(n, rng):
@@ -233,7 +236,7 @@ class NeverTwice(Policy):
         return batch
 
     def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
-        """Mutate ``config`` until it is neither seen nor in ``besides``, at most twice for each of its knobs."""
+        """Mutate ``config`` until it is neither seen nor in ``besides``, at most twice per knob."""
         for _ in range(2 * len(config)):
             if config not in self.seen and config not in besides:
                 break
@@ -247,9 +250,9 @@ class NeverTwice(Policy):
 
 
 def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
-    """Return a random stream that no ask uses, one for each ``tag`` and each value of the ``counters``.
+    """Return a random stream that no ask uses, distinct for each ``tag`` and each value of the ``counters``.
 
-    ``default_rng([seed, 1, counter])`` may equal the stream of an ask, ``default_rng([seed, 1])``, since trailing zeros
+    ``default_rng([seed, 1, counter])`` may equal an ask's stream, ``default_rng([seed, 1])``, because trailing zeros
     are ignored. A spawn key is separate from the seed, and its zeros count.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(tag.encode()), *counters)))
@@ -261,7 +264,7 @@ POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # t
 def origins() -> dict[str, Origin]:
     """Return the origin of each registered policy whose own class declares one, by name.
 
-    This imports all policies. One that cannot be imported is skipped: using it reports the error.
+    This imports all policies. A policy that cannot be imported is skipped; using it reports the error.
     """
     declared: dict[str, Origin] = {}
     for name in POLICIES.installed():

@@ -1,4 +1,4 @@
-"""The records that pass between policy, measurer and log."""
+"""The records that are passed between the policy, the measurer and the log."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Failure = Literal["invalid", "build_error", "build_timeout", "run_error", "run_t
 FAILURES: tuple[Failure, ...] = get_args(Failure)
 
 Statistic = Literal["median", "mean"]
-"""Statistic of the repeats that is used as the cost; the mean is sensitive to outliers."""
+"""The statistic of the repeats that serves as the cost; the mean is sensitive to outliers."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The measurement of one config: the times of its program, or one failure.
+    """The measurement of one config: either its program's times or a failure.
 
     Attributes:
-        seconds: The time of one execution of the program in seconds, one value per repeat; empty if it failed.
+        seconds: The time of one execution in seconds, one value per repeat; empty if the program failed.
         failure: One of :data:`FAILURES`, or None.
-        message: The text of the failure, at most 4,000 characters.
-        build_seconds: CPU time of scheduling and compiling, or elapsed time if building timed out or crashed.
-        run_seconds: Elapsed time of checking and timing.
-        program: The structural hash of the scheduled module, or "" if there is none.
+        message: The failure message, at most 4,000 characters.
+        build_seconds: The CPU time for scheduling and compiling, or the elapsed time if building timed out or crashed.
+        run_seconds: The elapsed time for checking and timing.
+        program: The structural hash of the scheduled module, or "" if scheduling failed.
         reused: Whether it repeats an earlier measurement of the same program.
-        nearest: Whether a table answered with its nearest config, since it does not contain this one.
-        pruned: Whether it was timed only once, because it was much slower than the best of its run.
-        statistic: The statistic of ``seconds`` that is used as the cost.
-        connect_seconds: Elapsed time of connecting to a device of a fleet and uploading the inputs; not charged.
+        nearest: Whether a table returned its nearest config because it does not contain this one.
+        pruned: Whether the program was timed only once because it was much slower than the run's best program.
+        statistic: The statistic of ``seconds`` that serves as the cost.
+        connect_seconds: The elapsed time for connecting to a fleet's device and uploading the inputs; not charged.
 
     Example:
         >>> from searchlab import Measurement
@@ -62,12 +62,12 @@ class Measurement:
 
     @cached_property
     def cost(self) -> float:
-        """The ``statistic`` of ``seconds``; infinity for a failure."""
+        """The ``statistic`` of ``seconds``, or infinity for a failure."""
         return cost_of(self.seconds, self.failure, self.statistic)
 
 
 def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
-    """Return the ``statistic`` of ``seconds``; infinity for a failure, or if there are none."""
+    """Return the ``statistic`` of ``seconds``, or infinity for a failure or if ``seconds`` is empty."""
     if not seconds or failure is not None:
         return math.inf
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
@@ -78,9 +78,9 @@ class Trial:
     """A config that a run has measured.
 
     Attributes:
-        index: Its place in the run, from 0.
+        index: Its position in the run, starting at 0.
         config: The config.
-        measurement: Its times, or its failure.
+        measurement: Its times or its failure.
 
     Example:
         >>> from searchlab import Config, Measurement, Trial

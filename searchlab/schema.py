@@ -1,4 +1,4 @@
-"""Convert plain data to settings; errors name the key, its value, and the values that are allowed."""
+"""Converting plain data to settings; errors name the key, its value, and the allowed values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from .errors import SearchlabError, did_you_mean
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors of decoding JSON from outside: invalid JSON or types, invalid Unicode, nesting that is too deep."""
+"""The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
 
 
 def explained(data: Any, kind: Any, source: str) -> Any:
-    """Convert ``data`` to a ``kind``. Raises SearchlabError, which names the invalid place in ``source``."""
+    """Convert ``data`` to a ``kind``. Raises SearchlabError, which identifies the invalid part of ``source``."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -22,7 +22,7 @@ def explained(data: Any, kind: Any, source: str) -> Any:
 
 
 def _explain(data: Any, kind: Any, where: str, text: str) -> str:
-    """Describe what is wrong with ``data`` at ``where``: within it if possible, else msgspec's ``text``."""
+    """Describe what is wrong with ``data`` at ``where``, as specifically as possible, or return msgspec's ``text``."""
     within: list[tuple[str, Any, Any]] = []
     if isinstance(data, dict) and (structs := _structs(kind)):
         inside = f" in {where.lstrip('.')}" if where else ""
@@ -61,7 +61,7 @@ def _wrong(data: Any, where: str, allowed: list[Any], text: str) -> str:
 
 
 def _belongs_in(key: str, fields: dict[str, Any]) -> str:
-    """Return ``"; it belongs in an entry of 'policies'"`` if structs within ``fields`` have the key, else ""."""
+    """Return ``"; it belongs in an entry of 'policies'"`` if structs in ``fields`` have the key, or "" otherwise."""
     places = []
     for name, field in fields.items():
         for title, kinds in ((repr(name), [field.type]), (f"an entry of {name!r}", _items(field.type))):
@@ -83,5 +83,5 @@ def _structs(kind: Any) -> list[type[msgspec.Struct]]:
 
 
 def _items(kind: Any) -> list[Any]:
-    """Return the types of the items if ``kind`` may be a list, or a tuple of equal types."""
+    """Return the item types if ``kind`` can be a list or a homogeneous tuple."""
     return [get_args(t)[0] for t in _alternatives(kind) if get_origin(t) in (list, tuple)]

@@ -1,4 +1,4 @@
-"""The contract of a search space, and everything that follows from its one primitive, :meth:`Space.decide`."""
+"""The search space contract, and everything derived from its single primitive, :meth:`Space.decide`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 Value = bool | int | float | str | tuple[int, ...]
-"""A choice: a number, a word, or a tile (the factors of a loop, outermost first)."""
+"""A choice: a number, a word, or a tile (a loop's factors, outermost first)."""
 
 Kind = Literal["number", "tile", "word", "mixed"]
 """The kinds of knobs; see :attr:`Knob.kind`."""
@@ -40,13 +40,13 @@ class Knob:
     """One open choice of a program.
 
     Attributes:
-        name: Its name, unique within a config.
-        choices: Its possible values; their order defines the index of a choice. At least one, all different.
-        role: What the choice is for, if known: ``unroll``, ``location`` (where a stage is computed), ``parallel``,
-            ``sketch`` or ``tile``. :meth:`Space.mutate_by_role` uses it.
+        name: The name, unique within a config.
+        choices: The possible values: at least one, all different. Their order defines each choice's index.
+        role: The purpose of the choice, if known: ``unroll``, ``location`` (where a stage is computed), ``parallel``,
+            ``sketch`` or ``tile``. It is used by :meth:`Space.mutate_by_role`.
 
     Raises:
-        InvalidConfig: If there is no choice.
+        InvalidConfig: If ``choices`` is empty.
 
     Example:
         >>> from searchlab import Knob
@@ -64,17 +64,17 @@ class Knob:
 
     @cached_property
     def kind(self) -> Kind:
-        """How its choices compare.
+        """How its choices are compared.
 
-        ``number``: by value. ``tile``: by the logarithms of the factors. ``word``: equal or not; strings and booleans
-        are words. ``mixed``: its choices are of several kinds. A subclass whose tuples are not tiles but, for example,
-        permutations returns ``word``.
+        A ``number`` is compared by value and a ``tile`` by the logarithms of its factors. A ``word`` is only equal to
+        another or not; strings and booleans are words. A ``mixed`` knob has choices of several kinds. Subclasses whose
+        tuples are not tiles, but permutations, for example, should return ``word``.
         """
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
     def redrawn(self, value: Value, rng: np.random.Generator) -> Value:
-        """Draw a choice other than ``value``. The knob must have one."""
+        """Draw a choice other than ``value``; the knob must have at least one other choice."""
         choices = self.choices
         if value not in choices:
             return choices[int(rng.integers(len(choices)))]
@@ -82,10 +82,10 @@ class Knob:
         return choices[other + (other >= choices.index(value))]
 
     def moved(self, value: Value, rng: np.random.Generator) -> Value:
-        """Move one factor, prime or composite, of the tile ``value`` from one level to another, within the choices.
+        """Move a factor of the tile ``value``, prime or composite, between two levels, staying within the choices.
 
-        First a pair of levels with such a factor is drawn, then the factor. If there is none, or if the knob is not a
-        tile, this is :meth:`redrawn`. Source: ``mutate_tile_size.cc`` of MetaSchedule.
+        A pair of levels with such a factor is drawn first, and then the factor. If no such pair exists, or if the knob
+        is not a tile, the value is :meth:`redrawn`. Source: MetaSchedule's ``mutate_tile_size.cc``.
         """
         if self.kind == "tile" and isinstance(value, tuple):
             pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
@@ -100,7 +100,7 @@ class Knob:
 
     @cached_property
     def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
-        """(tile, level, other level) -> the choices that moving a factor leads to; filled on demand."""
+        """A mapping from (tile, level, other level) to the choices that moving a factor can produce; filled lazily."""
         return {}
 
 
@@ -123,11 +123,11 @@ def _divisors(n: int) -> list[int]:
 
 
 def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
-    """Return a choice as numbers, each with the part that it describes: the index of a factor, or the word.
+    """Return a choice as numbers, each paired with the part that it describes: the index of a factor or the word.
 
     Args:
         value: The choice.
-        is_word: Whether the knob's kind is ``word``, so that a tuple is not a tile.
+        is_word: Whether the knob's kind is ``word``, in which case a tuple is not a tile.
     """
     if is_word and isinstance(value, tuple):
         value = ",".join(map(str, value))
@@ -137,12 +137,12 @@ def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, fl
 
 
 class Config(Mapping[str, Value]):
-    """A point of a search space: the value of each knob, in the order in which the space asked for them.
+    """A point in a search space: each knob's value, in the order in which the space asked for it.
 
-    It is an immutable, hashable mapping. Configs with the same values are equal, whatever their order.
+    It is an immutable, hashable mapping. Configs with the same values are equal regardless of order.
 
     Args:
-        values: The values by name. Lists become tuples, since JSON has no tuples.
+        values: The values by name. Lists are converted to tuples, since JSON has no tuples.
 
     Example:
         >>> from searchlab import Config
@@ -160,7 +160,7 @@ class Config(Mapping[str, Value]):
 
     @classmethod
     def of(cls, values: dict[str, Value]) -> Self:
-        """Return the config that wraps ``values`` itself, neither copied nor converted."""
+        """Return a config that wraps ``values`` itself, without copying or converting it."""
         config = cls.__new__(cls)
         config._values, config._hash = values, None
         return config
@@ -168,7 +168,7 @@ class Config(Mapping[str, Value]):
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
 
-    # Mapping derives the next four methods from the others; searches call them so often that their speed matters.
+    # Mapping could derive the next four methods, but searches call them so often that their speed matters.
 
     def __contains__(self, name: object) -> bool:
         return name in self._values
@@ -213,19 +213,19 @@ Choose = Callable[[Knob], Value]
 class Space(ChecksOptions, ABC):
     """A search space: a program with open choices, for one workload and one target.
 
-    A subclass implements :meth:`decide` and :meth:`schedule`. Sampling, mutation, crossover, neighbours, enumeration,
-    membership and Optuna's ``suggest`` follow from :meth:`decide`. A space must be picklable: worker processes get
-    a copy. Options are keyword arguments of the constructor, with defaults.
+    Subclasses implement :meth:`decide` and :meth:`schedule`. Sampling, mutation, crossover, neighbours, enumeration,
+    membership and Optuna's ``suggest`` are derived from :meth:`decide`. A space must be picklable, because worker
+    processes receive a copy. Options are keyword arguments of the constructor, with defaults.
 
     Args:
         workload: The computation.
-        target: What to build for.
+        target: The target to build for.
 
     Attributes:
         builds_programs: Whether :meth:`decide` schedules a program, which takes milliseconds instead of microseconds.
-        has_programs: False if there are only recorded times, as for configs that another tuner measured.
+        has_programs: False if only recorded times exist, as for configs that another tuner measured.
         error_factor: Programs may deviate from the reference by this factor times :meth:`Workload.tolerance`.
-        made_with: The options that were given to the constructor. The log records them.
+        made_with: The options passed to the constructor, which the log records.
 
     Raises:
         UnsupportedWorkload: If the space has no program for the workload or the target.
@@ -270,13 +270,13 @@ class Space(ChecksOptions, ABC):
 
     @abstractmethod
     def decide(self, choose: Choose) -> Config:
-        """Ask ``choose`` for the value of each knob in turn, and return the config of these values.
+        """Ask ``choose`` for each knob's value in turn, and return the config with these values.
 
-        Later knobs, and their choices, may depend on earlier values, and on nothing else. Whatever was chosen, each
-        knob must have at least one choice, and its choices must differ.
+        Later knobs and their choices may depend on earlier values, but on nothing else. Whatever was chosen before,
+        each knob must have at least one choice, and its choices must differ.
 
         Args:
-            choose: Returns one of the choices of a knob.
+            choose: A function that returns one of a knob's choices.
         """
 
     @abstractmethod
@@ -284,21 +284,21 @@ class Space(ChecksOptions, ABC):
         """Return the workload's PrimFunc, transformed according to ``config``.
 
         Raises:
-            InvalidConfig: If ``config`` is not a member of the space, or has no legal program; the message says why.
+            InvalidConfig: If ``config`` is not a member of the space or has no legal program; the message says why.
         """
 
     def features(self, config: Mapping[str, Value]) -> Floats:
-        """Return the choices of ``config`` as numbers, for policies with a model of their own.
+        """Return the choices in ``config`` as numbers, for policies with their own models.
 
-        A tile becomes the log2 of each factor, a number stays as it is, and a word becomes a 0/1 column for each word
-        (one-hot). The numbers are those of the cost models' features ``knob``; the columns are the same for all
-        configs of the space. No program is built.
+        A tile becomes the log2 of each factor, a number is unchanged, and a word is one-hot encoded, with a 0/1 column
+        for each word. The values equal those of the cost model features ``knob``. The columns are the same for all
+        configs in the space. No program is built.
 
         Args:
             config: A config of this space.
 
         Returns:
-            An array (d,); NaN in the columns of knobs that the config does not have.
+            An array of shape (d,), with NaN in the columns of knobs that the config lacks.
 
         Example:
             >>> from searchlab.conformance.toys import Small
@@ -317,7 +317,7 @@ class Space(ChecksOptions, ABC):
 
     @cached_property
     def _layout(self) -> tuple[dict[tuple[str, int | str], int], dict[str, list[int]]]:
-        """The column of each part of a choice in :meth:`features`, and the columns of each knob whose kind is word."""
+        """The column for each part of a choice in :meth:`features`, and the columns for each knob of kind ``word``."""
         knobs = self.knobs_of(self.probe())
         columns: dict[tuple[str, int | str], int] = {}
         words: dict[str, list[int]] = {name: [] for name, knob in knobs.items() if knob.kind == "word"}
@@ -354,11 +354,11 @@ class Space(ChecksOptions, ABC):
         self.decide(choose)
         extra = set(config) - {knob.name for knob in asked}
         if extra:
-            raise InvalidConfig(f"the config has values for {sorted(extra)}, but this space has no such knobs here")
+            raise InvalidConfig(f"the config has values for {sorted(extra)}, which are not knobs of this config")
         return asked
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
-        """Return the knobs of ``configs`` by name, each from the first config that has it; non-members are skipped."""
+        """Return the knobs in ``configs`` by name, each from the first config that has it; skip non-members."""
         knobs: dict[str, Knob] = {}
         for config in configs:
             if any(name not in knobs for name in config):
@@ -372,16 +372,16 @@ class Space(ChecksOptions, ABC):
         return False
 
     def sample(self, rng: np.random.Generator) -> Config:
-        """Draw a config, each knob uniformly from its choices."""
+        """Draw a config by choosing uniformly among each knob's choices."""
         return self.decide(lambda knob: knob.choices[int(rng.integers(len(knob.choices)))])
 
     def probe(self, count: int = 64) -> list[Config]:
-        """Return ``count`` fixed random configs, the same in every process, which show what knobs the space has."""
+        """Return ``count`` random configs, the same in every process, that show which knobs the space has."""
         rng = np.random.default_rng(0)
         return [self.sample(rng) for _ in range(count)]
 
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
-        """Draw ``n`` distinct configs that are not in ``seen``; fewer only if the space has no more."""
+        """Draw ``n`` distinct configs that are not in ``seen``, or fewer if the space has no more."""
         new: dict[Config, None] = {}
         misses = 0
         while len(new) < n and misses < 50 + 10 * n:
@@ -391,7 +391,7 @@ class Space(ChecksOptions, ABC):
             else:
                 new[config] = None
         if len(new) < n:
-            # The space is nearly exhausted, at least where most samples fall: walk it in random order, and collect
+            # The space is nearly exhausted, at least where most samples fall. Enumerate it in random order, and collect
             # enough unseen configs to choose from.
             others = (config for config in self.enumerate(rng) if config not in seen and config not in new)
             rest = list(islice(others, max(n, 4096)))
@@ -399,7 +399,7 @@ class Space(ChecksOptions, ABC):
         return list(new)
 
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        """Return the config with each value of ``wanted`` that is legal, and random values for the other knobs."""
+        """Return a config with every legal value from ``wanted`` and random values for the other knobs."""
 
         def choose(knob: Knob) -> Value:
             value = wanted.get(knob.name)
@@ -418,13 +418,13 @@ class Space(ChecksOptions, ABC):
         return self.repaired({**config, knob.name: knob.redrawn(config[knob.name], rng)}, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
-        """Change one knob as :meth:`mutate`, but draw its role by weight first, and move one factor of a tile.
+        """Change one knob, like :meth:`mutate`, but first draw its role by weight, and move a single factor of a tile.
 
         Args:
             config: A member of the space.
             rng: The source of randomness.
-            weights: Role -> the weight of its knobs together; ``"other"`` stands for all roles without a weight. Roles
-                that ``config`` lacks are ignored. If no weight is left, all its knobs are equally likely.
+            weights: A mapping from each role to the total weight of its knobs; ``"other"`` stands for all roles without
+                a weight. Roles that ``config`` lacks are ignored. If no weight remains, all knobs are equally likely.
         """
         roles: dict[str, list[Knob]] = {}
         for knob in self.knobs(config):
@@ -442,24 +442,24 @@ class Space(ChecksOptions, ABC):
         return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
-        """Take each knob from one of two parents at random, and repair the result (uniform crossover)."""
+        """Copy each knob from one of two parents at random, and repair the result (uniform crossover)."""
         take_b = {name for name in b if name not in a or rng.random() < 0.5}
         return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
 
     def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
-        """Yield each config that differs in one knob from ``config``, and in the knobs that must then be repaired."""
+        """Yield each config that differs from ``config`` in one knob, and in any knobs that then need repair."""
         for knob in self.knobs(config):
             for value in knob.choices:
                 if value != config[knob.name]:
                     yield self.repaired({**config, knob.name: value}, rng)
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Yield every config once, depth first: the last knob changes fastest.
+        """Yield every config once, depth first, with the last knob changing fastest.
 
         Args:
-            rng: Shuffles the choices of each knob; None keeps their order.
+            rng: The source of randomness for shuffling each knob's choices; None keeps their order.
         """
-        path: list[tuple[int, Sequence[int]]] = []  # for each knob so far: the position in an order of its choices
+        path: list[tuple[int, Sequence[int]]] = []  # for each knob so far, the position in an ordering of its choices
         depth = 0
 
         def choose(knob: Knob) -> Value:
@@ -481,7 +481,7 @@ class Space(ChecksOptions, ABC):
             path[-1] = (path[-1][0] + 1, path[-1][1])
 
     def size(self, limit: int = 100_000) -> int | None:
-        """Count the configs; None if counting exceeds ``limit``."""
+        """Return the number of configs, or None if it exceeds ``limit``."""
         count = 0
         for count, _ in enumerate(self.enumerate(), 1):
             if count > limit:
@@ -490,7 +490,7 @@ class Space(ChecksOptions, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the structure: workload, target, and the knobs of 32 fixed random configs."""
+        """A hash of the space's structure: the workload, the target, and the knobs of 32 fixed random configs."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
         seen: set[tuple[str, tuple[Value, ...]]] = set()
         for knob in chain.from_iterable(self._probed()):
@@ -512,13 +512,13 @@ class Space(ChecksOptions, ABC):
                 raise SearchlabError(
                     f"space {SPACES.name_of(type(self))!r} broke its contract: decide() returned the config "
                     f"{config.to_json()}, but later {error} ({place_of(inspect.unwrap(type(self).decide))}); its knobs "
-                    f"may depend on the workload, the target, options and earlier choices only"
+                    f"may depend only on the workload, the target, options and earlier choices"
                 ) from None
             yield knobs
 
 
 def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose], Config]:
-    """Wrap ``decide`` so that the errors it raises name the space."""
+    """Wrap ``decide`` so that any errors it raises name the space."""
 
     @functools.wraps(decide)
     def blaming(self: Space, choose: Choose) -> Config:
@@ -537,7 +537,7 @@ class ProductSpace(Space):
 
     Args:
         workload: The computation.
-        target: What to build for.
+        target: The target to build for.
         knobs: The knobs, in order.
 
     Attributes:
@@ -561,7 +561,7 @@ class ProductSpace(Space):
 
     @property
     def independent(self) -> bool:
-        """Whether all combinations are members; a subclass that overrides ``decide`` may leave some out."""
+        """Whether all combinations are members; a subclass that overrides ``decide`` may exclude some."""
         return type(self).decide is ProductSpace.decide
 
     def decide(self, choose: Choose) -> Config:
@@ -576,7 +576,7 @@ class ProductSpace(Space):
         return super().repaired(wanted, rng)
 
     def _holds(self, config: Mapping[str, Value]) -> bool:
-        """Whether ``config`` is in the product."""
+        """Check whether ``config`` is in the product."""
         return len(config) == len(self.axes) and config.items() <= self._choices
 
     @cached_property
@@ -592,15 +592,15 @@ class ProductSpace(Space):
 
     @property
     def range_length(self) -> int:
-        """The number of indices: the size, unless a subclass leaves some combinations out."""
+        """The number of indices, which equals the size unless a subclass excludes some combinations."""
         return math.prod(len(knob.choices) for knob in self.axes)
 
     def size(self, limit: int = 0) -> int:
-        """Return the number of configs; ``limit`` is ignored, since they need not be counted."""
+        """Return the number of configs; ``limit`` is ignored, because the number is known without counting."""
         return self.range_length
 
     def config_at(self, index: int) -> Config:
-        """Return the config with a given index in [0, :attr:`range_length`)."""
+        """Return the config at an index in [0, :attr:`range_length`)."""
         if not 0 <= index < self.range_length:
             raise IndexError(f"index {index} is outside [0, {self.range_length})")
         items = []
@@ -614,7 +614,7 @@ class ProductSpace(Space):
         return [{value: i for i, value in enumerate(knob.choices)} for knob in self.axes]
 
     def index_of(self, config: Mapping[str, Value]) -> int:
-        """Return the index of ``config``; the inverse of :meth:`config_at`.
+        """Return the index of ``config``. This is the inverse of :meth:`config_at`.
 
         Raises:
             InvalidConfig: If ``config`` is not a member of the space.
@@ -630,14 +630,14 @@ class ProductSpace(Space):
         return index
 
     def indices(self, configs: Sequence[Config]) -> Ints:
-        """Return the positions of the choices: an array (len(configs), number of knobs)."""
+        """Return the positions of the choices as an array of shape (len(configs), number of knobs)."""
         return np.array(
             [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],
             dtype=np.int64,
         ).reshape(len(configs), len(self.axes))
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Yield every config once, the first knob fastest, or in random order with ``rng``."""
+        """Yield every config once, with the first knob changing fastest, or in random order if ``rng`` is passed."""
         return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
 

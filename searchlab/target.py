@@ -1,4 +1,4 @@
-"""Targets: a TVM target, with the SIMD width and the cache sizes that guided spaces use."""
+"""Targets: TVM targets with the SIMD widths and cache sizes that guided spaces use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cache:
-    """One level of data cache, as one core sees it."""
+    """One level of data cache, from a single core's perspective."""
 
     size: int  # bytes
     ways: int
@@ -27,17 +27,17 @@ class Cache:
 
 
 RECORDED = "recorded"
-"""The kind of target in tables of other tuners: nothing is built for it, and the workload names the device."""
+"""The target kind in other tuners' tables: nothing is built for it, and the workload names the device."""
 
 OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
-"""Words that users try instead of the name of a target."""
+"""Words that users try instead of a target's name."""
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
-"""L1, L2, L3 of an unknown machine: most cores since 2017 have at least these."""
+"""The L1, L2 and L3 caches assumed for an unknown machine; most cores since 2017 have at least these."""
 
-# The caches of one core of a common model, by LLVM's name of the CPU. Sources: the Intel 64 and IA-32 Architectures
-# Optimization Reference Manual, AMD's Software Optimization Guides for families 17h, 19h and 1Ah, and Arm's Technical
-# Reference Manuals. Where vendors differ, the model is named beside it.
+# One core's caches in a common model, by LLVM's CPU name. Sources: the Intel 64 and IA-32 Architectures Optimization
+# Reference Manual, AMD's Software Optimization Guides for families 17h, 19h and 1Ah, and Arm's Technical Reference
+# Manuals. Where models differ, a comment names the model.
 CPU_CACHES = {
     "haswell": (Cache(32 << 10, 8), Cache(256 << 10, 8), Cache(8 << 20, 16)),
     "skylake": (Cache(32 << 10, 8), Cache(256 << 10, 4), Cache(8 << 20, 16)),
@@ -58,7 +58,7 @@ CPU_CACHES = {
     "carmel": (Cache(64 << 10, 4), Cache(2 << 20, 16), Cache(4 << 20, 16)),  # NVIDIA Jetson AGX Xavier
     "apple-a14": (Cache(128 << 10, 8), Cache(12 << 20, 12, 128)),  # Apple M1, a performance core
 }
-"""The default caches of targets for these CPUs, unless the target is this machine."""
+"""The default caches for targets with these CPUs, unless the target is the local machine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,20 +89,20 @@ class Target:
 
     @property
     def cores(self) -> int:
-        """The number of threads of a program for this target."""
+        """The number of threads that a program for this target uses."""
         return int(self.spec.get("num-cores", 1))
 
     @cached_property
     def tvm(self) -> tvm.target.Target:
         import tvm
 
-        # MetaSchedule divides the work by the number of cores, and fails without it.
+        # MetaSchedule divides the work by the number of cores and fails if it is missing.
         cores = {"num-cores": self.cores} if self.kind == "llvm" else {}
         return tvm.target.Target({**cores, **self.spec})
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether it is a different kind of machine, for which the linker of this one does not work."""
+        """Whether it is a different kind of machine, for which the local linker does not work."""
         from tvm.target import codegen
 
         ours = str(codegen.llvm_get_system_triple())
@@ -115,7 +115,7 @@ class Target:
 
         if "vector-width" in self.spec:
             return int(self.spec["vector-width"]) // 8
-        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, so its features are used.
+        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, so the CPU's features are used.
         if "sse2" in (features := {str(name) for name in codegen.llvm_get_cpu_features(self.tvm)}):
             return 64 if "avx512f" in features else 32 if "avx" in features else 16
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
@@ -134,7 +134,7 @@ class Target:
 
 
 def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cache, ...]:
-    """Return the data caches of this machine as Linux reports them, or :data:`GENERIC_CACHES`."""
+    """Return the local machine's data caches as reported by Linux, or :data:`GENERIC_CACHES` if unavailable."""
     caches: dict[int, Cache] = {}
     for index in sorted(Path(root).glob("index*")):
         try:
@@ -153,15 +153,15 @@ def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cac
 
 
 def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
-    """Return the target that ``spec`` names.
+    """Return the target that ``spec`` specifies.
 
     Args:
-        spec: ``"native"`` for this CPU with all its cores; ``"cuda"`` for the GPU of this machine, or another one with
-            an ``"arch"``; LLVM's name of a CPU, such as ``"znver4"``; or TVM's own JSON form. In that form, ``"kind"``
-            may be ``"native"``, for example with ``"num-cores": 1``, and ``"caches"`` may list (bytes, ways[, bytes per
-            line]) for each level of data cache, L1 first. By default the caches are those of this machine for
-            ``"native"``, those in CPU_CACHES for a CPU listed there, and GENERIC_CACHES otherwise. ``"recorded"`` is
-            for recorded times without programs.
+        spec: ``"native"`` for the local CPU with all its cores; ``"cuda"`` for the local GPU, or for a different one
+            if an ``"arch"`` is specified; LLVM's name for a CPU, such as ``"znver4"``; ``"recorded"`` for recorded
+            times without programs; or TVM's own JSON form. In JSON, ``"kind"`` may be ``"native"``, for example with
+            ``"num-cores": 1``, and ``"caches"`` may list (bytes, ways[, bytes per line]) for each level of data cache,
+            L1 first. By default, the caches are the local machine's for ``"native"``, those in CPU_CACHES for a CPU
+            listed there, and GENERIC_CACHES otherwise.
 
     Raises:
         SearchlabError: If the installed TVM cannot build for the target.
@@ -192,14 +192,14 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     caches = _given_caches(given.pop("caches", None))
     if given["kind"] == "native":
         caches = caches or native_caches()
-        # With the triple, a different kind of machine can build the same programs.
+        # Recording the triple allows a different kind of machine to build the same programs.
         triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
         given = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **given, "kind": "llvm"}
     if given["kind"] == "cuda" and "arch" not in given:
         if (arch := gpu_arch()) is None:
             raise SearchlabError(
-                "no CUDA device was found, so the arch to build for is unknown; use another machine, or specify an "
-                'arch, for example {"kind": "cuda", "arch": "sm_90"}, to inspect programs or to use recorded times'
+                "no CUDA device was found, so the arch to build for is unknown; use a machine with a GPU or, to "
+                'inspect programs or use recorded times, specify an arch, for example {"kind": "cuda", "arch": "sm_90"}'
             )
         given["arch"] = arch
     if given["kind"] == RECORDED:
@@ -214,12 +214,12 @@ def _given_caches(levels: Any) -> tuple[Cache, ...]:
     except (TypeError, ValueError):
         caches = ()
     if levels and (len(caches) < 2 or any(min(c.size, c.ways, c.line) < 1 for c in caches)):
-        raise SearchlabError(f'target: "caches" must be [[bytes, ways], ...] for L1, L2 and so on, not {levels!r}')
+        raise SearchlabError(f'target: "caches" must be [[bytes, ways], ...] for L1, L2, etc., not {levels!r}')
     return caches
 
 
 def _check(spec: dict[str, Any]) -> None:
-    """Raise SearchlabError if TVM does not know ``spec``, or has no code generator for it."""
+    """Raise SearchlabError if TVM does not recognise ``spec`` or has no code generator for it."""
     import tvm
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
@@ -229,7 +229,7 @@ def _check(spec: dict[str, Any]) -> None:
     if kind not in kinds:
         raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *kinds])}")
     if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is None:
-        raise SearchlabError(f"this TVM cannot build for target {kind!r}: its wheel has no such code generator")
+        raise SearchlabError(f"the installed TVM cannot build for target {kind!r}: its wheel lacks that code generator")
     if kind == "llvm" and "mcpu" in spec:
         triple = {"mtriple": spec["mtriple"]} if "mtriple" in spec else {}
         cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", **triple}))]

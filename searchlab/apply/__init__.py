@@ -1,4 +1,4 @@
-"""From a log back to the program: rebuilt, shown, compiled, verified, and put into models."""
+"""From a log back to its programs: rebuilding, showing, compiling, verifying, and inserting them into models."""
 
 from .best import TEXTS, apply_best, build_best, text_of
 from .history import apply_history_best

@@ -1,4 +1,4 @@
-"""The best program of a log: its schedule and module, the compiled program, its text at each stage, and a library."""
+"""A log's best program: its schedule and module, the compiled program, its text at each stage, and a library."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
-"""The texts of a program, from its schedule to its assembly."""
+"""A program's texts, from its schedule to its assembly."""
 
 
 class Applied(NamedTuple):
-    """The best schedule of a log and its module, which ``tvm.compile(module, target)`` accepts."""
+    """A log's best schedule and its module, which ``tvm.compile(module, target)`` accepts."""
 
     schedule: Schedule
     module: tvm.IRModule
@@ -38,28 +38,28 @@ class Exported(NamedTuple):
     """How to use a library."""
 
     call: str  # the Python expression that calls it
-    setting: str  # an environment variable to set in the process that calls it; may be empty
+    setting: str  # an environment variable to set in the calling process; may be empty
 
 
 def apply_best(log: str | Path | Result) -> Applied:
-    """Return the best schedule of a run, and its module.
+    """Return a run's best schedule and its module.
 
-    From then on, TVM runs programs in this process with as many threads as the trials had, unless ``TVM_NUM_THREADS``
-    is set; by default it uses half of the cores.
+    From then on, TVM runs programs in this process with as many threads as the trials used, unless ``TVM_NUM_THREADS``
+    is set. By default, TVM uses half of the cores.
 
     Args:
-        log: A log, or a result.
+        log: A log's path, or a result.
 
     Returns:
         The schedule, rebuilt from its config, and the scheduled module. AutoTVM and Ansor return the arguments instead
         of the module; a ``tvm.s_tir.Schedule`` contains them.
 
     Raises:
-        SearchlabError: If the log has no successful trial, if it was imported for analysis only, or if its space is not
+        SearchlabError: If the log has no successful trial, was imported for analysis only, or uses a space that is not
             installed or has changed since.
 
     Warns:
-        SearchlabWarning: If TVM's threads are already running, and are too few.
+        SearchlabWarning: If TVM's threads are already running and are too few.
 
     Example:
         >>> import searchlab, tvm
@@ -73,15 +73,15 @@ def apply_best(log: str | Path | Result) -> Applied:
 
 
 def build_best(best: Best) -> tvm.runtime.Executable:
-    """Compile the best program of a run, for the target of its log.
+    """Compile a run's best program for the log's target.
 
-    It runs with as many threads as the trials had: see :func:`apply_best`.
+    The program runs with as many threads as the trials used: see :func:`apply_best`.
 
     Args:
-        best: The best trial of a result.
+        best: A result's best trial.
 
     Raises:
-        SearchlabError: If its config no longer has a schedule, or the program does not compile.
+        SearchlabError: If the trial's config no longer has a schedule, or if the program does not compile.
 
     Example:
         >>> import numpy as np, searchlab, tvm
@@ -98,19 +98,19 @@ def build_best(best: Best) -> tvm.runtime.Executable:
 
 
 def text_of(best: Best, name: str) -> str:
-    """Return the best program of a log as text, as ``searchlab best --show NAME`` prints it.
+    """Return a log's best program as text, as ``searchlab best --show NAME`` prints it.
 
     Args:
-        best: The best trial of a result.
-        name: One of :data:`TEXTS`. ``lowered`` is the TensorIR from which TVM generates code; ``llvm`` is the LLVM IR,
-            on a GPU of the host code; ``source`` is the LLVM IR for a CPU and the C++ of the kernels for CUDA; ``asm``
-            is assembly for a CPU, and for CUDA the PTX of the kernels, which needs nvcc or nvrtc.
+        best: A result's best trial.
+        name: One of :data:`TEXTS`. ``lowered`` is the TensorIR from which TVM generates code. ``llvm`` is the LLVM IR
+            (for a GPU, that of the host code). ``source`` is the LLVM IR for a CPU and the kernels' C++ code for CUDA.
+            ``asm`` is assembly for a CPU and the kernels' PTX for CUDA, which requires nvcc or nvrtc.
 
     Raises:
-        SearchlabError: If there is no such text, or if the program does not compile.
+        SearchlabError: If ``name`` is unknown, or if the program does not compile.
     """
     if name not in TEXTS:
-        raise SearchlabError(f"a program has no text {name!r}{did_you_mean(name, TEXTS)}")
+        raise SearchlabError(f"unknown program text {name!r}{did_you_mean(name, TEXTS)}")
     schedule, space, log = best.schedule(), best.result.space, best.result.log
     module, target = schedule.mod, space.target
     match name:
@@ -134,7 +134,7 @@ def text_of(best: Best, name: str) -> str:
 
 
 def _lowered(module: tvm.IRModule, target: Target) -> str:
-    """Return the output of TVM's default pipeline, in which host code and kernels are still in one module."""
+    """Return the output of TVM's default pipeline, which keeps host code and kernels in one module."""
     import tvm
 
     bound = target.tvm if target.kind == "llvm" else tvm.target.Target("llvm")  # the host, as tvm.tirx.build finds it
@@ -146,7 +146,7 @@ def _lowered(module: tvm.IRModule, target: Target) -> str:
 
 def _ptx(kernels: str, target: Target) -> str:
     if target.kind != "cuda":
-        raise SearchlabError(f"TVM provides no assembly of the kernels for {target.kind}; use --show source")
+        raise SearchlabError(f"TVM provides no kernel assembly for {target.kind}; use --show source")
     from tvm.support.nvcc import compile_cuda
 
     try:
@@ -157,7 +157,7 @@ def _ptx(kernels: str, target: Target) -> str:
 
 
 def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
-    """Compile ``module`` as trials are compiled. Raises SearchlabError if that fails."""
+    """Compile ``module`` in the same way as trials. Raises SearchlabError if compilation fails."""
     try:
         return compile_program(module, target)
     except SearchlabError:
@@ -167,15 +167,16 @@ def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
 
 
 _ours = ""
-"""The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``; empty if it has not."""
+"""The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``, or an empty string if it has not."""
 
 
 def use_threads_of(target: Target) -> None:
-    """Make TVM run programs for ``target`` with as many threads as their trials had, in this thread.
+    """Make TVM run programs for ``target`` in this thread with as many threads as their trials used.
 
-    ``TVM_NUM_THREADS`` stays set, also for processes that this one starts later: TVM reads it when it starts its pool
-    of threads and whenever a program runs. Nothing changes if the user has set it, or for a GPU or another machine.
-    Warns (SearchlabWarning) if the pool is already running and is smaller, since TVM never enlarges it.
+    ``TVM_NUM_THREADS`` remains set, including for processes that this one starts later, because TVM reads it when it
+    starts its thread pool and whenever a program runs. Nothing changes if the user has set the variable, or for a GPU
+    or a different kind of machine. A SearchlabWarning reports a smaller pool that is already running, since TVM never
+    enlarges it.
     """
     global _ours
     if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _ours:
@@ -185,8 +186,7 @@ def use_threads_of(target: Target) -> None:
     if threads < target.cores:
         warnings.warn(
             f"the trials ran with {target.cores} threads, but programs in this process run with {threads}, because "
-            f"TVM's threads are already running; set {THREADS}={target.cores} before this process runs anything with "
-            f"TVM",
+            f"TVM's threads are already running; set {THREADS}={target.cores} before this process first uses TVM",
             SearchlabWarning,
             stacklevel=3,
         )
@@ -196,25 +196,25 @@ def use_threads_of(target: Target) -> None:
 
 
 def export_library(paths: Sequence[Path], out: Path) -> Exported:
-    """Build the best program of a log as a shared library or an object file, which TVM loads without searchlab.
+    """Build a log's best program as a shared library or an object file, which TVM can load without searchlab.
 
-    The function ``main`` takes the tensors of the workload in order, and writes to the last one, the result. They must
-    be aligned to 64 bytes, as ``tvm.runtime.tensor`` aligns them: the program does not check this, and crashes with
-    SIGSEGV on NumPy arrays that are not. A shared library is linked by the compiler that TVM finds; an object file
-    needs no compiler, and is loaded by tvm_ffi_orcjit.
+    The function ``main`` takes the workload's tensors in order and writes the result to the last one. The tensors must
+    be aligned to 64 bytes, as those from ``tvm.runtime.tensor`` are. The program does not check this, and crashes with
+    SIGSEGV on unaligned NumPy arrays. A shared library is linked by the compiler that TVM finds. An object file needs
+    no compiler and is loaded by tvm_ffi_orcjit.
 
     Args:
-        paths: A log, or a directory with one log.
+        paths: A log, or a directory that contains a single log.
         out: The file to write, ``*.so`` or ``*.o``.
 
     Raises:
-        SearchlabError: If there is not exactly one log, or if the program cannot be built, linked or written.
+        SearchlabError: Unless exactly one log is found, or if the program cannot be built, linked or written.
     """
     logs = [log for path in paths for log in find_logs(path)]
     if len(logs) != 1:
-        raise SearchlabError(f"a library contains one program, but {len(logs)} logs were given; name one log")
+        raise SearchlabError(f"a library contains one program, but {len(logs)} logs were given; pass a single log")
     if out.suffix not in (".so", ".o"):
-        raise SearchlabError(f"a library is written to *.so or *.o, not {out}; choose such a file as --out")
+        raise SearchlabError(f"the name of a library must end in .so or .o, not be {out}; choose such a file as --out")
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose another file as --out")
     result = load_log(logs[0])
@@ -241,12 +241,12 @@ def _compiler(target: Target) -> str:
 
     if target.is_foreign:
         raise SearchlabError(
-            f"the program is for {target.spec.get('mtriple')}, for which the compiler of this machine does not link; "
+            f"the program is for {target.spec.get('mtriple')}, for which this machine's compiler cannot link; "
             f"export it to *.o, which needs no compiler"
         )
     if not (compiler := cc.get_cc()):
         raise SearchlabError(
-            "there is no C compiler to link a shared library: put gcc or clang on PATH, or export to *.o, which needs "
+            "no C compiler was found to link a shared library; put gcc or clang on PATH, or export to *.o, which needs "
             "no compiler"
         )
     return str(compiler)

@@ -1,4 +1,4 @@
-"""Putting tuned programs into a model: they replace the functions of a module that compute the same."""
+"""Inserting tuned programs into a model, where they replace the functions that perform the same computation."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ Logs = OneLog | Sequence[OneLog]
 def apply_history_best(
     mod: tvm.IRModule, logs: Logs | Store, target: str | Mapping[str, Any] | Target | None = None
 ) -> tvm.IRModule:
-    """Replace the TIR functions of a module with the best programs of some logs.
+    """Replace a module's TIR functions with the best programs from one or more logs.
 
-    A function is replaced if it is the same computation as the workload of a log, whatever its names, the order of its
-    arguments, the type of its indices and its axes of extent 1 (see :mod:`~searchlab.apply.matching`). It keeps its
-    name, arguments and attributes, and is marked as scheduled (``tirx.is_scheduled``) and as not to be fused
-    (``op_pattern``), so that later passes leave it alone. Functions that are already scheduled are not replaced. From
-    then on, TVM runs programs in this process with as many threads as the trials had: see
-    :func:`~searchlab.apply.best.apply_best`.
+    A function is replaced if it performs the same computation as a log's workload, regardless of its names, argument
+    order, index type and axes of extent 1 (see :mod:`~searchlab.apply.matching`). It keeps its name, arguments and
+    attributes. It is marked as scheduled (``tirx.is_scheduled``) and as not to be fused (``op_pattern``), so later
+    passes do not change it. Functions that are already scheduled are not replaced. From then on, TVM runs programs in
+    this process with as many threads as the trials used: see :func:`~searchlab.apply.best.apply_best`.
 
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.
         logs: A log, a result, a directory of logs, several of these, or a :class:`~searchlab.store.Store`. The fastest
-            trial of each workload wins. Logs without a successful trial, and logs that were imported for analysis, are
-            ignored. From a store, programs for ``target`` that were measured on this machine are used;
+            trial of each workload wins. Logs without a successful trial and logs imported for analysis are ignored.
+            From a store, only programs for ``target`` that were measured on this machine are used;
             ``store.results(target=..., machine=...)`` returns others.
-        target: The target to build for, as :func:`~searchlab.target.resolve_target` accepts it; logs for other targets
-            are ignored. By default that of the logs, if they all have the same, and ``"native"`` for a store.
+        target: The target to build for, in any form that :func:`~searchlab.target.resolve_target` accepts. Logs for
+            other targets are ignored. The default is the logs' target if they all have the same one, and ``"native"``
+            for a store.
 
     Returns:
         A new module.
 
     Raises:
-        SearchlabError: If a log cannot be read, or if none can be used.
+        SearchlabError: If a log cannot be read, or if no log can be used.
 
     Warns:
-        SearchlabWarning: For each workload that no function computes, for each function for which a store has programs,
-            but only for another target or machine, and if a store has nothing for the module.
+        SearchlabWarning: For each workload that no function computes; for each workload whose programs in a store were
+            all measured for a different target or machine; and if a store contains nothing for the module.
 
     Example:
         >>> import searchlab
@@ -86,7 +86,7 @@ def apply_history_best(
 
     @cache
     def computing(workload: Workload) -> dict[Any, Any]:
-        """Return the functions that compute ``workload``, with the order of their arguments."""
+        """Return the functions that compute ``workload``, with their argument orders."""
         reference = Computation(workload.prim_func())
         orders = {variable: order_of(function, reference) for variable, function in functions.items()}
         return {variable: order for variable, order in orders.items() if order is not None}
@@ -121,17 +121,17 @@ def _results(logs: Logs) -> list[Result]:
     for one in given:
         results += [one] if isinstance(one, Result) else [load_log(path) for path in find_logs(Path(one))]
     if not results:
-        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, given)) or 'an empty list of logs'}")
+        raise SearchlabError(f"no logs (*.jsonl) were found in {', '.join(map(str, given)) or 'an empty list of logs'}")
     return results
 
 
 def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
-    """Return the fastest trial of each workload for ``target``."""
+    """Return each workload's fastest trial for ``target``."""
     usable = [one for one in results if ":" not in one.log.header.fingerprint and np.isfinite(one.log.costs).any()]
     if not usable:
         paths = ", ".join(str(one.log.path) for one in results[:4]) + (", ..." if len(results) > 4 else "")
         raise SearchlabError(
-            f"no log has a successful trial in a space of searchlab: {paths}; tune first, or give other logs"
+            f"no log has a successful trial in a searchlab space: {paths}; tune first, or pass different logs"
         )
     targets = {_target(one): one.log.header.target for one in usable}
     listed = "; ".join(sorted(targets))
@@ -148,7 +148,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
             best[workload] = one.best
     if not best:
         raise SearchlabError(
-            f"no log is for the target {target}; the logs are for {listed}; give other logs, or another target"
+            f"no log is for the target {target}, only for {listed}; pass different logs or a different target"
         )
     return best
 
@@ -158,30 +158,30 @@ def _target(result: Result) -> str:
 
 
 def _stored_best(store: Store, target: Target, computing: Callable[[Workload], Sized]) -> dict[Workload, Best]:
-    """Return the fastest program for ``target`` on this machine of each workload in ``store`` that the module computes.
+    """Return the fastest program in ``store``, for ``target`` and this machine, for each workload in the module.
 
-    If the schedule of a program cannot be rebuilt, because its space is missing or has changed, the next one is used.
-    Warns (SearchlabWarning) about that, about workloads that were measured only elsewhere, and if the module computes
-    none of the workloads.
+    If a program's schedule cannot be rebuilt because its space is missing or has changed, the next fastest is used.
+    SearchlabWarnings report this, workloads that were measured only elsewhere, and a module that computes none of the
+    workloads.
 
     Args:
         store: The store.
         target: The target.
-        computing: Returns the functions of the module that compute a workload.
+        computing: A function that returns the module's functions that compute a workload.
 
     Raises:
-        SearchlabError: If the store holds nothing.
+        SearchlabError: If the store is empty.
     """
     held: dict[Workload, list[Held]] = {}
     for one in store.find():
         workload = parse_workload(one.key.workload)
-        if workload.op != "kernel":  # from another tuner, which recorded only times
+        if workload.op != "kernel":  # kernels come from other tuners, which recorded only times
             held.setdefault(workload, []).append(one)
     if not held:
-        raise SearchlabError(f"the store {store.path} holds no program; add logs with searchlab store add")
+        raise SearchlabError(f"the store {store.path} contains no programs; add logs with `searchlab store add`")
     needed = {workload: own for workload, own in held.items() if computing(workload)}
     if not needed:
-        _warn(f"no function of the module computes any of the {len(held)} workloads in the store {store.path}")
+        _warn(f"no function in the module computes any of the {len(held)} workloads in the store {store.path}")
     best: dict[Workload, Best] = {}
     for workload, own in needed.items():
         failed = ""
@@ -195,9 +195,9 @@ def _stored_best(store: Store, target: Target, computing: Callable[[Workload], S
             break
         if failed:
             instead = "the next one is" if workload in best else "none is"
-            _warn(f"the fastest program of {workload} cannot be rebuilt, and {instead} used: {failed}")
+            _warn(f"the fastest program for {workload} cannot be rebuilt, so {instead} used: {failed}")
         elif workload not in best:
-            _warn(f"{store.nothing(str(workload), own, target)}. None of them is used")
+            _warn(f"{store.nothing(str(workload), own, target)}. None of them are used")
     return best
 
 
@@ -208,13 +208,13 @@ def _warn(message: str) -> None:
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    said = f"no function of the module computes {', '.join(map(str, missing))}, so its program is not used; "
-    said += f"unscheduled functions of the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
+    said = f"no function in the module computes {', '.join(map(str, missing))}, so its program is not used; "
+    said += f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     for workload in missing:
         if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:
             said += (
-                f"; {', '.join(transposed)} computes {workload} from B as [n, k], which is a different computation: "
-                f"store the weights as [k, n]"
+                f"; {', '.join(transposed)} computes {workload} from B stored as [n, k], which is a different "
+                f"computation: store the weights as [k, n] instead"
             )
     return said
 
@@ -227,7 +227,7 @@ def _signature(function: Computation) -> str:
 
 
 def _is_transposed(function: Computation, workload: Workload) -> bool:
-    """Return whether ``function`` is the GEMM ``workload`` except that B is [n, k]."""
+    """Check whether ``function`` is the GEMM ``workload``, except that B is [n, k]."""
     from tvm.s_tir import Schedule
 
     from .matching import Computation, order_of

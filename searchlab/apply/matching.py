@@ -1,10 +1,10 @@
 """Deciding whether two functions are the same computation, and replacing one with the other.
 
-They are the same if TVM lowers both to the same loops over the same flat memory: no pass changes the computation, so
+They are the same if TVM lowers both to the same loops over the same flat memory. Since no pass changes the computation,
 functions that are equal after the passes were equal before. The comparison ignores the names of functions, arguments,
-buffers, blocks and loops, the order of the arguments, the type of the indices, axes of extent 1, conditions that always
-hold, and buffers that only copy an argument. It does not ignore the order of loops and operands, dtypes, and the layout
-of elements. It assumes that arguments do not overlap, as Relax does for calls by ``call_tir``.
+buffers, blocks and loops, the argument order, the index type, axes of extent 1, conditions that always hold, and
+buffers that only copy an argument. It does not ignore the order of loops and operands, dtypes, or the element layout.
+It assumes that arguments do not overlap, as Relax does for ``call_tir``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tvm_ffi import structural_equal
 Argument = tuple[str, int]  # dtype, number of elements
 
 OPAQUE = 8
-"""``OpPatternKind.kOpaque`` of Relax: FuseOps, in the pipeline for GPUs, never fuses such a function."""
+"""Relax's ``OpPatternKind.kOpaque``: FuseOps, in the GPU pipeline, never fuses such a function."""
 
 
 @dataclass(frozen=True, eq=False)
 class Computation:
-    """A function, with the flat form in which it is compared."""
+    """A function, with the flat form used for comparison."""
 
     func: PrimFunc
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...] | None:
-        """The arguments; None if one is not a dense buffer of fixed shape, or if the body is already lowered."""
+        """The arguments, or None if one is not a dense buffer of fixed shape or if the body is already lowered."""
         found = [argument for parameter in self.func.params if (argument := _argument(parameter)) is not None]
         complete = len(found) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
         return tuple(found) if complete else None
@@ -58,7 +58,7 @@ class Computation:
         return schedule.mod["main"]
 
     def flat(self, order: Sequence[int]) -> PrimFunc:
-        """Return its loops over flat arguments, which are in ``order``."""
+        """Return the function's loops over flat arguments, arranged in ``order``."""
         assert self.arguments is not None
         func = self._plain
         flat = [decl_buffer((size,), dtype) for dtype, size in (self.arguments[index] for index in order)]
@@ -75,7 +75,10 @@ class Computation:
 
 
 def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | None:
-    """Return the parameters of ``func`` in the order of those of ``reference`` if both are the same computation."""
+    """Return the order that maps the parameters of ``func`` to those of ``reference``, or None if they differ.
+
+    The functions differ unless both perform the same computation.
+    """
     if func.arguments is None or reference.arguments is None or sorted(func.arguments) != sorted(reference.arguments):
         return None
     for order in permutations(range(len(func.arguments))):
@@ -93,7 +96,8 @@ def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | Non
 def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> PrimFunc:
     """Return ``program`` with the parameters and attributes of ``func``, marked as scheduled and never to be fused.
 
-    ``order`` lists the parameters of ``func`` in the order of those of ``program``: see :func:`order_of`.
+    ``order`` lists the parameters of ``func`` in the order of the corresponding parameters of ``program``; see
+    :func:`order_of`.
     """
     views = [
         DeclBuffer(parameter, data=buffer_data(func.params[index]))
@@ -114,7 +118,7 @@ def _argument(parameter: Any) -> Argument | None:
 
 
 def _copies(block: Any, inner: Sequence[Any]) -> bool:
-    """Return whether ``block`` is only ``inner[i, j] = other[i, j]``, for one of the buffers ``inner``."""
+    """Check whether ``block`` consists only of ``inner[i, j] = other[i, j]`` for one of the buffers in ``inner``."""
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
         return False

@@ -1,10 +1,10 @@
-"""A schedule as a Python script that needs only TVM: the module of the workload, and each instruction of the trace.
+"""Writing a schedule as a Python script that needs only TVM: the workload's module and the trace's instructions.
 
-TVM's ``Trace.as_python`` is correct only for the values in TVM's own schedules. It fails for the whole trace if an
-instruction contains an expression of random variables, or a number that float32 cannot represent. It writes strings
-without escapes, True as 1, NaN as a bare name, numbers without their dtype, and constants of an index map as numbers,
-which TVM does not accept there. Instructions that may contain such values are therefore written here, and the others by
-TVM.
+TVM's ``Trace.as_python`` is correct only for the values that occur in TVM's own schedules. It fails for the entire
+trace if an instruction contains an expression of random variables or a number that float32 cannot represent. It writes
+strings without escapes, True as 1, NaN as a bare name, numbers without their dtype, and constants in an index map as
+numbers, which TVM does not accept there. Instructions that may contain such values are therefore written here; TVM
+writes the others.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tvm.tirx import IndexMap
 
 THREADS = "TVM_NUM_THREADS"
-"""The environment variable that TVM reads when it starts its pool of threads, and whenever a program runs."""
+"""The environment variable that TVM reads when it starts its thread pool, and whenever a program runs."""
 
 Names = Mapping[int, str]
-"""The name of each random variable of a trace, by the address of its object."""
+"""The name of each random variable in a trace, by its object's address."""
 
 
 def python_script(schedule: Schedule, workload: Workload, target: Target, title: str) -> str:
@@ -40,13 +40,13 @@ def python_script(schedule: Schedule, workload: Workload, target: Target, title:
 
     Args:
         schedule: The schedule.
-        workload: Its workload.
-        target: What the program is compiled for.
-        title: The first comment of the script.
+        workload: The schedule's workload.
+        target: The target for which the program is compiled.
+        title: The script's first comment.
 
     Raises:
-        SearchlabError: If the schedule is not a transformation of the module of the workload, or contains a value that
-            has no Python literal.
+        SearchlabError: If the schedule is not a transformation of the workload's module, or contains a value without a
+            Python literal.
     """
     import tvm
 
@@ -86,16 +86,17 @@ print(sch.mod.script())
 
 
 def _statements(schedule: Schedule) -> list[str]:
-    """Return each instruction of the trace as a statement on ``sch``, a ``Schedule`` of the unscheduled module.
+    """Return each instruction in the trace as a statement on ``sch``, a ``Schedule`` of the unscheduled module.
 
-    Random variables have TVM's names: ``b0`` for a block, ``l1`` for a loop, ``v2`` for a number.
+    Random variables are named as in TVM: ``b0`` for a block, ``l1`` for a loop, ``v2`` for a number.
     """
     from tvm.s_tir.schedule import Instruction
     from tvm.s_tir.schedule.trace import Trace
 
     names: dict[int, str] = {}
     ours: list[str | None] = []
-    plain: list[Any] = []  # all instructions in a form that TVM can write: it numbers the random variables of all
+    # All instructions, in a form that TVM can write, because it numbers random variables across all of them.
+    plain: list[Any] = []
     for instruction in schedule.trace.insts:
         kind = str(instruction.kind.name)
         ours.append(_written(instruction, names))
@@ -114,13 +115,13 @@ def _statements(schedule: Schedule) -> list[str]:
             ours[-1] = f"{', '.join(names[_address(output)] for output in instruction.outputs)} = {ours[-1]}"
     try:
         theirs = [str(line) for line in Trace(plain, schedule.trace.decisions).as_python()]
-    except Exception as error:  # TVM gives up on the whole trace
+    except Exception as error:  # TVM gives up on the entire trace
         raise _unwritable(last_line(error)) from None
     return [own or line for own, line in zip(ours, theirs, strict=True)]
 
 
 def _written(instruction: Instruction, names: Names) -> str | None:
-    """Return a statement, without outputs, for the kinds of instructions that may contain any value; else None."""
+    """Return a statement without outputs for instruction kinds that may contain any value, and None for others."""
 
     def text(value: Any) -> str:
         return _value(value, names)
@@ -152,7 +153,10 @@ _FUNCTIONS = {"Min": "tvm.tirx.min", "Max": "tvm.tirx.max"}
 
 
 def _value(value: Any, names: Names) -> str:
-    """Return ``value`` as a Python expression, a random variable as its name. Raises SearchlabError if it has none."""
+    """Return ``value`` as a Python expression, or the name of a random variable.
+
+    Raises SearchlabError if ``value`` has no Python expression.
+    """
     if isinstance(value, str):
         return json.dumps(str(value), ensure_ascii=False)  # Python has the same escapes
     if value is None or isinstance(value, bool | int):
@@ -179,7 +183,7 @@ def _value(value: Any, names: Names) -> str:
 
 
 def _index_map(index_map: IndexMap) -> str:
-    """Return an index map as a lambda; as TVM's JSON if an index is not int32, or if it contains other operations."""
+    """Return an index map as a lambda, or as TVM's JSON if an index is not int32 or an operation is not supported."""
     import tvm
 
     names: dict[int, str] = {}
@@ -195,31 +199,31 @@ def _index_map(index_map: IndexMap) -> str:
         results = [_result(index, names) for index in index_map.final_indices]
     except SearchlabError:
         return f"tvm.ir.load_json({_block(tvm.ir.save_json(index_map))})"
-    # Without the parentheses that operator precedence makes superfluous.
+    # Remove the parentheses that operator precedence makes superfluous.
     return ast.unparse(ast.parse(f"lambda {', '.join(names.values())}: ({', '.join(results)},)", mode="eval"))
 
 
 def _result(index: Any, names: Names) -> str:
-    """Return a result of an index map, where TVM does not accept a plain number."""
+    """Return the expression for an index map's result, where TVM does not accept a plain number."""
     if type(index).__name__ == "IntImm":
         return f'tvm.tirx.IntImm("{index.ty.dtype}", {int(index.value)})'
     return _value(index, names)
 
 
 def _block(text: str) -> str:
-    """Return ``text`` as a literal of several lines, if possible."""
+    """Return ``text`` as a multi-line literal if possible."""
     if "'''" in text or "\\" in text or text.endswith("'"):
         return repr(text)
     return f"'''\n{text}\n'''"
 
 
 def _address(value: Any) -> int:
-    """Return the address of TVM's object: random variables with equal expressions are distinct."""
+    """Return the address of TVM's object, since random variables with equal expressions are distinct."""
     return int(value.__chandle__())
 
 
 def _registration(name: str) -> str:
-    """Return the statement that registers a tensor intrinsic, which only this process knows."""
+    """Return the statement that registers a tensor intrinsic, which is otherwise known only to this process."""
     from tvm.s_tir import TensorIntrin
 
     intrinsic = TensorIntrin.get(name)

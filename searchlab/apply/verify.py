@@ -1,7 +1,7 @@
-"""Verifying the fastest programs of a log on this machine: are they right, as fast as logged, and faster than untuned?
+"""Verifying a log's fastest programs on this machine: are they correct, as fast as logged, and faster than untuned?
 
-They are built again, checked on new inputs, and timed with the settings of the log, in worker processes, so that a
-program that crashes fails alone.
+The programs are rebuilt, checked on new inputs, and timed with the log's settings. All of this happens in worker
+processes, so a program that crashes does not affect the others.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 DRAWS = 3
-"""Number of inputs that each program is checked on, besides those of measuring."""
+"""The number of inputs on which each program is checked, in addition to those used for measuring."""
 
 PRUNE_FACTOR = 3.0
-"""The ``stop_factor`` for logs that have none; without one, the slow untuned program would be repeated in full."""
+"""The ``stop_factor`` for logs without one, in which the slow untuned program would otherwise be repeated in full."""
 
 UNTUNED_SECONDS = 5.0
-"""Time limit for the rounds in which programs are timed in turn with the untuned one; a slow one gets few or none."""
+"""The time limit, in seconds, for timing programs in turn with the untuned one; if that is slow, few rounds fit."""
 
 Readings = tuple[float, ...]
-"""Seconds of one execution of a program, one reading per round."""
+"""The execution times of a program in seconds, one reading per round."""
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed-up over the untuned program: the ratio of the medians, and the quartiles of the ratios by round."""
+    """The speed-up over the untuned program: the ratio of the medians, and the quartiles of the ratios per round."""
 
     ratio: float
     low: float
     high: float
-    rounds: int  # rounds that timed both in turn; 0 if the untuned program is too slow and has only its first readings
-    least: bool = False  # whether the untuned program reached its time limit, so that all three are lower bounds
+    rounds: int  # that timed both in turn; 0 if the untuned program is so slow that it has only its first readings
+    least: bool = False  # whether the untuned program hit its time limit, which makes all three values lower bounds
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A trial of the log, built and run again. All seconds are those of one execution.
+    """One of the log's trials, built and run again. All times are those of a single execution, in seconds.
 
     Attributes:
-        trial: The index of the trial.
-        config: Its config.
-        logged: The readings behind its logged time, which is their median.
-        failure: How it failed, or ``"another_program"`` if it differs from the program that was measured; None if it is
-            right.
-        message: The text of the failure.
-        seconds: The readings of this verification, one per round.
-        noise: By which share of the logged time it may differ now: the interquartile range of the new readings, plus
-            the larger of that of the logged readings and the noise of the log, each divided by its median.
-        speed_up: The speed-up over the untuned program; None if there is none to compare with.
+        trial: The trial's index.
+        config: The trial's config.
+        logged: The readings behind the logged time, which is their median.
+        failure: How the program failed, or ``"another_program"`` if it differs from the measured program, or None if it
+            is correct.
+        message: The failure message.
+        seconds: The readings from this verification, one per round.
+        noise: The share of the logged time by which the new time may differ: the relative interquartile range of the
+            new readings, plus the larger of that of the logged readings and the log's noise.
+        speed_up: The speed-up over the untuned program, or None if it was not timed.
     """
 
     trial: int
@@ -83,17 +83,17 @@ class Verified:
 
     @property
     def runs(self) -> bool:
-        """Whether it can be timed, even if it is not the program that was measured."""
+        """Whether the program can be timed, even if it is not the measured program."""
         return self.failure in (None, "another_program")
 
     @property
     def ratio(self) -> float | None:
-        """Its median time now divided by the logged one; None if it was not timed."""
+        """The new median time divided by the logged one, or None if the program was not timed."""
         return statistics.median(self.seconds) / statistics.median(self.logged) if self.seconds else None
 
     @property
     def as_logged(self) -> bool | None:
-        """Whether the ratio is within the noise; None if it was not timed."""
+        """Whether the ratio is within the noise, or None if the program was not timed."""
         return None if self.ratio is None or self.noise is None else abs(self.ratio - 1) <= self.noise
 
 
@@ -104,16 +104,16 @@ class Verification:
     log: Path
     workload: str
     space: str
-    seeds: tuple[int, ...]  # of the inputs that programs were checked on, besides seed 0 of measuring
+    seeds: tuple[int, ...]  # the seeds of the inputs on which programs were checked, besides seed 0 for measuring
     programs: tuple[Verified, ...]
-    untuned: Readings  # of the untuned program of the workload; if empty, the note may give the reason
+    untuned: Readings  # the untuned program's readings; if empty, the note may state the reason
     note: str
     settings: LocalSettings  # how programs were timed
-    own: bool  # whether these are the settings of the trials of the log
+    own: bool  # whether these are the settings with which the log's trials were measured
 
     @property
     def right(self) -> bool:
-        """Whether every program was built, is the one that was measured, and always gave the right answer."""
+        """Whether every program was built, matches the measured program, and always returned the correct result."""
         return all(one.failure is None for one in self.programs)
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Verification:
 
 
 class Untuned(Space):
-    """The unscheduled program of a workload: a space of one config, without knobs."""
+    """A workload's unscheduled program, as a space with a single config and no knobs."""
 
     def decide(self, choose: Choose) -> Config:
         return Config({})
@@ -138,15 +138,15 @@ class Untuned(Space):
 
 
 def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Verification:
-    """Verify the fastest programs of a log.
+    """Verify a log's fastest programs.
 
     Args:
-        log: A log, or a result.
-        top: Number of different programs.
-        seed: The first of the consecutive seeds of the inputs. Measuring uses seed 0.
+        log: A log's path, or a result.
+        top: The number of distinct programs to verify.
+        seed: The first of the consecutive seeds for the inputs. Measuring uses seed 0.
 
     Raises:
-        SearchlabError: If there is no such program, or if the trials were not measured on a machine like this one.
+        SearchlabError: If no program can be verified, or if the trials were measured on a different kind of machine.
     """
     if top < 1 or seed < 1:
         raise SearchlabError(f"top and seed must be at least 1, not {top} and {seed}")
@@ -155,7 +155,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     space, header = result.space, result.log.header
     settings, own = _settings(result.log)
     _check_machine(result.log, space.target)
-    # A slow program is not repeated, so that the untuned one takes no longer than necessary.
+    # Slow programs are not repeated, so the untuned one takes no longer than necessary.
     settings = msgspec.structs.replace(
         settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
     )
@@ -166,7 +166,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         programs = [_checked(measurer, space, result, trial, seeds) for trial in trials]
         alive = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
         untuned = None
-        if alive and space.target.kind == "llvm":  # without threads bound, it cannot run on a GPU
+        if alive and space.target.kind == "llvm":  # it binds no threads, so it cannot run on a GPU
             (one,) = measurer.measure(
                 Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in alive)
             )
@@ -189,7 +189,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
 
 
 def fastest(result: Result, count: int) -> list[Trial]:
-    """Return the best trial of a log and the fastest trials of other programs, ``count`` in all."""
+    """Return a log's best trial and the fastest trials of other programs, ``count`` in total."""
     chosen: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged(result.log, trial)))
@@ -199,7 +199,7 @@ def fastest(result: Result, count: int) -> list[Trial]:
 
 
 def _logged(log: Log, trial: Trial) -> Readings:
-    """Return the readings behind the logged time of a trial: those of a finalist, else its repeats."""
+    """Return the readings behind a trial's logged time: its final readings if it was a finalist, else its repeats."""
     finalists = log.final.finalists if log.final is not None else ()
     return next((one.seconds for one in finalists if one.index == trial.index), trial.measurement.seconds)
 
@@ -209,19 +209,19 @@ def sentences(verification: Verification) -> list[str]:
     *first, last = map(str, verification.seeds)
     said = []
     if not verification.own:
-        said.append("the trials of this log come from a table, so their programs are timed with the default settings")
+        said.append("this log's trials come from a table, so their programs are timed with the default settings")
     for one in verification.programs:
         head = f"{verification.workload} in {verification.space}, trial {one.trial}"
         if one.failure:
             said.append(f"{head}: {one.failure}: {one.message}")
         else:
-            said.append(f"{head}: right on inputs from seeds {', '.join(first)} and {last} (measuring uses 0)")
+            said.append(f"{head}: correct on inputs from seeds {', '.join(first)} and {last} (measuring uses 0)")
         if one.ratio is None or one.noise is None:
             continue
         within = "within" if one.as_logged else "beyond"
         said.append(
-            f"  logged {_ms(one.logged)}, now {_ms(one.seconds)}: {one.ratio:.3g} times as long, {within} the noise of "
-            f"the repeats ({100 * one.noise:.1f} %)"
+            f"  logged {_ms(one.logged)}, now {_ms(one.seconds)}: {one.ratio:.3g} times as long, {within} the repeats' "
+            f"noise ({100 * one.noise:.1f} %)"
         )
         if over := one.speed_up:
             time = f"over {verification.settings.run_timeout:g} s" if over.least else _ms(verification.untuned)
@@ -243,12 +243,12 @@ def _ms(seconds: Sequence[float]) -> str:
 
 
 def _settings(log: Log) -> tuple[LocalSettings, bool]:
-    """Return how the trials were measured, and True; the defaults and False if they come from a table."""
+    """Return the settings with which the trials were measured, and True, or the defaults and False for a table."""
     kind = log.header.measure.get("kind")
     if kind == "rpc":
         raise SearchlabError(
-            f"{log.path} was measured on the devices {log.header.measure.get('key')!r} of a fleet, and a log does not "
-            f"record the address of its tracker; export the program with --to library, and run it on a device"
+            f"{log.path} was measured on a fleet's {log.header.measure.get('key')!r} devices, and logs do not record "
+            f"the tracker's address; export the program with --to library, and run it on a device"
         )
     if kind != "local":
         return LocalSettings(), False
@@ -256,12 +256,12 @@ def _settings(log: Log) -> tuple[LocalSettings, bool]:
         return msgspec.convert(log.header.measure, LocalSettings), True
     except msgspec.ValidationError as error:
         raise SearchlabError(
-            f"{log.path} was measured with settings that this searchlab does not know: {error}"
+            f"{log.path} was measured with settings that this version of searchlab does not support: {error}"
         ) from None
 
 
 def _check_machine(log: Log, target: Target) -> None:
-    """Raise SearchlabError if programs for ``target`` do not run here, or not on the hardware that was measured."""
+    """Raise SearchlabError if programs for ``target`` do not run here or were measured on different hardware."""
     name, host = log.path, log.header.host
     if target.kind == "cuda":
         check_can_measure(str(target.tvm.attrs["arch"]))
@@ -270,19 +270,21 @@ def _check_machine(log: Log, target: Target) -> None:
     if target.kind != "llvm" or target.is_foreign:
         there = target.spec.get("mtriple", target.kind)
         raise SearchlabError(
-            f"{name} contains programs for {there!r}, which do not run on this machine; verify it on one where they do"
+            f"{name} contains programs for {there!r}, which do not run on this machine; verify the log on a machine "
+            f"where they do"
         )
     _check_same(log, "cpu", cpu_model())
     ours = resolve_target("native").spec["mcpu"]
     theirs = target.spec.get("mcpu", ours)
     if "cpu" not in host and theirs != ours:
         raise SearchlabError(
-            f"{name} contains programs for the CPU {theirs!r}, and this one is {ours!r}; verify it on a {theirs}"
+            f"{name} contains programs for the CPU {theirs!r}, but this machine has {ours!r}; verify the log on a "
+            f"machine with a {theirs}"
         )
     if target.cores > available_cores():
         raise SearchlabError(
-            f"{name} is for {target.cores} cores, but only {available_cores()} are available here; verify it on a "
-            f"machine with as many cores"
+            f"{name} is for {target.cores} cores, but only {available_cores()} are available here; verify the log on a "
+            f"machine with enough cores"
         )
 
 
@@ -290,15 +292,15 @@ def _check_same(log: Log, what: str, here: str) -> None:
     there = log.header.host.get(what, here)
     if there != here:
         raise SearchlabError(
-            f"{log.path} was measured on {there!r}, and this is {here!r}: their times cannot be compared; "
-            f"verify it where it was measured"
+            f"{log.path} was measured on {there!r}, but this machine has {here!r}, so times cannot be compared; "
+            f"verify the log on the machine where it was measured"
         )
 
 
 def _note(target: Target, untuned: Trial | None) -> str:
-    """Say why there is no untuned program to compare with; empty if there is."""
+    """Return the reason for the lack of an untuned program to compare with, or an empty string if one was timed."""
     if target.kind != "llvm":
-        return "there is no untuned program to compare with: it binds no threads, so it cannot run on a GPU"
+        return "no comparison with the untuned program: it binds no threads, so it cannot run on a GPU"
     if untuned is None or untuned.measurement.failure in (None, "run_timeout"):
         return ""
     return f"the untuned program was not timed: {untuned.measurement.failure}: {untuned.measurement.message}"
@@ -308,7 +310,7 @@ def _note(target: Target, untuned: Trial | None) -> str:
 
 
 def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]) -> Verified:
-    """Check a trial that was measured again on the inputs of every seed, and against the program of the log."""
+    """Check a remeasured trial on every seed's inputs, and compare its program with the logged one."""
     now, was = trial.measurement, result.trials[trial.index].measurement
     program = Verified(
         trial.index, trial.config.to_json(), _logged(result.log, result.trials[trial.index]), now.failure, now.message
@@ -320,8 +322,8 @@ def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial
             return replace(program, failure=failed[0], message=f"{failed[1]} (inputs from seed {seed})")
     if was.program and not was.nearest and was.program != now.program:
         message = (
-            f"its config now builds the program {now.program}, but {was.program} was measured: TVM or the space has "
-            f"another version"
+            f"its config now builds the program {now.program}, but {was.program} was measured: the version of TVM or "
+            f"of the space differs"
         )
         return replace(program, failure="another_program", message=message)
     return program
@@ -333,9 +335,9 @@ def _time_in_turn(
     """Time programs in turn, in at most :data:`ROUNDS` rounds.
 
     Returns:
-        The readings of each program in as many rounds as possible; those in rounds with the untuned program; and those
-        of the untuned program in these rounds, or its first readings if it is too slow for rounds. The readings of a
-        program are empty if it fails.
+        Each program's readings in as many rounds as possible, its readings in the rounds with the untuned program, and
+        the untuned program's readings in these rounds. If the untuned program is too slow for any rounds, its first
+        readings are returned instead. If a program fails, its readings are empty.
     """
     if not alive:
         return [], [], ()
@@ -358,14 +360,15 @@ def _time_in_turn(
 def _rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int:
     """Return the number of rounds, at most :data:`ROUNDS`, that fit into ``limit`` seconds.
 
-    A reading takes one execution and then ``number`` executions, or as many as reach ``min_repeat_ms``, in steps.
+    A reading takes one execution, followed by ``number`` executions or as many as are needed to reach
+    ``min_repeat_ms``, increasing in steps.
     """
     least = 3e-3 * settings.min_repeat_ms
     return min(ROUNDS, int(limit / sum(trial.cost + max(least, settings.number * trial.cost) for trial in trials)))
 
 
 def _speed_up(seconds: Readings, readings: Readings, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
-    """Return the speed-up of a program with readings ``seconds`` over the untuned one; None if that has no readings."""
+    """Return the speed-up of a program with readings ``seconds`` over the untuned one, or None without the latter."""
     if untuned and untuned.measurement.failure == "run_timeout":
         ratio = run_timeout / statistics.median(seconds)
         return SpeedUp(ratio, run_timeout / _quartiles(seconds)[1], ratio, rounds=0, least=True)
@@ -380,7 +383,7 @@ def _speed_up(seconds: Readings, readings: Readings, run_timeout: float, untuned
 
 
 def _spread_of(seconds: Readings) -> float:
-    """Return the interquartile range divided by the median, which the few outliers do not affect."""
+    """Return the interquartile range divided by the median, a measure that a few outliers do not affect."""
     low, high = _quartiles(seconds)
     return (high - low) / statistics.median(seconds)
 

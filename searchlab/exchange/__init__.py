@@ -1,1 +1,1 @@
-"""Other tuners' files: imported as logs (:mod:`.imports`), and written from logs (:mod:`.exports`)."""
+"""Importing other tuners' files as logs (:mod:`.imports`), and exporting logs to them (:mod:`.exports`)."""

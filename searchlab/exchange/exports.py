@@ -9,16 +9,15 @@ from ..errors import SearchlabError, did_you_mean
 from ..log.format import Log, find_logs, read_log
 from . import iohprofiler, kernel_tuner
 
-_FINALISTS = "the times of the finalists when they were measured again"
-_RUN = "the options, protocol and versions of the run"
+_FINALISTS = "the finalists' times from when they were measured again"
+_RUN = "the run's options, protocol and versions"
 LOST = {
     "metaschedule": f"{_FINALISTS}, except for their order",
-    kernel_tuner.T4: f"messages of failures, and whether one was a crash or an error, and which timeout; hashes of "
-    f"programs, and which were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}",
-    kernel_tuner.CACHE: f"failures except for invalid, not built and not run; all but the first measurement of a "
-    f"config; hashes of programs; space, policy, seed and target; {_RUN}; {_FINALISTS}",
-    "iohprofiler": f"configs; repeats, except for the cost; the kinds of failures; time of day; target; {_RUN}; "
-    f"{_FINALISTS}",
+    kernel_tuner.T4: f"failure messages, the distinctions between crashes and errors and between timeouts; program "
+    f"hashes, and which programs were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}",
+    kernel_tuner.CACHE: f"failure kinds other than invalid, not built and not run; all but the first measurement of "
+    f"each config; program hashes; space, policy, seed and target; {_RUN}; {_FINALISTS}",
+    "iohprofiler": f"configs; repeats, except for the cost; failure kinds; time of day; target; {_RUN}; {_FINALISTS}",
     "optuna": _FINALISTS,
 }
 """The parts of a log that each format cannot represent."""
@@ -33,10 +32,10 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
         out: The file or directory to write.
 
     Returns:
-        The number of logs, and a sentence for each part of them that is left out.
+        The number of logs, and a sentence for each omitted part.
 
     Raises:
-        SearchlabError: If there is no log, or if ``out`` cannot be written.
+        SearchlabError: If no log is found, or if ``out`` cannot be written.
     """
     named: list[tuple[str, Log]] = []
     for given in paths:
@@ -44,11 +43,11 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
             inside = path.relative_to(given) if path != given else Path(path.name)
             named.append((inside.as_posix().removesuffix(".gz").removesuffix(".jsonl"), read_log(path)))
     if not named:
-        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))}")
+        raise SearchlabError(f"no logs (*.jsonl) were found in {', '.join(map(str, paths))}")
     names = [name for name, _ in named]
     if twice := [name for name in names if names.count(name) > 1]:
         raise SearchlabError(
-            f"two logs are called {twice[0]!r}; name the directory that contains both, or only one of them"
+            f"two logs are called {twice[0]!r}; pass the directory that contains both, or only one of them"
         )
     logs = [log for _, log in named]
     notes: list[str] = []
@@ -67,7 +66,7 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
             case kernel_tuner.T4 | kernel_tuner.CACHE:
                 if len(logs) > 1:
                     raise SearchlabError(
-                        f"a Kernel Tuner file contains one run, but {len(logs)} logs were given; name one log"
+                        f"a Kernel Tuner file contains one run, but {len(logs)} logs were given; pass a single log"
                     )
                 kernel_tuner.export(logs[0], out, format)
             case _:

@@ -1,6 +1,6 @@
-"""What the readers of other tuners' files have in common: tasks, trials, lines and targets.
+"""The parts that readers of other tuners' files share: tasks, trials, lines and targets.
 
-Reading a file executes nothing in it: lines are JSON, whose types are checked as they are decoded.
+Reading a file does not execute any of its contents: lines are JSON, whose types are checked during decoding.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ..workload import Workload
 
 T = TypeVar("T")
 
-GUESS = "if it is a workload of searchlab, name it with --workload"
+GUESS = "if it is a searchlab workload, specify it with --workload"
 
 
 class ForeignTrial(NamedTuple):
-    """A trial of another tuner."""
+    """Another tuner's trial."""
 
-    line: int  # its place in the file, from 1
+    line: int  # its position in the file, from 1
     record: Record  # its config is spelled as in the file, unless searchlab wrote the file
-    source: Any = None  # what config_in reads; its form depends on the format
+    source: Any = None  # the data that config_in reads, whose form depends on the format
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class ForeignTask:
     """All trials of one computation for one target."""
 
     format: str
-    name: str  # in the file
+    name: str  # as in the file
     workload: Workload | None
     why: str  # why the workload is None
     target: dict[str, Any]
     trials: list[ForeignTrial]
     versions: dict[str, str] = field(default_factory=dict)
-    source: Any = None  # what config_in needs to know about the computation; its form depends on the format
-    native: Header | None = None  # of the log that it was exported from, if searchlab wrote it
+    source: Any = None  # the data about the computation that config_in needs, whose form depends on the format
+    native: Header | None = None  # the header of the log from which it was exported, if searchlab wrote it
     space: Plugin | None = None  # the space whose configs the file lists, if it lists them
     partial: bool = False  # whether it seems to list only some of them
-    statistic: Statistic = "median"  # of the repeats, the cost of a trial
+    statistic: Statistic = "median"  # the statistic of the repeats that is a trial's cost
     host: dict[str, Any] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()  # what is not in the trials, in words
+    left_out: tuple[str, ...] = ()  # a description of each omitted part
 
     @property
     def fingerprint(self) -> str:
-        """The same for two files of one task; never that of a space of searchlab."""
+        """A fingerprint that is the same for any two files on one task, and that no searchlab space has."""
         identity = msgspec.json.encode([self.name, self.target], order="deterministic")
         return f"{self.format}:{hashlib.sha256(identity).hexdigest()[:16]}"
 
@@ -66,10 +66,10 @@ class Reader(NamedTuple):
     """How to import a format.
 
     Attributes:
-        lost: The parts of its records that a log does not keep.
-        read: Returns the tasks in a file, in order. Raises SearchlabError, which names the line.
-        config_in: Returns the config of a space that a trial corresponds to. Raises InvalidConfig if there is none, and
-            SearchlabError if the space cannot read this format at all.
+        lost: The parts of the records that a log does not keep.
+        read: A function that returns the tasks in a file, in order. It raises SearchlabError, which names the line.
+        config_in: A function that returns the space's config corresponding to a trial. It raises InvalidConfig if no
+            config does, and SearchlabError if the space cannot read this format at all.
     """
 
     lost: str
@@ -78,12 +78,12 @@ class Reader(NamedTuple):
 
 
 def moment(seconds: float) -> datetime:
-    """Return the date of a number of seconds after 1970. Raises SearchlabError if there is none."""
+    """Convert a number of seconds since 1970 to a date. Raises SearchlabError if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
         raise SearchlabError(
-            f"a trial's time is {seconds:g} seconds after 1970, which is not a date; the log is damaged"
+            f"a trial's time, {seconds:g} seconds after 1970, is not a valid date; the log is damaged"
         ) from None
 
 
@@ -105,7 +105,7 @@ class Line:
             self.damaged(error)
 
     def target(self, given: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Return a target in TVM's JSON form, given in that or in the form of older versions, ``llvm -mcpu=znver4``."""
+        """Convert a target to TVM's JSON form, from that form or from an older one such as ``llvm -mcpu=znver4``."""
         if isinstance(given, str) and given.lstrip().startswith("{"):
             try:
                 given = msgspec.json.decode(given, type=dict[str, Any])
@@ -130,25 +130,25 @@ class Line:
         return dict(sorted(target.items()))
 
     def seconds(self, values: list[Any]) -> tuple[float, ...]:
-        """Return the times of a successful trial."""
+        """Return a successful trial's times."""
         for value in values:
             # Integers in JSON may be larger than any float.
             if not is_number(value) or not 0 < value <= sys.float_info.max:
                 self.damaged(f"{value!r} is not a time in seconds")
         if not values:
-            self.damaged("it succeeded, but has no time")
+            self.damaged("it succeeded but contains no time")
         return tuple(float(value) for value in values)
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a file that are not empty. Raises SearchlabError if there is none."""
+    """Yield a file's non-empty lines. Raises SearchlabError if there are none."""
     empty = True
     for number, text in enumerate(read_bytes(path).splitlines(), 1):
         if text.strip():
             empty = False
             yield Line(path, number, text)
     if empty:
-        raise SearchlabError(f"{path} is empty: it has no record to import")
+        raise SearchlabError(f"{path} is empty, so there is nothing to import")
 
 
 def is_number(value: Any) -> bool:
@@ -156,7 +156,7 @@ def is_number(value: Any) -> bool:
 
 
 def value_of(given: Any) -> Value:
-    """Return a value as in a config: a list of integers is a tile, and any other structure its JSON."""
+    """Convert a value to the form used in configs: a list of integers becomes a tile, any other structure its JSON."""
     if isinstance(given, bool | int | float | str):
         return given
     if isinstance(given, list) and all(type(item) is int for item in given):

@@ -1,10 +1,9 @@
-"""Other tuners' files as logs: in a space of searchlab if that is requested and possible, else for analysis.
+"""Importing other tuners' files as logs: into a searchlab space if requested and possible, otherwise for analysis only.
 
-A file of Kernel Tuner lists the configs of a space: its log is in the space ``parameters``, and is a table. A log for
-analysis keeps every record, with configs spelled as in the file, in a space that is named after the format and has a
-fingerprint of the task: reports, figures and statistics accept it like any other. A log in a space of searchlab has the
-fingerprint of that space, so it can serve as a table and as a warm start; records that are not in the space are left
-out.
+A Kernel Tuner file lists the configs of a space, so its log is a table in the space ``parameters``. A log for analysis
+keeps every record, with configs spelled as in the file. Its space is named after the format, and its fingerprint
+identifies the task. Reports, figures and statistics accept it like any other log. A log in a searchlab space has that
+space's fingerprint, so it can serve as a table and as a warm start; records that are not in the space are omitted.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ READERS = {
 }
 
 IMPORTED = {"kind": "imported"}
-"""The protocol in the header of an imported log: how the other tuner measured is not recorded."""
+"""The protocol in an imported log's header: how the other tuner measured is not recorded."""
 
 NAMED = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
-"""The attributes of a target that decide which programs there are; the others only inform MetaSchedule."""
+"""The target attributes that determine which programs exist; the others only inform MetaSchedule."""
 
 
 @dataclass(frozen=True)
 class As:
     """How to import a file."""
 
-    workload: str | None = None  # instead of that in the file
+    workload: str | None = None  # overrides the workload in the file
     space: Plugin | None = None
-    target: str | Mapping[str, Any] | None = None  # instead of that in the file
-    seed: int = 0  # of the runs in a comparison, as is the label
-    label: str = ""
+    target: str | Mapping[str, Any] | None = None  # overrides the target in the file
+    seed: int = 0  # the run's seed in a comparison
+    label: str = ""  # the run's label in a comparison
 
 
 @dataclass(frozen=True)
@@ -60,12 +59,12 @@ class Imported:
     path: Path
     header: Header
     records: list[Record]
-    left_out: list[tuple[int, str]] = field(default_factory=list)  # lines of the records that are left out, and why
+    left_out: list[tuple[int, str]] = field(default_factory=list)  # the line of each omitted record, and the reason
     analysis: bool = False
 
 
 def detect(path: Path) -> str:
-    """Return the format of a file, from its name and first line. Raises SearchlabError if it is unknown."""
+    """Detect a file's format from its name and first line. Raises SearchlabError if the format is unknown."""
     if path.is_dir() or path.name in (metaschedule.WORKLOADS, metaschedule.RECORDS):
         return "metaschedule"
     if looks_like := kernel_tuner.format_of(path):
@@ -75,12 +74,12 @@ def detect(path: Path) -> str:
     try:
         record = msgspec.json.decode(first.text)
     except UNREADABLE as error:
-        raise SearchlabError(f"{where} is not JSON, as records of {known} are: {error}") from None
+        raise SearchlabError(f"{where} is not JSON, which all known formats ({known}) use: {error}") from None
     if isinstance(record, dict) and isinstance(record.get("v"), str):
         return "ansor"
     if isinstance(record, dict) and ("input" in record or "v" in record):
         return "autotvm"
-    raise SearchlabError(f"{where} is not a record of {known}; name the format if it is one: --format")
+    raise SearchlabError(f"{where} does not look like a record of {known}; if it is one, pass --format")
 
 
 def import_file(path: Path, out: Path, wanted: As, format: str | None = None) -> tuple[list[Imported], list[str]]:
@@ -88,16 +87,16 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
 
     Args:
         path: The file, or the directory of a MetaSchedule database.
-        out: The log of the only task, ``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``; or a directory for a log of
-            each task.
-        wanted: How to import it.
-        format: One of :data:`READERS`; by default it is detected.
+        out: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``), or a directory in which
+            each task gets a log.
+        wanted: How to import the file.
+        format: One of :data:`READERS`; detected by default.
 
     Returns:
-        The logs, and a sentence for each part of the file that is left out.
+        The logs, and a sentence for each omitted part of the file.
 
     Raises:
-        SearchlabError: If no task can be imported. Nothing is written then.
+        SearchlabError: If no task can be imported. In this case, nothing is written.
     """
     format = format or detect(path)
     if format not in READERS:
@@ -107,7 +106,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
     single = out.name.endswith(LOGS)
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
-        raise SearchlabError(f"{path} holds {len(tasks)} tasks ({names}); give a directory as --out")
+        raise SearchlabError(f"{path} contains {len(tasks)} tasks ({names}); pass a directory as --out")
     logs: list[Imported] = []
     notes: list[str] = []
     for number, task in enumerate(tasks):
@@ -118,12 +117,12 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
                 raise
             notes.append(f"{task.name}: {error}")
     if not logs:
-        raise SearchlabError(f"no task of {path} can be imported: {'; '.join(notes)}")
+        raise SearchlabError(f"no task in {path} can be imported: {'; '.join(notes)}")
     for one in logs:
         if one.path.exists():
             raise SearchlabError(f"{one.path} already exists; choose another --out, or remove it")
     for one in logs:
-        log = one.path.with_suffix("" if one.path.suffix == ".gz" else ".jsonl")  # as long as it is not compressed
+        log = one.path.with_suffix("" if one.path.suffix == ".gz" else ".jsonl")  # before compression
         writer = LogWriter(log, one.header, durable=False)
         for record in one.records:
             writer.append(record)
@@ -139,7 +138,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
         if wanted.target is not None:
-            raise SearchlabError(f"{task.name} comes from a log of searchlab, which has its target; leave out --target")
+            raise SearchlabError(f"{task.name} comes from a searchlab log, which records its target; omit --target")
         header = msgspec.structs.replace(task.native, **({"label": wanted.label} if wanted.label else {}))
         return Imported(path, header, _numbered(sorted(records, key=lambda record: record.index)))
     common: dict[str, Any] = {
@@ -168,8 +167,8 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
     if not records:
         line, why = left_out[0]
         raise SearchlabError(
-            f"none of the {len(left_out)} records is a config of {plugin.name} for {workload} on this target; "
-            f"line {line}: {why}. Without --space they are imported for analysis"
+            f"none of the {len(left_out)} records is a config of {plugin.name} for {workload} on this target "
+            f"(line {line}: {why}); to import them for analysis only, omit --space"
         )
     header = Header(
         space=plugin.spelled(), space_size=space.size() if plugin is task.space and not task.partial else None,
@@ -186,22 +185,22 @@ def _workload(task: ForeignTask, wanted: As) -> Workload:
         return parse_workload(known)
     given = parse_workload(wanted.workload)
     if known is not None and parse_workload(known) != given and task.space is None:
-        raise SearchlabError(f"{task.name} is {known}, not {given}; leave out --workload")
+        raise SearchlabError(f"{task.name} is {known}, not {given}; omit --workload")
     return given
 
 
 def _target(task: ForeignTask, wanted: As) -> Target:
-    """Return the target of the space: that of the user, else the attributes of the file's that decide on programs."""
+    """Return the space's target: the user's, or else the file's, reduced to the attributes that affect programs."""
     if wanted.target is not None:
         return resolve_target(wanted.target)
     try:
         return resolve_target({name: value for name, value in task.target.items() if name in NAMED})
     except SearchlabError as error:
-        raise SearchlabError(f"the target of {task.name} cannot be used here ({error}); give --target") from None
+        raise SearchlabError(f"the target of {task.name} cannot be used here ({error}); pass --target") from None
 
 
 def _numbered(records: list[Record]) -> list[Record]:
-    """Return ``records`` with indices from 0. Batches are kept if all records have one, and in ascending order."""
+    """Number ``records`` from 0. Batches are kept only if all records have one and they are ascending."""
     batches = [record.batch for record in records if record.batch is not None]
     kept = len(batches) == len(records) and batches == sorted(batches)
     return [

@@ -1,9 +1,9 @@
-"""Exporting logs to IOHprofiler: for each strategy and workload a JSON file, and a data file of all evaluations.
+"""Exporting logs to IOHprofiler: each strategy and workload gets a JSON file and a data file with all evaluations.
 
-The format is that of IOHexperimenter 0.3.5 and later; IOHanalyzer and iohinspector read it. A log is a run, its
+The format is that of IOHexperimenter 0.3.5 and later, which IOHanalyzer and iohinspector can read. A log is a run, its
 workload is the function, and its number of knobs is the dimension. A failed trial is an evaluation with the value
-``inf``, which reaches no target. There are no experiment attributes, because iohinspector evaluates their values as
-Python, and a log may come from a stranger.
+``inf``, which reaches no target. Experiment attributes are omitted, because iohinspector evaluates their values as
+Python, and a log may come from an untrusted source.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     """Write logs to a new directory, with a folder for each strategy.
 
     Returns:
-        A sentence for each log that is left out.
+        A sentence for each omitted log.
 
     Raises:
-        SearchlabError: If ``out`` exists, or if no log has a trial.
+        SearchlabError: If ``out`` exists, or if no log contains a trial.
     """
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose another directory as --out")
@@ -39,13 +39,13 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         function = str(parse_workload(log.header.workload))
         numbers.setdefault(function, len(numbers) + 1)
         if not log.records:
-            notes.append(f"{log.path} has no trial, and is left out")
+            notes.append(f"{log.path} contains no trials and was omitted")
             continue
         dimension = max(len(record.config) for record in log.records)
         algorithm = f"{log.header.name} in {log.header.space_name}"
         strategies.setdefault((algorithm, function), {}).setdefault(dimension, []).append(log)
     if not strategies:
-        raise SearchlabError(f"{'; '.join(notes)}: there is nothing to export")
+        raise SearchlabError(f"nothing to export: {'; '.join(notes)}")
     folders: dict[str, str] = {}
     for (algorithm, function), by_dimension in strategies.items():
         folder = folders.setdefault(algorithm, f"strategy{len(folders) + 1}")
@@ -78,7 +78,7 @@ def _write(folder: Path, algorithm: str, number: int, function: str, by_dimensio
 
 
 def _data(log: Log) -> str:
-    """Return every evaluation: its number from 1, its seconds, and the seconds charged up to its end."""
+    """Return every evaluation: its number, starting at 1, its time, and the time charged up to its end, in seconds."""
     rows = zip(log.costs.tolist(), log.elapsed.tolist(), strict=True)
     return "evaluations raw_y elapsed\n" + "".join(
         f"{number} {cost!r} {elapsed:.7g}\n" for number, (cost, elapsed) in enumerate(rows, 1)
@@ -86,9 +86,9 @@ def _data(log: Log) -> str:
 
 
 def _run(log: Log) -> dict[str, Any]:
-    """Describe a run by its best evaluation, whose value is the largest float if all failed.
+    """Describe a run by its best evaluation, whose value is the largest float if all evaluations failed.
 
-    Its x is empty, because only the space knows the position of each choice.
+    ``x`` is empty, because only the space knows each choice's position.
     """
     index = int(log.costs.argmin())
     best = min(float(log.costs[index]), sys.float_info.max)

@@ -1,9 +1,9 @@
-"""Kernel Tuner's files: cache files of its simulation mode, and results in the T4 format.
+"""Kernel Tuner's files: cache files for its simulation mode, and results in the T4 format.
 
-A file is one JSON document about one kernel. The configs that it lists are the space ``parameters``: neither format has
-the restrictions that excluded others, which would be code. Times are in milliseconds, unless a T4 file names another
-unit. T4: Tørring et al., "Towards a Benchmarking Suite for Kernel Tuners" (IPDPSW 2023); the schema is version 1.0.0,
-of kernel_tuner 1.5.
+A file is a single JSON document about one kernel. The configs that it lists form the space ``parameters``; neither
+format includes the restrictions that excluded other configs, because these are code. Times are in milliseconds unless a
+T4 file specifies a different unit. T4: Tørring et al., "Towards a Benchmarking Suite for Kernel Tuners" (IPDPSW 2023),
+schema version 1.0.0 from kernel_tuner 1.5.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ INVALIDITY: dict[Failure, str] = {
     "crash": "runtime",
     "wrong_answer": "correctness",
 }
-"""The words for failures in T4."""
+"""The words that T4 uses for failures."""
 
 FAILED_CONFIG = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
-"""A cache file has these words for failures instead of a time, and RuntimeFailedConfig for all others."""
+"""The words that a cache file contains instead of a time; RuntimeFailedConfig stands for all other failures."""
 
 FAILED: dict[str, Failure] = {
     "InvalidConfig": "invalid", "CompilationFailedConfig": "build_error", "RuntimeFailedConfig": "run_error",
     "constraints": "invalid", "compile": "build_error", "runtime": "run_error", "timeout": "run_timeout",
     "correctness": "wrong_answer",
 }  # fmt: skip
-"""What the words of both formats are read as; any other word is a run_error."""
+"""How the words in both formats are interpreted; any other word is a run_error."""
 
 ERROR_VALUE = 1e20
-"""The time of a config that failed, in Kernel Tuner before version 1."""
+"""The time that Kernel Tuner before version 1 records for a failed config."""
 
 UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "s": 1.0, "seconds": 1.0, "us": 1e-6,
          "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}  # fmt: skip
 RATES = ("gflop/s", "gflops", "gflops/s")
 CLOSE = 1e-6
 COMPLETE = 0.9
-"""A file that lists less than this share of its :func:`plausible` configs holds only a part of its space."""
+"""A file that lists less than this share of its :func:`plausible` configs contains only part of its space."""
 MOST_PLAUSIBLE = 1 << 22
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
@@ -71,7 +71,7 @@ Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
 
 
 class ListsConfigs(Protocol):
-    """The class of a space that is defined by a list of configs, which its options encode."""
+    """The class of a space defined by a list of configs, which its options encode."""
 
     @classmethod
     def options_for(
@@ -90,7 +90,7 @@ class _Cache(msgspec.Struct):
 
 
 class _Entry(msgspec.Struct):
-    """A config of a cache file, without its parameters."""
+    """A config in a cache file, without its parameters."""
 
     time: Any = None
     error: Any = msgspec.field(name="__error__", default=None)
@@ -120,7 +120,7 @@ class _Measurement(msgspec.Struct):
 
 
 class _Result(msgspec.Struct):
-    """A config of a T4 file."""
+    """A config in a T4 file."""
 
     configuration: dict[str, Any]
     times: _Times = msgspec.field(default_factory=_Times)
@@ -132,17 +132,17 @@ class _Result(msgspec.Struct):
 
 
 class _Row(NamedTuple):
-    """A config of a file, and its measurement; times are in seconds."""
+    """A config in a file, with its measurement; times are in seconds."""
 
     line: int
-    record: Record  # without its seconds and its failure
-    time: float | str  # or the word for its failure
+    record: Record  # without its times and failure
+    time: float | str  # the time, or the word for the failure
     repeats: tuple[float, ...]
-    rate: float  # GFLOP/s, NaN if it is not known
+    rate: float  # in GFLOP/s; NaN if unknown
 
 
 def read(path: Path) -> list[ForeignTask]:
-    """Return the task of the file at ``path``. Raises SearchlabError, which names the record."""
+    """Return the task in the file at ``path``. Raises SearchlabError, which names the record."""
     content, left_out = _content(path)
     return [
         _read_cache(path, content, left_out) if "tune_params_keys" in content else _read_t4(path, content, left_out)
@@ -150,7 +150,7 @@ def read(path: Path) -> list[ForeignTask]:
 
 
 def format_of(path: Path) -> str | None:
-    """Return which of the two formats the file at ``path`` seems to have; None for neither."""
+    """Return the format that the file at ``path`` seems to have, or None for neither format."""
     data = read_bytes(path)
     if b'"tune_params_keys"' in data:
         return CACHE
@@ -164,42 +164,42 @@ def _config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
 
 
 READER = Reader(
-    "measurements other than the time; the code of the kernel; and the restrictions: the configs that the file lists "
-    "are the space, whatever restrictions excluded the others",
+    "measurements other than the time; the kernel's code; and the restrictions: the configs that the file lists form "
+    "the space, whatever restrictions excluded others",
     read,
     _config_in,
 )
 
 
 def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the document at ``path``, and what is cut off at its end.
+    """Return the document at ``path``, and a description of what is cut off at its end.
 
-    Kernel Tuner closes a cache file only when it reads it again, and a run that was killed leaves half a record.
+    Kernel Tuner completes a cache file only when it reads it again, and a killed run leaves an incomplete record.
     """
     try:
         text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
-        raise SearchlabError(f"{path} is not text in UTF-8: {error}") from None
+        raise SearchlabError(f"{path} is not UTF-8 text: {error}") from None
     if not text.strip():
-        raise SearchlabError(f"{path} is empty: it has no record to import")
+        raise SearchlabError(f"{path} is empty, so there is nothing to import")
     complete = text.rstrip().rstrip(",")
     before = complete.rpartition("\n")[0].rstrip().rstrip(",")
     problem = ""
     for attempt in (text, complete + "}}", before + "}}"):
         try:
             content = json.loads(attempt, object_pairs_hook=_first)
-        except (ValueError, RecursionError) as error:  # a ValueError also for an integer with thousands of digits
+        except (ValueError, RecursionError) as error:  # an integer with thousands of digits also raises ValueError
             problem = problem or str(error)
             continue
         if isinstance(content, dict):
             return content, ["the last record, which is cut off"] if attempt == before + "}}" else []
     raise SearchlabError(
-        f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not one JSON object ({problem})"
+        f"{path} is neither a Kernel Tuner cache file nor a T4 file: it is not a single JSON object ({problem})"
     )
 
 
 def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object in which the first of several equal names counts."""
+    """Return an object in which the first of several duplicate names counts."""
     return {**dict(pairs), **dict(reversed(pairs))}
 
 
@@ -211,7 +211,7 @@ def _converted(data: Any, kind: type[Any], problem: str) -> Any:
 
 
 def _value(given: Any) -> Value | None:
-    """Return the value of a parameter; None if ``given`` cannot be one."""
+    """Return a parameter's value, or None if ``given`` cannot be one."""
     if given is None or (isinstance(given, float) and not math.isfinite(given)) or isinstance(given, dict):
         return None
     return value_of(given)
@@ -230,7 +230,7 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
             )
         parameters[name] = list(dict.fromkeys(cast("list[Value]", choices)))
     if not parameters:
-        raise SearchlabError(f"{path} has no tuning parameter, so there is nothing to search")
+        raise SearchlabError(f"{path} has no tuning parameters, so there is nothing to search")
     positions = {name: {value: value for value in given} for name, given in parameters.items()}
     rows = []
     for number, entry in enumerate(file.cache.values(), 1):
@@ -243,7 +243,7 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
                 raise SearchlabError(
                     f"{problem}: its {name} is {entry.get(name)!r}, which is not among the values in tune_params"
                 )
-            config[name] = known[value]  # 1, 1.0 and true are one value
+            config[name] = known[value]  # 1, 1.0 and true are the same value
         time = _time(given.error if isinstance(given.error, str) else given.time, UNITS["ms"], problem)
         rows.append(_row(number, config, given, UNITS["ms"], time, entry.items()))
     shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
@@ -257,7 +257,7 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
 def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
     results, metadata = content.get("results"), content.get("metadata")
     if not isinstance(results, list):
-        raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it has no list of results")
+        raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it lacks a list of results")
     metadata = metadata if isinstance(metadata, dict) else {}
     unit = _unit(path, metadata.get("timeunit", "milliseconds"))
     rows: list[_Row] = []
@@ -267,7 +267,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
         config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
         if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
             raise SearchlabError(
-                f"{problem}: its configuration is {result.configuration!r}, which has other parameters, or no values"
+                f"{problem}: its configuration is {result.configuration!r}, which has different parameters or no values"
             )
         _check_objective(path, result.objectives)
         times = result.times
@@ -297,7 +297,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
 
 def _unit(path: Path, given: Any) -> float:
     if str(given).lower() not in UNITS:
-        raise SearchlabError(f"{path}: the unit of its times is {given!r}; known units are {', '.join(UNITS)}")
+        raise SearchlabError(f"{path}: unknown time unit {given!r}; known units: {', '.join(UNITS)}")
     return UNITS[str(given).lower()]
 
 
@@ -315,7 +315,7 @@ def _row(
 
 
 def _time(given: Any, unit: float, problem: str) -> float | str:
-    """Return the time of a config in seconds; or, if it failed, the word for that."""
+    """Return a config's time in seconds, or the word for its failure."""
     if isinstance(given, str) and given:
         return given
     if given in ("", None, ERROR_VALUE) or (isinstance(given, float) and not math.isfinite(given)):
@@ -324,14 +324,14 @@ def _time(given: Any, unit: float, problem: str) -> float | str:
 
 
 def _rate(values: Iterable[tuple[str, Any]]) -> float:
-    """Return the only value that is a rate in GFLOP/s; NaN if there is not exactly one."""
+    """Return the only value that is a rate in GFLOP/s, or NaN unless exactly one is."""
     numbers = [value for name, value in values if str(name).lower() in RATES and is_number(value)]
     rates = [float(value) for value in numbers if abs(value) < 1e300]  # an integer may be larger than any float
     return rates[0] if len(rates) == 1 else math.nan
 
 
 def _timestamp(given: Any) -> float:
-    """Return seconds since 1970; 0 if the file has no time of day."""
+    """Return the number of seconds since 1970, or 0 if the file has no time of day."""
     if not isinstance(given, str):
         return 0.0
     try:
@@ -342,16 +342,16 @@ def _timestamp(given: Any) -> float:
 
 
 def _word(text: str) -> str:
-    """Return ``text`` with only the characters that the name of a kernel may have."""
+    """Return ``text`` with only the characters that a kernel's name may contain."""
     return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
 
 
 def _check_objective(path: Path, given: Any) -> None:
-    """Raise SearchlabError unless the objective is the time, or a rate that is highest where the time is lowest."""
+    """Raise SearchlabError unless the objective is the time or a rate that is highest where the time is lowest."""
     objectives = given if isinstance(given, list) else [given]
     if objectives not in ([None], []) and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATES)):
         raise SearchlabError(
-            f"the objective of {path} is {given!r}, but searchlab compares times; import a file whose objective is time"
+            f"the objective in {path} is {given!r}, but searchlab compares times; import a file whose objective is time"
         )
 
 
@@ -360,7 +360,7 @@ def _task(
     left_out: list[str],
 ) -> ForeignTask:  # fmt: skip
     if not rows:
-        raise SearchlabError(f"{path} has no record to import")
+        raise SearchlabError(f"{path} contains no records to import")
     distinct: dict[Config, _Row] = {}
     for row in rows:
         distinct.setdefault(Config(row.record.config), row)  # the first measurement counts
@@ -376,7 +376,7 @@ def _task(
         left_out = [
             *left_out,
             f"about {expected - len(rows):,} configs: the file lists {len(rows):,} of {expected:,} whose values occur "
-            f"together in it, so it holds a part of the space, and its best config may not be the optimum",
+            f"together in it, so it covers only part of the space, and its best config may not be the optimum",
         ]
     return ForeignTask(
         format, name, _workload(name, rows), "", {"kind": RECORDED}, trials, host=host, statistic=statistic,
@@ -385,13 +385,14 @@ def _task(
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
-    """Return how many configs have only combinations of values that occur in ``configs``.
+    """Return the number of configs that contain only combinations of values that occur in ``configs``.
 
-    The restrictions of a kernel, which its files do not hold, concern few parameters each. So all combinations of up
-    to four values that occur are taken as allowed, and no others. Returns 0 if the product is too large to be counted.
+    A kernel's restrictions are not in its files, but each usually concerns few parameters. All combinations of up to
+    four values that occur are therefore considered legal, and no others. The result is 0 if the product is too large
+    to count.
 
     Args:
-        parameters: The values of each parameter.
+        parameters: Each parameter's values.
         configs: The configs that a file lists.
     """
     axes = {name: {value: place for place, value in enumerate(values)} for name, values in parameters.items()}
@@ -417,7 +418,7 @@ STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
 
 
 def _agrees(row: _Row, statistic: Statistic) -> bool:
-    """Return whether the time of a row is this statistic of its repeats."""
+    """Check whether a row's time is this statistic of its repeats."""
     positive = bool(row.repeats) and min(row.repeats) > 0
     return (
         positive
@@ -427,12 +428,12 @@ def _agrees(row: _Row, statistic: Statistic) -> bool:
 
 
 def _statistic(rows: list[_Row]) -> Statistic:
-    """Return the statistic of the repeats that is the time of most rows."""
+    """Return the statistic of the repeats that matches the time in most rows."""
     return max(STATISTICS, key=lambda name: sum(_agrees(row, name) for row in rows))
 
 
 def _finished(row: _Row, statistic: Statistic) -> Record:
-    """Return the record with its seconds or its failure. If the time is another statistic, it is the only repeat."""
+    """Return the record with its times or its failure. A time that is a different statistic becomes the only repeat."""
     changes: dict[str, Any] = {"statistic": statistic}
     if isinstance(row.time, str):
         changes |= {"failure": FAILED.get(row.time, "run_error"), "message": row.time}
@@ -442,7 +443,7 @@ def _finished(row: _Row, statistic: Statistic) -> Record:
 
 
 def _workload(name: str, rows: list[_Row]) -> Workload:
-    """Return the kernel, or the workload that a file of searchlab names. FLOPs are known if all rates agree on them."""
+    """Return the kernel, or the workload named in a searchlab file. FLOPs are known if all rates agree on them."""
     if ":" in name:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
@@ -455,9 +456,10 @@ def _workload(name: str, rows: list[_Row]) -> Workload:
 
 
 def export(log: Log, out: Path, format: str) -> None:
-    """Write a log to a new file, as results in the T4 format or as a cache file.
+    """Write a log to a new file, either as results in the T4 format or as a cache file.
 
-    In a cache file, for ``simulation_mode=True``, a tile is a string, since a parameter is a number or a string there.
+    In a cache file, which serves ``simulation_mode=True``, tiles become strings, because parameters must be numbers or
+    strings.
 
     Raises:
         SearchlabError: If ``out`` exists, or if trials have different knobs, which a cache file cannot represent.
@@ -505,10 +507,10 @@ def _cache_of(log: Log) -> dict[str, Any]:
     for record in log.records:
         if set(record.config) != set(names):
             raise SearchlabError(
-                f"{log.path}: trial {record.index} has other knobs than trial 0, but a cache file of Kernel Tuner has "
-                f"one set of parameters; export it with --to kernel-tuner"
+                f"{log.path}: trials {record.index} and 0 have different knobs, but a Kernel Tuner cache file has only "
+                f"one set of parameters; export the log with --to kernel-tuner"
             )
-        # Keys join values with commas, so a tile is written without commas.
+        # Keys are comma-separated values, so a tile is written without commas.
         choice = {
             name: "x".join(map(str, value)) if isinstance(value := record.config[name], list | tuple) else value
             for name in names
@@ -524,7 +526,7 @@ def _cache_of(log: Log) -> dict[str, Any]:
             "strategy_time": times["search_algorithm"], "framework_time": times["framework"],
             "timestamp": result["timestamp"],
         }  # fmt: skip
-        entries.setdefault(",".join(map(str, choice.values())), entry)  # the first measurement of a config counts
+        entries.setdefault(",".join(map(str, choice.values())), entry)  # a config's first measurement counts
     return {
         "device_name": str(log.header.host.get("cpu") or log.header.target.get("mcpu", log.header.target["kind"])),
         "kernel_name": log.header.workload, "problem_size": 1, "tune_params_keys": names,

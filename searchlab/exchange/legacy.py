@@ -1,8 +1,8 @@
-"""The records of TVM's earlier tuners, AutoTVM and Ansor (``tvm.auto_scheduler``), which are lines of JSON.
+"""Records from TVM's earlier tuners, AutoTVM and Ansor (``tvm.auto_scheduler``), stored as lines of JSON.
 
-AutoTVM's versions are 0.1 (``i``, ``r``, ``v``) and 0.2 (``input``, ``config``, ``result``). Its older logs of pickled
-lines are rejected, because reading one would execute what it contains. Ansor's version is v0.6. Its transform steps
-have no ``s_tir`` schedule, so a config has each step as a string, and serves only for analysis.
+AutoTVM's format versions are 0.1 (``i``, ``r``, ``v``) and 0.2 (``input``, ``config``, ``result``). Its older, pickled
+logs are rejected, because reading one would execute its contents. Ansor's format version is v0.6. Its transform steps
+cannot be expressed as an ``s_tir`` schedule, so a config contains each step as a string and only serves analysis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ERRORS: dict[int, tuple[str, Failure]] = {
     7: ("RUN_TIMEOUT", "run_timeout"),
     8: ("UNKNOWN_ERROR", "crash"),
 }
-"""``MeasureErrorNo`` of both tuners (TVM 0.17), with the corresponding failures."""
+"""Both tuners' ``MeasureErrorNo`` values (TVM 0.17), with the corresponding failures."""
 
 
 def _trial(line: Line, config: dict[str, Any], source: Any, measured: Measured) -> ForeignTrial:
@@ -45,10 +45,10 @@ def _trial(line: Line, config: dict[str, Any], source: Any, measured: Measured) 
         seconds = line.seconds(times)
     elif error in ERRORS:
         name, failure = ERRORS[error]
-        texts = [text for text in times if isinstance(text, str)]  # AutoTVM has the text of the error there, or 1e9
+        texts = [text for text in times if isinstance(text, str)]  # AutoTVM stores the error message or 1e9 there
         message = ": ".join([f"MeasureErrorNo.{name}", *texts])
     else:
-        line.damaged(f"there is no MeasureErrorNo {error}")
+        line.damaged(f"{error} is not a known MeasureErrorNo")
     record = Record(
         index=0, config=config, seconds=seconds, failure=failure, message=message, run_seconds=run_seconds, time=time
     )
@@ -69,7 +69,7 @@ class _OldConfig(msgspec.Struct):
 
 
 class _AutotvmRecord(msgspec.Struct):
-    """``input`` and ``i`` start with the target, the name of the task, its arguments and its keyword arguments."""
+    """A record. ``input`` and ``i`` start with the target, the task's name, its arguments and keyword arguments."""
 
     input: list[Any] = []
     config: _Config | None = None
@@ -81,10 +81,10 @@ class _AutotvmRecord(msgspec.Struct):
 
 @runtime_checkable
 class EntitySpace(Protocol):
-    """A space whose configs are those of AutoTVM."""
+    """A space that contains AutoTVM's configs."""
 
     def from_entity(self, entity: dict[str, Any]) -> Config:
-        """Return the config for an entity in a log of AutoTVM. Raises InvalidConfig if it is not in the space."""
+        """Return the config for an entity in an AutoTVM log. Raises InvalidConfig if it is not in the space."""
 
 
 def _read_autotvm(path: Path) -> list[ForeignTask]:
@@ -92,7 +92,7 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
     tasks: dict[bytes, ForeignTask] = {}
     for line in lines(path):
         if not line.text.lstrip().startswith(b"{"):
-            line.damaged("it is not JSON; pickled logs of AutoTVM are rejected, because reading one could run any code")
+            line.damaged("it is not JSON; AutoTVM's pickled logs are rejected, because reading one could run any code")
         record = line.decode(decoder)
         if record.config is not None and record.result is not None:
             task, result, entity = record.input, record.result, record.config.entity
@@ -102,11 +102,11 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
             except msgspec.ValidationError as error:
                 line.damaged(error)
         else:
-            line.damaged("it is not a record of AutoTVM 0.1 or 0.2")
+            line.damaged("it is not an AutoTVM record, version 0.1 or 0.2")
         if len(task) < 4 or not isinstance(task[1], str) or not isinstance(task[2], list):
             line.damaged("its task is not (target, name, arguments, keyword arguments)")
         if not isinstance(task[0], str | dict):
-            line.damaged(f"its target is {task[0]!r}")
+            line.damaged(f"its target must be a string or an object, not {task[0]!r}")
         target, name, args = line.target(task[0]), task[1], task[2]
         key = msgspec.json.encode([target, name, args])
         if key not in tasks:
@@ -122,8 +122,8 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
 def _autotvm_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
     if not isinstance(space, EntitySpace):
         raise SearchlabError(
-            "a config of AutoTVM is an entity of a template; import it into the space knob-template with that template "
-            "(--option template=NAME), or without --space, for analysis"
+            "an AutoTVM config belongs to a template; import it into the space knob-template with that template "
+            "(--option template=NAME), or without --space for analysis only"
         )
     try:
         return space.from_entity({"entity": trial.source})
@@ -132,8 +132,8 @@ def _autotvm_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> 
 
 
 AUTOTVM = Reader(
-    "the index of a config, the hash of its template, the tuner and its batches; AutoTVM's single time for building "
-    "and running counts as running",
+    "config indices, template hashes, the tuner and its batches; AutoTVM's single time for building and running counts "
+    "as running",
     _read_autotvm,
     _autotvm_config_in,
 )
@@ -170,7 +170,7 @@ def _read_ansor(path: Path) -> list[ForeignTask]:
 
 
 def _ansor_workload(line: Line, key: str) -> tuple[Workload | None, str]:
-    """Return the workload of a key, which is the name of a function or a hash, with arguments; or None and why."""
+    """Return the workload for a key (a function's name or a hash, with arguments), or None and the reason."""
     try:
         name, *args = msgspec.json.decode(key, type=list[Any])
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -178,19 +178,19 @@ def _ansor_workload(line: Line, key: str) -> tuple[Workload | None, str]:
     if not isinstance(name, str):
         line.damaged(f"its workload key {key!r} does not start with a name")
     if len(name) == 32 and all(c in "0123456789abcdef" for c in name):
-        return None, f"Ansor identifies the task only by the hash {name} of its computation; {GUESS}"
+        return None, f"Ansor identifies the task only by its computation's hash, {name}; {GUESS}"
     return workload_of(name, args)
 
 
 def _ansor_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> NoReturn:
     raise SearchlabError(
-        "the transform steps of an Ansor record have no schedule in today's TVM, so they are not a config of any "
-        "space; import it without --space, for analysis"
+        "an Ansor record's transform steps cannot be expressed as a schedule in today's TVM, so they are not a config "
+        "of any space; import it without --space for analysis only"
     )
 
 
 ANSOR = Reader(
-    "the steps as a schedule, since each is a string; hardware parameters, layout rewrites and the target of the host; "
+    "the schedule, since each step is only a string; hardware parameters, layout rewrites and the host's target; "
     "Ansor's single time for building and running counts as running",
     _read_ansor,
     _ansor_config_in,
@@ -201,10 +201,11 @@ ANSOR = Reader(
 
 
 def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
-    """Return the workload of a task, by its name and arguments in the file; or None and why there is none.
+    """Return the workload for a task's name and arguments in the file, or None and the reason.
 
-    The known tasks are those of TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and functions called
-    ``gemm`` or ``matmul``, in any namespace, with three equal sizes, since authors order the sizes differently.
+    The known tasks are those in TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and functions called
+    ``gemm`` or ``matmul``, in any namespace. The latter must have three equal sizes, since authors order the sizes
+    differently.
     """
     plain = name.rpartition("/")[2]
     try:
@@ -222,33 +223,33 @@ def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
             return None, f"the file does not say which of the sizes {sizes} of {name!r} are m, n and k; {GUESS}"
     except (SearchlabError, ValueError, TypeError, IndexError, KeyError) as error:
         return None, f"searchlab has no workload for the arguments of {name!r} ({error}); {GUESS}"
-    return None, f"searchlab does not know the task {name!r}; {GUESS}"
+    return None, f"searchlab does not recognise the task {name!r}; {GUESS}"
 
 
 def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
-    """Return ``count`` integers and a dtype, by default float32. Raises ValueError for anything else."""
+    """Return ``count`` integers and a dtype (float32 by default). Raises ValueError for anything else."""
     sizes, rest = list(args[:count]), list(args[count:])
     if len(sizes) < count or not all(type(size) is int for size in sizes):
-        raise ValueError(f"not {count} sizes: {sizes}")
+        raise ValueError(f"expected {count} sizes, not {sizes}")
     if rest and (len(rest) > 1 or rest[0] not in ACCUMULATED_IN):
-        raise ValueError(f"not a dtype: {rest}")
+        raise ValueError(f"expected a dtype, not {rest}")
     return sizes, rest[0] if rest else "float32"
 
 
 def _pair(given: Any) -> tuple[int, int]:
-    """Return (height, width), from one integer, two, or (top, left, bottom, right) with equal opposites."""
+    """Return (height, width) from one integer, two integers, or (top, left, bottom, right) with equal opposites."""
     numbers = [given, given] if type(given) is int else list(given)
     if len(numbers) == 4 and numbers[:2] == numbers[2:]:
         numbers = numbers[:2]
     if len(numbers) != 2 or not all(type(number) is int for number in numbers):
-        raise ValueError(f"not a (height, width): {given}")
+        raise ValueError(f"expected (height, width), not {given}")
     return numbers[0], numbers[1]
 
 
 def _conv2d(args: Sequence[Any], fused: bool) -> Workload:
     """Read (N, H, W, CO, CI, KH, KW, stride, padding), as in the tutorials; ``fused`` adds a bias and a ReLU."""
     if len(args) != 9:
-        raise ValueError(f"{len(args)} arguments, not 9")
+        raise ValueError(f"expected 9 arguments, not {len(args)}")
     sizes, _ = _sizes(args[:7], 7)
     n, h, w, co, ci, kh, kw = sizes
     return conv2d(n, h, w, co, ci, kh, kw, _pair(args[7]), _pair(args[8]), bias=fused, relu=fused)
@@ -259,16 +260,16 @@ def _topi_conv2d(args: Sequence[Any]) -> Workload:
     data, weight, strides, padding, dilation, *layouts, out_dtype = args
     shapes = [_tensor(tensor) for tensor in (data, weight)]
     if any(layout != "NCHW" for layout in layouts):
-        raise ValueError(f"layouts {layouts}")
+        raise ValueError(f"unsupported layouts {layouts}")
     (n, ci, h, w), dtype = shapes[0]
     (co, inner, kh, kw), _ = shapes[1]
     if inner != ci or shapes[1][1] != dtype or ACCUMULATED_IN[dtype] != out_dtype:
-        raise ValueError("groups, or other dtypes")
+        raise ValueError("unsupported groups or dtypes")
     return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), _pair(padding), _pair(dilation), dtype)
 
 
 def _tensor(given: Any) -> tuple[list[int], str]:
     tag, shape, dtype = given
     if tag != "TENSOR" or len(shape) != 4 or dtype not in ACCUMULATED_IN:
-        raise ValueError(f"not a tensor of four axes: {given}")
+        raise ValueError(f"expected a tensor with four axes, not {given}")
     return list(shape), dtype

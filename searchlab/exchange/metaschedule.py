@@ -1,8 +1,8 @@
-"""MetaSchedule's JSON databases: a directory with two files, of workloads and of tuning records.
+"""MetaSchedule's JSON databases: directories with one file of workloads and one of tuning records.
 
-A tuning record has a trace, times, a target and the shapes of the arguments. searchlab adds a :class:`Note` to the
-trace, as an annotation that the next instruction removes: the program is the same, TVM reads the record as before, and
-the note survives when a database is copied, merged or pruned.
+A tuning record contains a trace, times, a target and the argument shapes. searchlab adds a :class:`Note` to the trace,
+as an annotation that the next instruction removes. The program is therefore unchanged, TVM reads the record as usual,
+and the note survives when a database is copied, merged or pruned.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, valu
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
 FAILED = 1e10
-"""The time that MetaSchedule writes for a program that failed, in seconds."""
+"""The time that MetaSchedule writes for a failed program, in seconds."""
 
 APPLY_SECONDS = 10
-"""Time limit for applying a trace."""
+"""The time limit for applying a trace, in seconds."""
 
 Instruction = tuple[str, list[Any], list[Any], list[Any]]  # kind, inputs, attributes, outputs
-Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and by position the decisions of samples
+Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and sampled decisions by position
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The run and the trial as in its log; a database of MetaSchedule has no other place for them."""
+    """The run and the trial as recorded in the log; a MetaSchedule database has no other place for them."""
 
     header: Header
     record: Record
 
     def encoded(self) -> str:
-        """Return the value of the annotation, in base64 because TVM does not escape quotes in the JSON of a trace."""
+        """Return the annotation's value, in base64 because TVM does not escape quotes in a trace's JSON."""
         return base64.b64encode(msgspec.json.encode(self)).decode()
 
 
 class _Workload(msgspec.Struct, array_like=True):
     structural_hash: str
-    module: str  # its graph of nodes in JSON, after eight bytes for its length, in base64
+    module: str  # in base64: eight bytes for the length, then the graph of nodes in JSON
 
 
 class _Tuned(msgspec.Struct, array_like=True):
@@ -66,13 +66,13 @@ class _Tuned(msgspec.Struct, array_like=True):
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
-    """Return the files of workloads and of tuning records, of the database in a directory or with a file ``path``."""
+    """Return the workload file and the record file of a database, given its directory or one of its files."""
     directory = path if path.is_dir() else path.parent
     return directory / WORKLOADS, directory / RECORDS
 
 
 def read(path: Path) -> list[ForeignTask]:
-    """Return the tasks of the database at ``path``. Raises SearchlabError, which names the line."""
+    """Return the tasks in the database at ``path``. Raises SearchlabError, which names the line."""
     table, records = files_of(path)
     decoder = msgspec.json.Decoder(_Workload)
     workloads = [line.decode(decoder) for line in lines(table)]
@@ -82,13 +82,15 @@ def read(path: Path) -> list[ForeignTask]:
     for line in lines(records):
         index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
-            line.damaged(f"it belongs to workload {index}, but {table} has only {len(workloads)}")
+            line.damaged(f"it refers to workload {index}, but {table} contains only {len(workloads)} workloads")
         for position, _ in tuned.trace[1]:
             if not 0 <= position < len(tuned.trace[0]):
-                line.damaged(f"its trace has a decision for instruction {position} of {len(tuned.trace[0])}")
+                line.damaged(
+                    f"its trace has a decision for instruction {position}, but only {len(tuned.trace[0])} instructions"
+                )
         note = _note(line, tuned.trace)
         key = (None if note else index, msgspec.json.encode(note.header if note else tuned.target, order="sorted"))
-        if note:  # the best trial of a run has one more record for each form of its workload in Relax
+        if note:  # a run's best trial has an additional record for each form that its workload has in Relax
             trial = (key[1], note.record.index)
             if trial in noted:
                 continue
@@ -103,7 +105,7 @@ def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> 
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
     known = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
-    why = "" if known else f"searchlab knows no GEMM or conv2d with the {name}; {GUESS}"
+    why = "" if known else f"no GEMM or conv2d known to searchlab has the {name}; {GUESS}"
     header = note.header if note else None
     return ForeignTask("metaschedule", name, known, why, target, [], source=workload.module, native=header)
 
@@ -116,7 +118,7 @@ def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
         config[f"{tuned.trace[0][position][0]}_{position}"] = value_of(decision)
     times = tuned.run_secs or []
     if not times or any(isinstance(second, int | float) and second >= FAILED for second in times):
-        why = "MetaSchedule records no reason of the failure"
+        why = "MetaSchedule does not record the reason for a failure"
         record = Record(index=0, config=config, failure="run_error", message=why)
     else:
         record = Record(index=0, config=config, seconds=line.seconds(times))
@@ -124,7 +126,7 @@ def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
 
 
 def _shape(trace: Trace) -> str:
-    """Return a digest of a trace without its decisions, up to the postprocessors: it identifies the sketch."""
+    """Return a digest that identifies the sketch: that of a trace up to the postprocessors, without its decisions."""
     kinds = [instruction[0] for instruction in trace[0]]
     end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
     return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
@@ -137,9 +139,9 @@ def _note(line: Line, trace: Trace) -> Note | None:
                 value = base64.b64decode(str(inputs[1]).strip('"'), validate=True)
                 note = msgspec.json.decode(value, type=Note)
             except (*UNREADABLE, ValueError) as error:
-                line.damaged(f"its annotation {NOTE!r} was not written by this searchlab: {error}")
+                line.damaged(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")
             if note.header.searchlab_log != FORMAT:
-                line.damaged(f"its log format is {note.header.searchlab_log}; this searchlab reads format {FORMAT}")
+                line.damaged(f"its log format is {note.header.searchlab_log}, but this searchlab reads format {FORMAT}")
             return note
     return None
 
@@ -148,7 +150,7 @@ def _note(line: Line, trace: Trace) -> Note | None:
 
 
 def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
-    """Return the GEMM or conv2d with these arguments whose module has this hash. TVM gets nothing from the file."""
+    """Return the GEMM or conv2d with these arguments whose module has this hash; no file contents are passed to TVM."""
     from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
 
     dtypes, shapes = [dtype for _, dtype, _ in args], [shape for _, _, shape in args]
@@ -160,7 +162,7 @@ def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]
 
 
 def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload]:
-    """Yield every workload with arguments of these shapes, common ones first."""
+    """Yield every workload whose arguments have these shapes, common ones first."""
     if not 3 <= len(shapes) <= 4 or dtypes[0] not in ACCUMULATED_IN:
         return
     bias = len(shapes) == 4
@@ -180,7 +182,7 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
 
 
 def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
-    """Return the common (stride, padding, dilation) that turn ``size`` pixels into ``out``."""
+    """Return the common (stride, padding, dilation) combinations that reduce ``size`` pixels to ``out``."""
     usual = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
     return [(s, p, d) for s, p, d in usual if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == out]
 
@@ -189,23 +191,23 @@ def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
 
 
 def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
-    """Return the config with the decisions of the trace, if its program is exactly the one that was measured.
+    """Return the config that has the trace's decisions, if its program is exactly the measured one.
 
-    The instructions are applied to searchlab's own module, whose blocks may have other names.
+    The instructions are applied to searchlab's own module, whose blocks may have different names.
     """
     if not isinstance(space, TracedSpace):
         raise SearchlabError(
-            "a record of MetaSchedule is a trace of sampled decisions; import it into a space of such traces, for "
-            "example sketch, or without --space, for analysis"
+            "a MetaSchedule record is a trace of sampled decisions; import it into a space of such traces, such as "
+            "sketch, or without --space for analysis only"
         )
     _check_survived(lambda: _config(space, task, trial))
     return _config(space, task, trial)
 
 
 def _check_survived(run: Callable[[], object]) -> None:
-    """Raise InvalidConfig if ``run`` crashes its process or takes too long, since TVM does not check a trace.
+    """Raise InvalidConfig if ``run`` crashes its process or takes too long, since TVM does not validate traces.
 
-    It runs in a fork of this process. Exceptions are ignored here, since the caller runs it again.
+    It runs in a fork of this process. Exceptions are ignored here, because the caller runs it again.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy's BLAS are not copied
@@ -222,7 +224,7 @@ def _check_survived(run: Callable[[], object]) -> None:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        raise InvalidConfig(f"its trace cannot be applied: it kills TVM ({name})")
+        raise InvalidConfig(f"its trace cannot be applied: it crashes TVM ({name})")
 
 
 def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Config:
@@ -249,12 +251,12 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
         raise InvalidConfig(f"its trace cannot be applied: {first_line(error)}") from None
     config = space.config_of(schedule)
     if not structural_equal(space.schedule(config).mod, schedule.mod):
-        raise InvalidConfig("the program that the space builds from its decisions differs from the measured one")
+        raise InvalidConfig("the program that the space builds from its decisions differs from the measured program")
     return config
 
 
 def _block_names(module: str) -> list[str]:
-    """Return the names of the blocks of a serialised module, in order; none if it is damaged. It is only parsed."""
+    """Return a serialised module's block names, in order, or nothing if it is damaged. The module is only parsed."""
     try:
         nodes = msgspec.json.decode(base64.b64decode(module, validate=True)[8:])["nodes"]
         return [str(nodes[node["data"]["name_hint"]]["data"]) for node in nodes if node["type"].endswith(".SBlock")]
@@ -263,8 +265,8 @@ def _block_names(module: str) -> list[str]:
 
 
 READER = Reader(
-    "what MetaSchedule does not record: the time of day, the time for building and running, and how a program failed, "
-    "which counts as run_error",
+    "what MetaSchedule does not record: the time of day, the time for building and running, and the kind of a failure "
+    "(every failure counts as run_error)",
     read,
     config_in,
 )

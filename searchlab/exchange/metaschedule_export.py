@@ -1,9 +1,9 @@
-"""Exporting logs to a JSON database of MetaSchedule, which TVM itself writes.
+"""Exporting logs to a MetaSchedule JSON database, which is written by TVM itself.
 
-``relax.transform.MetaScheduleApplyDatabase`` finds a function only if all but its names is equal. The functions of a
-Relax model differ from the tuned workload: they have 64-bit indices, the bias of a conv2d is [1, co, 1, 1], an input
-without padding is copied, and a function that was not fused has an ``op_pattern``. So the best trial of each log has an
-additional record for each form of its workload in Relax.
+``relax.transform.MetaScheduleApplyDatabase`` finds a function only if everything except its names is equal. A Relax
+model's functions differ from the tuned workload: they have 64-bit indices, a conv2d's bias is [1, co, 1, 1], an input
+without padding is copied, and a function that was not fused has an ``op_pattern``. Each log's best trial therefore gets
+an additional record for each form that its workload has in Relax.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from ..workload import Conv2d, Workload
 from .metaschedule import FAILED, NOTE, Note, files_of
 
 COPY = "copy"
-"""The name of the block that copies the input of a conv2d without padding."""
+"""The name of the block that copies a conv2d's input if there is no padding."""
 
 
 def export(logs: Sequence[Log], out: Path) -> list[str]:
     """Write logs to a new database.
 
-    A record has one time, the cost of its trial, since TVM uses the mean; :class:`~.metaschedule.Note` has all repeats.
-    So ``compile_tir`` returns the best program of the log. Every config is scheduled, which imports the plug-in of the
-    log.
+    Each record contains a single time, the trial's cost, because TVM uses the mean. ``compile_tir`` therefore returns
+    the log's best program. All repeats are kept in the :class:`~.metaschedule.Note`. Every config is scheduled, which
+    imports the log's plug-in.
 
     Args:
         logs: The logs.
-        out: The directory of the database.
+        out: The database's directory.
 
     Returns:
-        A sentence for each log of which trials are left out.
+        A sentence for each log from which trials were omitted.
 
     Raises:
-        SearchlabError: If a database exists already, or a space or a schedule cannot be rebuilt.
+        SearchlabError: If the database already exists, or if a space or schedule cannot be rebuilt.
     """
     for path in files_of(out):
         if path.exists():
@@ -76,7 +76,7 @@ def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
     best = min(own, key=lambda index: times[index], default=-1)
     left_out = 0
     notes = []
-    # Among equally fast records, TVM takes the one that was written first.
+    # Among equally fast records, TVM uses the one that was written first.
     for record in sorted(log.records, key=lambda record: record.index != best):
         if (schedule := _schedule(result, record)) is None:
             left_out += 1
@@ -91,19 +91,20 @@ def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
                 replayed = _replayed(trace, form)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
                 notes.append(
-                    f"{log.path}: the best program is exported, but not for Relax: its trace fails, {first_line(error)}"
+                    f"{log.path}: the best program was exported, but not for Relax, where its trace fails: "
+                    f"{first_line(error)}"
                 )
             else:
                 _commit(database, log, space, record, form, replayed, seconds)
     if left_out:
-        notes.append(f"{log.path}: {left_out} trials without a measured program are left out")
+        notes.append(f"{log.path}: {left_out} trials without a measured program were omitted")
     return notes
 
 
 def _commit(
     database: JSONDatabase, log: Log, space: Space, record: Record, module: tvm.IRModule, schedule: Any, seconds: float
 ) -> None:
-    """Add a record of ``schedule``, which transforms ``module``, with a note."""
+    """Add a record with a note for ``schedule``, which transforms ``module``."""
     root = schedule.get_sblock("root")
     schedule.annotate(root, NOTE, Note(log.header, record).encoded())
     schedule.unannotate(root, NOTE)
@@ -112,8 +113,11 @@ def _commit(
 
 
 def _schedule(result: Result, record: Record) -> Schedule | None:
-    """Return the schedule of a measured program; None if there is none. Raises SearchlabError if it fails now."""
-    # A schedule that hung or crashed would do so again here.
+    """Return a measured program's schedule, or None if the record has no program.
+
+    Raises SearchlabError if a schedule that succeeded before fails now.
+    """
+    # A schedule that hung or crashed before would do so again here.
     ended = record.failure in ("build_timeout", "crash") and not record.program
     if record.nearest or record.failure == "invalid" or ended:
         return None
@@ -124,16 +128,16 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
             raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None
         return None
     if why := why_not_replayed(schedule, result.space.workload):
-        raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be in a database of traces: {why}")
+        raise SearchlabError(f"{result.log.path}, trial {record.index} cannot be stored in a database of traces: {why}")
     return schedule
 
 
 def _times(log: Log) -> dict[int, float]:
-    """Return the seconds of each successful trial, by its index.
+    """Return the time of each successful trial, in seconds, by index.
 
-    If finalists were measured again, the winner keeps its time as a trial, and the other finalists get that time times
-    their ratio to the winner at the end, since they can only be compared side by side. Any other trial gets at least
-    the time of the winner, because it was faster only by luck.
+    If finalists were measured again, the winner keeps the time from its trial. Each other finalist's time is the
+    winner's time multiplied by the ratio of their final measurements, since only side-by-side measurements are
+    comparable. Any other trial gets at least the winner's time, because it could be faster only by luck.
     """
     times = {record.index: record.cost for record in log.records if record.failure is None}
     if log.final is None:
@@ -149,9 +153,9 @@ def _times(log: Log) -> dict[int, float]:
 
 
 def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
-    """Return the forms after LegalizeOps alone, and after FuseOps and FuseTIR, as modules of one function ``main``.
+    """Return the forms after LegalizeOps alone and after FuseOps and FuseTIR, as modules with one function ``main``.
 
-    Their blocks have the same names as in the module of ``workload``.
+    The blocks have the same names as in the workload's module.
     """
     legal = relax.transform.LegalizeOps()(_graph(workload))
     fused = tvm.ir.transform.Sequential([
@@ -169,7 +173,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
 
 
 def _replayed(trace: Any, form: tvm.IRModule) -> Schedule:
-    """Apply the trace of a schedule of the workload to ``form``."""
+    """Apply a trace for the workload to ``form``."""
     schedule = Schedule(form)
     if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:
         schedule.compute_inline(schedule.get_sblock(COPY))
@@ -206,7 +210,7 @@ def _graph(workload: Workload) -> tvm.IRModule:
 
 
 def _named(function: Any, workload: Workload) -> Any:
-    """Return ``function`` with the names of the workload's blocks and buffers, which are in the same order.
+    """Rename the blocks and buffers in ``function`` to match the workload's, which are in the same order.
 
     A trace finds blocks by name, and a block that packs or pads a buffer is named after the buffer.
     """
@@ -231,7 +235,7 @@ def _named(function: Any, workload: Workload) -> Any:
 
 
 def _parts(function: Any) -> tuple[list[str], list[Any]]:
-    """Return the names of the blocks of a function, in order, and its buffers: parameters, then allocated ones."""
+    """Return a function's block names, in order, and its buffers: first the parameters, then the allocated buffers."""
     schedule = Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
     blocks = [str(schedule.get(block).name_hint) for block in schedule.get_child_blocks(schedule.get_sblock("root"))]
     return blocks, [*function.params, *function.body.block.alloc_buffers]

@@ -1,9 +1,9 @@
-"""Logs as studies in an Optuna storage, for its dashboard, plots and importance evaluators.
+"""Exporting logs as studies in an Optuna storage, for Optuna's dashboard, plots and importance evaluators.
 
-Each log becomes a study with the same trials, which minimises the cost in seconds. A knob with only integer values is
-an integer parameter, between the smallest and the largest that occur; any other is categorical, with the values that
-occur, and a tile as its JSON. Everything else (repeats, failures, seconds charged, the header) is in the user
-attributes of the trials and the study.
+Each log becomes a study with the same trials that minimises the cost in seconds. A knob with only integer values
+becomes an integer parameter, ranging from the smallest to the largest value that occurs. Any other knob becomes
+categorical, with the values that occur; tiles are encoded as JSON. Everything else (repeats, failures, times charged,
+the header) is stored in the user attributes of the trials and the study.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def export(logs: Sequence[tuple[str, Log]], out: Path) -> None:
     """Write each log, under its name, to a new or existing storage.
 
     Args:
-        logs: The names and the logs.
-        out: A journal if it ends in one of :data:`JOURNAL`, else an SQLite database.
+        logs: The logs, each with its name.
+        out: The file to write: a journal if its name ends in one of :data:`JOURNAL`, otherwise an SQLite database.
 
     Raises:
-        SearchlabError: If ``out`` is not a storage, or if it has a study with one of the names.
+        SearchlabError: If ``out`` is not an Optuna storage or already contains a study with one of the names.
     """
     import optuna
 
     storage, taken = _open(out)
     if again := taken & {name for name, _ in logs}:
-        raise SearchlabError(f"{out} has a study {sorted(again)[0]!r} already; choose another file as --out")
+        raise SearchlabError(f"{out} already contains a study {sorted(again)[0]!r}; choose another file as --out")
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -56,7 +56,7 @@ def export(logs: Sequence[tuple[str, Log]], out: Path) -> None:
 
 
 def _open(out: Path) -> tuple[BaseStorage, set[str]]:
-    """Return the storage, and the names of the studies in it."""
+    """Return the storage and the names of its studies."""
     import optuna
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend
@@ -80,7 +80,7 @@ def _parameters(record: Record) -> dict[str, Any]:
 
 
 def _distributions(log: Log) -> dict[str, BaseDistribution]:
-    """Return the distribution of each knob, from the values that occur."""
+    """Return each knob's distribution, derived from the values that occur."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     seen: dict[str, list[Any]] = {}

@@ -95,8 +95,8 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(install:
         ("climbing", "unknown policy 'climbing'"),
         ("searchlab.gone:Policy", "cannot be loaded"),
         ("searchlab.policy:POLICIES", "not a class"),
-        ({"policy": "random"}, "given as a name, or as"),
-        ({"name": "random", "option": {}}, "given as a name, or as"),
+        ({"policy": "random"}, "must be a name or"),
+        ({"name": "random", "option": {}}, "must be a name or"),
     ],
 )
 def test_a_wrong_name_is_one_sentence(spec: str, said: str) -> None:

@@ -84,7 +84,7 @@ def test_kernel_tuner_replays_a_cache_file(tmp_path: Path) -> None:
 
 def test_a_cache_file_has_one_set_of_parameters(tmp_path: Path) -> None:
     log = write_table(tmp_path / "a.jsonl", toys.Dependent(), toys.smooth)
-    with pytest.raises(SearchlabError, match="other knobs than trial 0"):
+    with pytest.raises(SearchlabError, match="trials 2 and 0 have different knobs"):
         export_logs([log], "kernel-tuner-cache", tmp_path / "cache.json")
     export_logs([log], "kernel-tuner", tmp_path / "t4.json")
 
@@ -130,7 +130,7 @@ def test_iohprofiler_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path:
 
 def test_iohprofiler_of_no_trial_is_refused(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", trials=0)
-    with pytest.raises(SearchlabError, match="has no trial, and is left out: there is nothing to export"):
+    with pytest.raises(SearchlabError, match="nothing to export: .* contains no trials and was omitted"):
         export_logs([log.path], "iohprofiler", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -185,7 +185,7 @@ def test_optuna_continues_an_exported_study(tmp_path: Path) -> None:
 def test_a_study_is_not_added_to(tmp_path: Path) -> None:
     log = table(tmp_path / "a.jsonl")
     export_logs([log], "optuna", tmp_path / "study.db")
-    with pytest.raises(SearchlabError, match="has a study 'a' already"):
+    with pytest.raises(SearchlabError, match="already contains a study 'a'"):
         export_logs([log], "optuna", tmp_path / "study.db")
 
 
@@ -221,7 +221,7 @@ def test_a_time_that_is_no_date_is_refused(format: str, tmp_path: Path) -> None:
     lines = table(tmp_path / "a.jsonl").read_text().splitlines()
     damaged = re.sub(r'"time":[0-9.]+', '"time":1e300', lines[3])
     (tmp_path / "b.jsonl").write_text("\n".join([*lines[:3], damaged, ""]))
-    with pytest.raises(SearchlabError, match="not a date"):
+    with pytest.raises(SearchlabError, match="not a valid date"):
         export_logs([tmp_path / "b.jsonl"], format, tmp_path / "out")
 
 
@@ -240,14 +240,14 @@ def test_the_commands(tmp_path: Path) -> None:
     said = run("import", DATA / "metaschedule_gemm512", "--space", "sketch", "--out", tmp_path / "b.jsonl")
     assert "7 trials of gemm:512x512x512, in sketch" in said and "1 of its records" in said and "line 8" in said
     said = run("import", DATA / "ansor_gemm512.json", "--out", tmp_path / "c.jsonl")
-    assert "not carried over: the steps as a schedule" in said
+    assert "not carried over: the schedule, since each step" in said
     said = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
-    assert "exported 1 log to" in said and "not carried over: messages of failures" in said
+    assert "exported 1 log to" in said and "not carried over: failure messages" in said
     assert "exported 1 log to" in run("export", tmp_path / "b.jsonl", "--to", "metaschedule", "--out", tmp_path / "db")
     made_log(tmp_path / "own.jsonl", trials=3)
     run("export", tmp_path / "own.jsonl", "--to", "metaschedule", "--out", tmp_path / "own")
     assert "not carried over" not in run("import", tmp_path / "own", "--out", tmp_path / "d.jsonl")  # it is all there
     with pytest.raises(SearchlabError, match="--option sets an option of a space"):
         run("import", DATA / "autotvm_matmul512.log", "--out", log, "--option", "a=1")
-    with pytest.raises(SearchlabError, match="there is no log"):
+    with pytest.raises(SearchlabError, match="no logs .* were found in"):
         run("export", tmp_path / "db", "--to", "optuna", "--out", tmp_path / "study.db")

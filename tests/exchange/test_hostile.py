@@ -66,22 +66,22 @@ AUTOTVM_CHANGES = [
     (lambda r: DEEP, "line 2 is damaged"),
     (put("result", 2, -1), "line 2 is damaged"),
     (lambda r: json.dumps(put("result", 3, "@")(r)).replace('"@"', "1e999"), "line 2 is damaged"),
-    (put("result", 0, []), "line 2 is damaged: it succeeded, but has no time"),
+    (put("result", 0, []), "line 2 is damaged: it succeeded but contains no time"),
     (put("result", 0, 0, -1.0), "line 2 is damaged: -1.0 is not a time"),
     (put("result", 0, 0, "__import__('os').getpid()"), "line 2 is damaged.*not a time"),
     (
         lambda r: json.dumps(put("result", 0, 0, "@")(r)).replace('"@"', "9" * 400),
         "line 2 is damaged: 9+ is not a time",
     ),
-    (put("result", 1, 99), "no MeasureErrorNo 99"),
+    (put("result", 1, 99), "99 is not a known MeasureErrorNo"),
     (put("result", [1]), "line 2 is damaged"),
     (put("input", 0, "-keys=cpu"), "line 2 is damaged.*does not start with its kind"),
     (put("input", 0, "llvm os.system('true')"), "line 2 is damaged.*is not an option"),
-    (put("input", 0, 7), "its target is 7"),
+    (put("input", 0, 7), "its target must be .* not 7"),
     (put("input", []), "its task is not"),
     (put("config", {}), "line 2 is damaged.*entity"),
     (put("config", "entity", [["tile_y"]]), "line 2 is damaged"),
-    (lambda r: "{}", "not a record of AutoTVM"),
+    (lambda r: "{}", "not an AutoTVM record"),
     (lambda r: "[]", "line 2 is damaged"),
 ]
 
@@ -120,8 +120,8 @@ def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     ("change", "why"),
     [
         (lambda r: json.dumps(r)[:-99], "line 2 is damaged"),
-        (put(0, 3), "belongs to workload 3"),
-        (put(0, -1), "belongs to workload -1"),
+        (put(0, 3), "refers to workload 3"),
+        (put(0, -1), "refers to workload -1"),
         (put(1, 0, 1, 0, 0, 999), "a decision for instruction 999"),
         (put(1, 1, 0, "soon"), "not a time"),
         (put(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
@@ -164,7 +164,7 @@ def test_a_trace_that_tvm_dies_of_is_left_out(change: Callable[[Any], Any], tmp_
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     second(DATABASE / RECORDS, tmp_path / RECORDS, change)
     (made,), _ = import_file(tmp_path, tmp_path / "a.jsonl", As(space=Plugin("sketch")))
-    assert made.left_out[0][0] == 2 and "it kills TVM (SIG" in made.left_out[0][1]
+    assert made.left_out[0][0] == 2 and "it crashes TVM (SIG" in made.left_out[0][1]
 
 
 @pytest.mark.parametrize("module", ["", "!", base64.b64encode(b"12345678" + DEEP.encode()).decode()])
@@ -189,8 +189,8 @@ def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "is empty"), ("\n\n", "is empty"), ("hello\n", "line 1 is not JSON"), ("[1]", "line 1 is not a record"),
-     ('{"searchlab_log": 1}', "line 1 is not a record"), (DEEP, "line 1 is not JSON")],
+    [("", "is empty"), ("\n\n", "is empty"), ("hello\n", "line 1 is not JSON"), ("[1]", "line 1 does not look like"),
+     ('{"searchlab_log": 1}', "line 1 does not look like"), (DEEP, "line 1 is not JSON")],
 )  # fmt: skip
 def test_foreign_files(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)

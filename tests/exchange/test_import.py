@@ -166,8 +166,8 @@ def imported_sketch(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("path", "wanted", "why"),
     [
-        (ANSOR, {"space": Plugin("sketch")}, "transform steps of an Ansor record have no schedule"),
-        (AUTOTVM, {"space": Plugin("sketch")}, "is an entity of a template"),
+        (ANSOR, {"space": Plugin("sketch")}, "Ansor record's transform steps cannot be expressed as a schedule"),
+        (AUTOTVM, {"space": Plugin("sketch")}, "belongs to a template"),
         (AUTOTVM, {"space": Plugin("knob-template")}, "none of the 5 records is a config of knob-template.*tile_y"),
         (DATABASE, {"space": Plugin("knob-template")}, "trace of sampled decisions"),
         (AUTOTVM, {"workload": "gemm:512x512x256"}, "is gemm:512x512x512, not gemm:512x512x256"),
@@ -214,12 +214,12 @@ def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
     ("name", "args", "why"),
     [
         ("searchlab/matmul", [512, 256, 128, "float32"], "which of the sizes"),
-        ("dense_nopack.x86", [], "does not know the task"),
+        ("dense_nopack.x86", [], "does not recognise the task"),
         ("conv2d_nchw.cuda", [TENSORS[0], ["TENSOR", [128, 32, 3, 3], "float32"], 1, 1, 1, "float32"], "groups"),
-        ("conv2d_nchw.cuda", [*TENSORS, [1, 1], [0, 1, 1, 0], [1, 1], "float32"], "not a .height, width."),
-        ("tutorial/matmul", [512, 256], "not 3 sizes"),
+        ("conv2d_nchw.cuda", [*TENSORS, [1, 1], [0, 1, 1, 0], [1, 1], "float32"], "expected .height, width."),
+        ("tutorial/matmul", [512, 256], "expected 3 sizes"),
         ("gemm", [0, 0, 0], "at least 1"),
-        ("conv2d_no_batching", [{}] * 9, "not 7 sizes"),
+        ("conv2d_no_batching", [{}] * 9, "expected 7 sizes"),
     ],
 )
 def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> None:
@@ -238,7 +238,7 @@ def test_an_unknown_task_is_imported_as_the_workload_of_the_user(tmp_path: Path)
 def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     mixed = AUTOTVM.read_text() + AUTOTVM.read_text().replace("512, 512, 512", "64, 64, 64").replace("0.17", "0.16")
     (tmp_path / "mixed.log").write_text(mixed + AUTOTVM.read_text().replace("searchlab/matmul", "mine/secret"))
-    with pytest.raises(SearchlabError, match="holds 3 tasks"):
+    with pytest.raises(SearchlabError, match="contains 3 tasks"):
         import_file(tmp_path / "mixed.log", tmp_path / "a.jsonl", As())
     made, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", As())
     assert [one.header.workload for one in made] == ["gemm:512x512x512", "gemm:64x64x64"]
@@ -268,5 +268,5 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
     trial = task.trials[0]
     assert metaschedule.config_in(space, task, trial) in space
     trial.source[0][:] = [one for one in trial.source[0] if one[0] != "Vectorize"]
-    with pytest.raises(InvalidConfig, match="another program"):
+    with pytest.raises(InvalidConfig, match="differs from the measured program"):
         metaschedule.config_in(space, task, trial)

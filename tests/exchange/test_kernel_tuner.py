@@ -134,7 +134,7 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
     assert options["parameters"]["MB"] == [4, 8, 16, 32, 48, 96]
     page = (tmp_path / "results" / "report" / "report.html").read_text()
     assert "best runs/s so far" in page and "best GFLOPS so far" in page
-    with pytest.raises(SearchlabError, match="holds them; use measure"):
+    with pytest.raises(SearchlabError, match="has no configs for .*imported"):
         Study.from_dict(
             {"workloads": [KERNEL], "spaces": ["parameters"], "policies": ["random"], "target": "recorded"}
         ).plan()
@@ -191,10 +191,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tune_params": {"x": [16], "y": ["a", "b"]}}, "record 2 is damaged: its x is 32"),
     ({"tune_params": 3}, "is not a Kernel Tuner cache file: .*tune_params"),
     ({"tune_params_keys": []}, "no tuning parameter"),
-    ({"cache": {}}, "has no record"),
+    ({"cache": {}}, "contains no records"),
     ({"cache": {"1": 3}}, "record 1 is damaged: Expected `object`, got `int`"),
-    ({"objective": "energy"}, "objective of .* is 'energy'"),
-    ({"objective": ["time", "energy"]}, "objective of"),
+    ({"objective": "energy"}, "objective in .* is 'energy'"),
+    ({"objective": ["time", "energy"]}, "objective in"),
 ]
 
 
@@ -279,7 +279,7 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
         log, notes = imported(written(tmp_path / f"{len(listed)}.json", content), tmp_path / f"{len(listed)}.jsonl")
         whole = len(listed) == len(configs)
         assert log.header.space_size == (len(configs) if whole else None)
-        assert [note for note in notes if "a part of the space" in note] == ([] if whole else notes[:1])
+        assert [note for note in notes if "only part of the space" in note] == ([] if whole else notes[:1])
         assert whole or f"the file lists {len(listed):,} of 1,7" in notes[0]
 
 
@@ -293,5 +293,5 @@ def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -
     with pytest.warns(SearchlabWarning, match="autotvm-xgb uses the features 'autotvm-knob': its own, 'itervar', desc"):
         result = tune(KERNEL, log=tmp_path / "run.jsonl", **wanted)
     assert result.log.header.features == "autotvm-knob"
-    with pytest.raises(SearchlabError, match="the features 'itervar' are of programs"):
+    with pytest.raises(SearchlabError, match="features 'itervar' are extracted from programs"):
         tune(KERNEL, log=tmp_path / "other.jsonl", features="itervar", **wanted)

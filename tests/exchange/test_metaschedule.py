@@ -141,7 +141,7 @@ def test_trials_without_a_program_are_left_out_and_not_retried(tmp_path: Path) -
     ]
     log.write_text("\n".join([header, lines[0], *failed, ""]))
     _, (note,) = export_logs([log], "metaschedule", tmp_path / "db")
-    assert "3 trials without a measured program are left out" in note
+    assert "3 trials without a measured program were omitted" in note
     (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     assert [record.config for record in again.records] == [{"fault": "none"}]
 
@@ -153,7 +153,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
         export_logs([log], "metaschedule", tmp_path / "db")
     assert not list((tmp_path / "db").iterdir())
     log = faulty_log(tmp_path / "b.jsonl", [{"fault": "none"}, {"fault": "is wrong"}])
-    with pytest.raises(SearchlabError, match=r"b\.jsonl, trial 1 cannot be in a database .* another program"):
+    with pytest.raises(SearchlabError, match=r"b\.jsonl, trial 1 cannot be stored in a database .* another program"):
         export_logs([log], "metaschedule", tmp_path / "db")
     assert not list((tmp_path / "db").iterdir())
     (tmp_path / "db" / "database_workload.json").symlink_to(tmp_path / "no" / "where")
@@ -172,7 +172,7 @@ def test_relax_gets_the_best_that_was_measured_itself(tmp_path: Path) -> None:
 
 def test_a_log_of_ours_has_its_own_target(tmp_path: Path) -> None:
     export_logs([made_log(tmp_path / "a.jsonl", "knob-template", trials=1).path], "metaschedule", tmp_path / "db")
-    with pytest.raises(SearchlabError, match="leave out --target"):
+    with pytest.raises(SearchlabError, match="omit --target"):
         back(tmp_path / "db", tmp_path / "b.jsonl", target="haswell")
 
 

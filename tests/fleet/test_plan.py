@@ -86,7 +86,7 @@ def test_more_jobs_keep_devices_busy_and_a_larger_batch_is_noted(tmp_path: Path)
     plan = plan_fleet(runs, [logs], devices=[8], builders=[16], jobs=[1, 4], batches=[4, 8])
     seconds = {(one.jobs, one.batch): one.seconds for one in plan.outlooks}
     assert seconds[4, 4] < seconds[1, 4] / 2 and plan.by_devices[0].jobs == 4
-    assert any("batches of 4; proposing a batch of 8" in note for note in plan.notes)
+    assert any("batches of 4; proposing batches of 8" in note for note in plan.notes)
 
 
 def test_a_reused_or_failed_trial_needs_no_device(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_notes_say_what_the_logs_do_not_know(tmp_path: Path) -> None:
     notes = plan_fleet(there, [logs], devices=[1], builders=[1]).notes
     assert len(notes) == 3
     assert (
-        "another target" in notes[0]
+        "a different target" in notes[0]
         and "do not come from a fleet" in notes[1]
-        and "repeat = 9, the study has 3" in notes[2]
+        and "repeat = 9, but the study has 3" in notes[2]
     )
     own = record(tmp_path / "own", there, 4)
     assert plan_fleet(there, [own], devices=[1], builders=[1]).notes == []

@@ -228,7 +228,7 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
     refused = [params["aim"] for params, values in journal(tmp_path)["on all workloads"] if values is None]
     assert refused and min(refused) > 1 and len(refused) == found.searches[-1].refused
     assert found.options["aim"] <= 1
-    with pytest.raises(SearchlabError, match="refused all 3 sets of options .*option 'knob' is"):
+    with pytest.raises(SearchlabError, match="rejected all 3 sets of options .*option 'knob' is"):
         plan_hypertune(
             study, "tests.hypertune.test_hypertune:Broken", options=["knob=3..9"], **{**QUICK, "trials": 3}
         ).run()
@@ -240,16 +240,16 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     assert "is the only workload, so none can be held out" in plan.notes[0]
     found = plan.run()
     assert found.better is None and found.held_out is None and "better beyond the noise: +" in found.verdict
-    assert "does not show how good they are on another" in found.verdict
+    assert "does not show how good they are on others" in found.verdict
 
 
 def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     tables(tmp_path / "tables", WORKLOADS[2:], toys.all_equal)
     plan = plan_hypertune(made(tmp_path, WORKLOADS), PLANTED, **QUICK)
-    assert "gemm:16x16x16 in small is left out" in plan.notes[0]
+    assert "gemm:16x16x16 in small is omitted" in plan.notes[0]
     assert [problem.workload for problem in plan.problems] == WORKLOADS[:2]
-    with pytest.raises(SearchlabError, match="there is no problem to search on: gemm:16x16x16 in small is left out"):
+    with pytest.raises(SearchlabError, match="no problem remains to search on: gemm:16x16x16 in small is omitted"):
         plan_hypertune(made(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
 
 
@@ -285,7 +285,7 @@ def test_the_options_of_the_study_are_the_default(tmp_path: Path) -> None:
     plan = plan_hypertune(study, "a", **QUICK)
     assert plan.default == {"aim": 1.0} and spelled(plan.ranges["aim"]) == "0.25..1.0:log"
     assert plan.others == {"only": "any", "idle": 0}
-    with pytest.raises(SearchlabError, match="several entries of the policy .*: 'a', 'b'"):
+    with pytest.raises(SearchlabError, match="several entries for the policy .*: 'a', 'b'"):
         plan_hypertune(study, PLANTED, **QUICK)
 
 
@@ -305,8 +305,8 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
         "failures": "score",
     }
     first, second = plan.notes
-    assert "only the first of the study's cost models is used: ridge" in first and "logs of warm_start" in second
-    assert "the same from every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]
+    assert "only the study's first cost model, ridge, is used" in first and "warm_start logs" in second
+    assert "the same for every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -333,11 +333,11 @@ def test_what_an_option_says(text: str, distribution: str) -> None:
         (["populatoin=4..64"], "has no option 'populatoin'; did you mean 'population'"),
         (["population"], "has no values to search"),
         (["population="], "has no values to search"),
-        (["population=64..4"], "from a number to a greater one"),
-        (["population=a..b"], "the ends of a range are numbers"),
-        (["elites=0..4:log"], "begins above 0"),
-        (["elites=1,1"], "names a choice twice"),
-        (["elites=1", "elites=2"], "--option elites is given twice"),
+        (["population=64..4"], "lower end of a range must be less than the upper"),
+        (["population=a..b"], "the ends of a range must be numbers"),
+        (["elites=0..4:log"], "must begin above 0"),
+        (["elites=1,1"], "contains a duplicate choice"),
+        (["elites=1", "elites=2"], "--option elites is specified twice"),
     ],
 )
 def test_what_is_wrong_with_an_option_is_said(texts: list[str], said: str) -> None:
@@ -359,11 +359,11 @@ def test_ranges_follow_from_defaults_within_the_declared_bounds() -> None:
 @pytest.mark.parametrize(
     ("change", "policy", "asked", "said"),
     [
-        ({"measure": {"kind": "local"}}, PLANTED, {}, "measured on a machine .*'local'.*would take days"),
+        ({"measure": {"kind": "local"}}, PLANTED, {}, "measures on a machine .*'local'.*would take days"),
         ({"measure": {"kind": "table", "path": "absent"}}, PLANTED, {}, "absent"),
         ({"workloads": ["gemm:8x8x8"]}, PLANTED, {}, "gemm:8x8x8"),
         ({}, "evolutionry", {}, "unknown policy 'evolutionry'; did you mean 'evolutionary'"),
-        ({}, "random", {}, "no option with a default that a range can be derived from"),
+        ({}, "random", {}, "no option from whose default a range can be derived"),
         ({}, PLANTED, {"options": ["aims=0..1"]}, "has no option 'aims'; did you mean 'aim'"),
         (
             {},

@@ -76,7 +76,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("reader", READERS)
 def test_code_that_a_log_names_is_not_imported(tmp_path: Path, mark: Path, reader: str, space: Plugin) -> None:
     log = log_of(tmp_path / "a.jsonl", space)
-    with pytest.raises(SearchlabError, match="names the space.*no installed package registers.*--trust") as caught:
+    with pytest.raises(SearchlabError, match="refers to the space.*no installed package registers.*--trust") as caught:
         READERS[reader](log)
     assert str(log) in str(caught.value) and not mark.exists()
 

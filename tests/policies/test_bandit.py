@@ -212,13 +212,13 @@ def test_an_arm_gets_its_options_and_its_own_cost_model() -> None:
         ([], "option 'arms' is \\[\\]; it must be a list of at least one policy"),
         ("random", "option 'arms' is 'random'"),
         (["evolutionery"], "unknown policy 'evolutionery'; did you mean 'evolutionary'"),
-        ([{"options": {}}], "a policy is given as a name, or as"),
-        ([7], "a policy is given as a name, or as"),
+        ([{"options": {}}], "a policy must be a name or"),
+        ([7], "a policy must be a name or"),
         ([{"name": "random", "option": {}}], "'option': {}}; did you mean 'options'"),
         ([{"name": "evolutionary", "options": {"popul": 5}}], "no option 'popul'; did you mean 'population'"),
         ([{"name": "random", "cost_model": "xgboost"}], "arm 'random' does not use a cost model"),
         ([{"name": "xgb", "cost_model": "xgbost"}], "unknown cost model 'xgbost'"),
-        ([{"name": "xgb", "cost_model": 3}], "a cost model is given as a name"),
+        ([{"name": "xgb", "cost_model": 3}], "a cost model must be a name"),
     ],
 )
 def test_bad_arms_are_named(arms: Any, text: str) -> None:
