@@ -26,11 +26,11 @@ class Rows(NamedTuple):
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> Rows:
-        """Concatenate the features and scores of each task.
+        """Concatenate all tasks' features and scores.
 
         Args:
-            tasks: Features (n, d) and scores (n,) of at least one task.
-            absent: The value that pads the features of a task with fewer columns than others.
+            tasks: The features, of shape (n, d), and scores, of shape (n,), for each task; at least one task.
+            absent: The value used for padding if a task's features have fewer columns than others.
         """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
@@ -40,11 +40,11 @@ class Rows(NamedTuple):
 
 
 def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
-    """Return the throughput of each trial relative to a reference; a failed trial has score 0.
+    """Return each trial's throughput relative to a reference; a failed trial has score 0.
 
     Args:
         trials: The trials.
-        best: The cost of the reference in seconds; if infinite, that of the fastest trial, whose score is then 1.
+        best: The reference cost in seconds. If infinite, the fastest trial serves as the reference and gets score 1.
     """
     costs = np.array([trial.cost for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)
@@ -56,7 +56,7 @@ def bind(model: CostModel, features: Features | type[Features]) -> None:
     if features.columns_per_store and not model.per_store:
         name = model.plugin.name if model.plugin else type(model).__name__
         raise SearchlabError(
-            f"cost model {name!r} cannot learn from the features {features.name!r}, which describe each store of a "
+            f"cost model {name!r} cannot learn from the features {features.name!r}, which describe each store in a "
             f"program separately; use the cost model 'pack-sum', which sums over stores, or the features 'program'"
         )
     model.columns_per_store = features.columns_per_store
@@ -64,7 +64,7 @@ def bind(model: CostModel, features: Features | type[Features]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OtherTask:
-    """Trials of a task other than the one that is searched."""
+    """Trials of a task other than the searched one."""
 
     space: Space
     configs: Sequence[Config]
@@ -72,20 +72,20 @@ class OtherTask:
 
 
 class BoundCostModel:
-    """A cost model bound to a space and its features: it learns from trials, and predicts the scores of configs.
+    """A cost model bound to a space and its features: it learns from trials and predicts scores for configs.
 
-    This is what a policy with a cost model receives.
+    Policies that use a cost model receive an object of this class.
 
     Args:
         model: The cost model.
-        features: The features of the space.
+        features: The feature extractor for the space.
 
     Attributes:
-        best: The cost in seconds of the fastest trial that the model was trained on; its score is 1. Infinity before
+        best: The cost, in seconds, of the fastest trial in the training data, whose score is 1. It is infinite before
             the first fit.
-        rows: The training data; None before the first training.
-        started: Whether the model was first trained on other tasks, which ``rows`` then does not contain.
-        fit_seconds: The total time of :meth:`fit`, measured by ``clock``, including feature extraction.
+        rows: The training data, or None before the first training.
+        started: Whether the model was initially trained on other tasks. If so, later fits do not include them.
+        fit_seconds: The total time spent in :meth:`fit`, measured by ``clock``, including feature extraction.
         train_seconds: The wall time of the latest training.
         predict_seconds: The total wall time of all predictions.
 
@@ -124,8 +124,8 @@ class BoundCostModel:
         """Train on other tasks, which every later fit includes unless the model supports ``start_from``.
 
         Args:
-            tasks: The other tasks. Their features are extracted by this model's extractor, and the columns are the
-                union of those of all tasks.
+            tasks: The other tasks. This model's extractor extracts their features, whose columns are the union over
+                all tasks.
         """
         self._others = [(type(self.features)(task.space), task) for task in tasks]
         for features, task in self._others:
@@ -162,10 +162,10 @@ class BoundCostModel:
         self.train_seconds = time.perf_counter() - start
 
     def predict(self, configs: Sequence[Config]) -> Floats:
-        """Predict the scores of ``configs``.
+        """Predict scores for ``configs``.
 
         Returns:
-            Scores (n,), finite, higher is faster; zeros before the first fit.
+            Finite scores of shape (n,), where higher is faster; zeros before the first fit.
 
         Raises:
             SearchlabError: If the cost model fails or breaks its contract; the message names it.
@@ -179,7 +179,7 @@ class BoundCostModel:
         return predicted
 
     def _settle(self, own: Columns) -> None:
-        """Make all tasks use the columns ``own``, followed by those that only the other tasks have."""
+        """Make all tasks use the columns ``own``, followed by the columns that only other tasks have."""
         if self._others:
             # A model that started from the other tasks expects their columns first.
             both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]

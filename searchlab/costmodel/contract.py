@@ -1,4 +1,4 @@
-"""The contract of a cost model."""
+"""The cost model contract."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..plugins import Plugin, PluginKind, place_of
 class CostModel(ChecksOptions, ABC):
     """Predicts how fast a program is from its features.
 
-    Options are keyword arguments of the constructor, with defaults. The same data and seed must lead to the same
-    predictions, on any number of threads.
+    Options are keyword arguments of the constructor, with defaults. The same data and seed must produce the same
+    predictions on any number of threads.
 
     Args:
-        seed: Determines everything random in training.
+        seed: The seed for all random decisions in training.
 
     Attributes:
-        plugin: The name and options of the model, if :func:`make_cost_model` created it.
-        per_store: Whether the model can learn from the features ``per-store``, whose rows hold the stores of a program
+        plugin: The model's name and options, if :func:`make_cost_model` created it.
+        per_store: Whether the model can learn from the features ``per-store``, whose rows contain a program's stores
             one after another.
-        columns_per_store: The number of columns of each store in such a row, set before ``fit``; 0 for other features.
+        columns_per_store: The number of columns for each store in such a row, set before ``fit``; 0 for other features.
 
     Example:
         >>> import numpy as np
@@ -51,44 +51,47 @@ class CostModel(ChecksOptions, ABC):
 
     @abstractmethod
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        """Learn from n >= 1 rows, and forget all earlier rows.
+        """Learn from n >= 1 rows, and discard all earlier rows.
 
         Args:
-            features: Features (n, d); NaN marks a feature that a row lacks.
-            scores: Scores (n,) in [0, 1]; the fastest row of each task has score 1.
-            groups: The task of each row, (n,), ascending. Scores of different tasks are not comparable.
+            features: The features, of shape (n, d). NaN marks a feature that a row lacks.
+            scores: The scores in [0, 1], of shape (n,). Each task's fastest row has score 1.
+            groups: The task of each row in ascending order, of shape (n,). Scores for different tasks are not
+                comparable.
         """
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
-        """Learn from other tasks, once, before any row of the task that is searched.
+        """Learn once from other tasks, before learning from any row for the searched task.
 
         Args:
-            features: As in :meth:`fit`, and so are the other arguments.
+            features: The features, as in :meth:`fit`.
+            scores: The scores, as in :meth:`fit`.
+            groups: The tasks, as in :meth:`fit`.
 
         Returns:
-            False (the default) to include these rows in every fit instead.
+            Whether the model has learned from these rows. If False (the default), every fit includes them instead.
         """
         return False
 
     @abstractmethod
     def predict(self, features: Floats) -> Floats:
-        """Return finite scores (n,), higher is faster; only their order and differences matter."""
+        """Return finite scores of shape (n,), where higher is faster; only their order and differences matter."""
 
 
 COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positional=0)  # type: ignore[type-abstract]
 
 
 def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) -> None:
-    """Call :meth:`~CostModel.fit`. Raises SearchlabError, which names the model, for whatever it raises."""
+    """Call :meth:`~CostModel.fit`. If it raises any exception, raises SearchlabError, which names the model."""
     with COST_MODELS.blamed(type(model), "fit"):
         model.fit(features, scores, groups)
 
 
 def predictions(model: CostModel, features: Floats) -> Floats:
-    """Return the finite scores (n,) that ``model`` predicts.
+    """Return the finite scores of shape (n,) that ``model`` predicts.
 
     Raises:
-        SearchlabError: If it returns anything else, or raises anything; the message names the model.
+        SearchlabError: If the model returns anything else or raises an exception; the message names the model.
     """
     with COST_MODELS.blamed(type(model), "predict"):
         predicted = model.predict(features)
@@ -97,13 +100,13 @@ def predictions(model: CostModel, features: Floats) -> Floats:
     except ValueError as error:
         raise SearchlabError(
             f"cost model {COST_MODELS.name_of(type(model))!r} broke its contract: {error} "
-            f"({place_of(type(model).predict)}); choose another cost model, or check this one against its contract: "
-            f"searchlab check costmodel"
+            f"({place_of(type(model).predict)}); choose a different cost model, or check this one with "
+            f"`searchlab check costmodel`"
         ) from None
 
 
 def _scores(predicted: Any, n: int) -> Floats:
-    """Return ``predicted`` as float64. Raises ValueError unless it is ``n`` finite real numbers."""
+    """Convert ``predicted`` to float64. Raises ValueError unless it consists of ``n`` finite real numbers."""
     if masked := np.count_nonzero(np.ma.getmaskarray(predicted)) if isinstance(predicted, np.ma.MaskedArray) else 0:
         raise ValueError(f"predict masked {masked} of {predicted.size} scores")
     try:
@@ -111,7 +114,7 @@ def _scores(predicted: Any, n: int) -> Floats:
     except Exception as error:
         raise ValueError(f"predict returned {type(predicted).__name__}, not an array: {described(error)}") from None
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"predict returned an array of {array.dtype}, not of real numbers")
+        raise ValueError(f"predict returned an array of dtype {array.dtype}, not of real numbers")
     if array.shape != (n,):
         raise ValueError(f"predict returned scores of shape {array.shape}, not ({n},)")
     scores = array.astype(np.float64)
@@ -121,7 +124,7 @@ def _scores(predicted: Any, n: int) -> Floats:
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
-    """Instantiate the cost model that ``plugin`` names. Raises SearchlabError if it or an option is unknown."""
+    """Instantiate the cost model that ``plugin`` specifies. Raises SearchlabError if it or an option is unknown."""
     model = COST_MODELS.make(plugin, seed=seed)
     model.plugin = plugin
     return model

@@ -1,4 +1,4 @@
-"""The features of a config, which cost models learn from: numbers taken from its knobs or from its program."""
+"""The config features from which cost models learn: numbers derived from a config's knobs or its program."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ COLUMNS_PER_STORE = 164
 """The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
 
 KEPT = 50_000
-"""The number of rows that are cached, about 150 MB; when there are more, the cache is cleared."""
+"""The number of rows to cache (about 150 MB). If this is exceeded, the cache is cleared."""
 
 SAMPLES = 20
-"""The number of points at which a curve is sampled: the powers of 2 from 1 on."""
+"""The number of points at which a curve is sampled: the powers of 2, starting at 1."""
 
 Columns = list[tuple[str, int | str]]
-"""The knob of each column, and the part of its value in the column; empty if all configs have the same columns."""
+"""Each column's knob and the part of its value that the column holds; empty if all configs have the same columns."""
 
 
 class Features(ABC):
-    """Turns configs of one space into a matrix with one row per config.
+    """Converts configs from one space to a matrix with one row per config.
 
     Args:
         space: The space of the configs.
@@ -43,10 +43,10 @@ class Features(ABC):
     Attributes:
         name: The name of the features in a study file.
         builds_programs: Whether a row requires a scheduled program, which takes milliseconds instead of microseconds.
-        columns_per_store: The number of columns of each store, if a row holds the stores of a program one after the
-            other; otherwise 0.
-        absent: The value that pads a row if the rows of two spaces differ in length.
-        columns: What each column holds.
+        columns_per_store: The number of columns for each store if a row contains a program's stores one after another;
+            otherwise 0.
+        absent: The value used for padding if rows for two spaces differ in length.
+        columns: A description of each column.
     """
 
     name: ClassVar[str] = ""
@@ -59,18 +59,18 @@ class Features(ABC):
         self.columns: Columns = []
 
     def learn(self, configs: Sequence[Config]) -> None:
-        """Determine the columns from the configs that a model is about to be trained on."""
+        """Determine the columns from the configs on which a model is about to be trained."""
 
     def settle(self, columns: Columns) -> None:
-        """Use ``columns`` instead of those learned."""
+        """Use ``columns`` instead of the learned columns."""
 
     @abstractmethod
     def __call__(self, configs: Sequence[Config]) -> Floats:
-        """Return the features of ``configs``, of shape (n, d); NaN marks a feature that a config does not have."""
+        """Return the features of ``configs``, of shape (n, d); NaN marks a feature that a config lacks."""
 
 
 def widened(matrix: Floats, width: int, absent: float) -> Floats:
-    """Return ``matrix`` (n, d) padded to ``width`` >= d columns with ``absent``; rows of only NaN stay so."""
+    """Pad ``matrix`` of shape (n, d) to ``width`` >= d columns with ``absent``; all-NaN rows are padded with NaN."""
     if matrix.shape[1] == width:
         return matrix
     wide = np.full((len(matrix), width), absent)
@@ -80,25 +80,25 @@ def widened(matrix: Floats, width: int, absent: float) -> Floats:
 
 
 def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
-    """Return ``matrix`` with the ``width`` columns that a model was trained on; per-store features keep their own."""
+    """Return ``matrix`` with the ``width`` columns used in training; per-store features keep their own columns."""
     return matrix if features.columns_per_store else widened(matrix[:, :width], width, features.absent)
 
 
-_Cells = tuple[list[int], list[float]]  # columns, and the number in each
+_Cells = tuple[list[int], list[float]]  # columns, and the number in each column
 
 
 class KnobFeatures(Features):
-    """The knobs of a config: log2 of each factor of a tile, numbers unchanged, and words one-hot encoded.
+    """A config's knobs: the log2 of each factor in a tile, unchanged numbers, and one-hot encoded words.
 
     A tuple that is not a tile, such as a permutation, counts as a word: see :attr:`~searchlab.space.Knob.kind`. A knob
-    that a config does not have is NaN.
+    that a config lacks is NaN.
     """
 
     name = "knob"
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        # The knobs seen so far whose choices are tuples.
+        # The knobs seen so far whose choices are tuples:
         self._tiles: set[str] = set()
         self._orders: set[str] = set()  # permutations and other tuples that count as words
         self.settle([])
@@ -138,7 +138,7 @@ class KnobFeatures(Features):
         return matrix
 
     def _filled(self, name: str, value: Value, config: Config) -> _Cells:
-        """Return the columns that a choice fills, with their numbers; cached for all configs with this choice."""
+        """Return the columns that a choice fills and their numbers, cached for all configs with this choice."""
         spelled = value
         if isinstance(value, tuple) and name not in self._tiles:
             spelled = self._settled(name, value, config)
@@ -154,7 +154,7 @@ class KnobFeatures(Features):
         return cells
 
     def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
-        """Return ``value`` if it is a tile, otherwise the word that spells it."""
+        """Return ``value`` if it is a tile, or else its spelling as a word."""
         if name not in self._orders:
             try:
                 kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
@@ -169,7 +169,7 @@ class KnobFeatures(Features):
 class AutoTVMKnobFeatures(KnobFeatures):
     """AutoTVM's features ``knob``: the factors of a tile except the outermost, without logarithms.
 
-    In AutoTVM the outermost factor is -1 in every config. Source: ``ConfigEntity.get_flatten_feature`` in
+    In AutoTVM, the outermost factor is -1 in every config. Source: ``ConfigEntity.get_flatten_feature`` in
     ``python/tvm/autotvm/task/space.py``, TVM 0.17.
     """
 
@@ -183,14 +183,14 @@ class AutoTVMKnobFeatures(KnobFeatures):
 
 
 Elsewhere = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
-"""Does the work of :meth:`ScheduledFeatures.extract` in other processes; returns None if that is not worth it."""
+"""A function that performs :meth:`ScheduledFeatures.extract` in other processes, or returns None if not worthwhile."""
 
 _elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
 
 
 @contextmanager
 def extracted_by(elsewhere: Elsewhere) -> Iterator[None]:
-    """Within this context, have ``elsewhere`` extract all features of programs, including those of a policy's models.
+    """Make ``elsewhere`` extract all program features within this context, including those for a policy's models.
 
     The rows do not depend on where they are extracted.
     """
@@ -202,9 +202,9 @@ def extracted_by(elsewhere: Elsewhere) -> Iterator[None]:
 
 
 class ScheduledFeatures(Features):
-    """Features of the scheduled program; the row of a config without a program is NaN.
+    """Features of the scheduled program; the row for a config without a program is NaN.
 
-    A row depends only on the space and the config. Rows are cached, since extracting one takes milliseconds.
+    A row depends only on the space and the config. Rows are cached, since extraction takes milliseconds.
 
     Attributes:
         width: The minimum number of columns.
@@ -220,7 +220,7 @@ class ScheduledFeatures(Features):
 
     @abstractmethod
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
-        """Return the features (d,) of each scheduled program; d may differ between programs."""
+        """Return each scheduled program's features, of shape (d,); d may differ between programs."""
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         if len(self._rows) > KEPT:
@@ -240,7 +240,7 @@ class ScheduledFeatures(Features):
         return matrix
 
     def extract(self, configs: Sequence[Config]) -> list[Floats]:
-        """Extract the features (d,) of each config in this process; empty for a config without a program."""
+        """Extract each config's features, of shape (d,), in this process; empty for a config without a program."""
         from tvm_ffi import structural_hash
 
         self.prepare()
@@ -263,15 +263,15 @@ class ScheduledFeatures(Features):
         return [self.completed(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
 
     def prepare(self) -> None:
-        """Import what extraction needs; this takes seconds."""
+        """Import the modules that extraction needs, which takes seconds."""
         from tvm.s_tir import meta_schedule  # noqa: F401
 
     def completed(self, row: Floats, config: Config) -> Floats:
-        """Return the ``row`` of the program, extended by features of the config itself."""
+        """Return a program's ``row``, extended by features of the config itself."""
         return row
 
     def _rows_of(self, programs: Sequence[Schedule]) -> list[Floats]:
-        """Return :meth:`rows`, with an empty row for each program from which extraction fails."""
+        """Return :meth:`rows`, with an empty row for each program for which extraction fails."""
         try:
             return self.rows(programs) if programs else []
         except Exception:
@@ -280,7 +280,7 @@ class ScheduledFeatures(Features):
             return [row for program in programs for row in self._rows_of([program])]
 
     def stores(self, programs: Sequence[Schedule]) -> list[Floats]:
-        """Return MetaSchedule's features (stores, 164) of each program, its stores in program order."""
+        """Return MetaSchedule's features for each program, of shape (stores, 164), with stores in program order."""
         from tvm.s_tir import meta_schedule as ms
 
         context = tune_context(self.space.workload.module, self.space.target.tvm)
@@ -290,7 +290,7 @@ class ScheduledFeatures(Features):
 
 
 class ProgramFeatures(ScheduledFeatures):
-    """MetaSchedule's features of each store (164 numbers), reduced to their maximum and mean over the stores.
+    """MetaSchedule's features of each store (164 numbers), reduced to the maximum and mean over all stores.
 
     Source: Zheng et al., "Ansor" (OSDI 2020), appendix B; ``tvm.s_tir.meta_schedule`` PerStoreFeature.
     """
@@ -321,10 +321,10 @@ _COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # ends the n
 
 
 class LoopFeatures(ScheduledFeatures):
-    """AutoTVM's features of each loop or buffer, followed by the numeric values of the config.
+    """AutoTVM's features of each loop or buffer, followed by the config's numeric values.
 
-    A cost model can transfer from them to other shapes: two shapes of one template have the same columns. Shorter rows
-    are padded with zeros. The differences from AutoTVM are listed in :mod:`.loops`.
+    They allow a cost model to transfer to other shapes, because two shapes of one template have the same columns.
+    Shorter rows are padded with zeros. The differences from AutoTVM are listed in :mod:`.loops`.
 
     Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3 and appendix. In TVM 0.17:
     ``GetItervarFeatureFlatten`` and ``GetCurveSampleFeatureFlatten`` in ``src/autotvm/touch_extractor.cc``, and
@@ -336,7 +336,7 @@ class LoopFeatures(ScheduledFeatures):
 
     @abstractmethod
     def of_loops(self, loops: Sequence[Loop]) -> list[float]:
-        """Return the features of a program."""
+        """Return a program's features, given its loops."""
 
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         return [np.array(self.of_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
@@ -348,8 +348,8 @@ class LoopFeatures(ScheduledFeatures):
 class ItervarFeatures(LoopFeatures):
     """AutoTVM's features of each loop: length, depth, kind, arithmetic, and how it accesses each buffer.
 
-    A number x becomes sign(x) log2(|x| + 1), except for the depth and the one-hot encoded kind. Buffers are sorted by
-    name.
+    Each number x becomes sign(x) log2(|x| + 1), except for the depth and the one-hot encoded kind. Buffers are sorted
+    by name.
     """
 
     name = "itervar"
@@ -361,10 +361,10 @@ class ItervarFeatures(LoopFeatures):
 class CurveFeatures(LoopFeatures):
     """AutoTVM's curves for each buffer that the innermost loops access, sampled at 20 points.
 
-    The four curves relate the number of elements that a loop touches (count) to their reuse, and count to the product
-    of the loop lengths from the outermost loop down, each in both directions. A sample holds the value of the curve and
-    the distance to the point that it was taken from, both as log2. Among the copies of a buffer, only the last one
-    accessed counts; AutoTVM iterates over a hash map and takes any copy that one loop accesses.
+    The four curves relate the number of elements that a loop touches (count) to their reuse, and the count to the
+    product of the loop lengths from the outermost loop down, each in both directions. A sample contains the curve's
+    value and the distance to the sampled point, both as log2. Among the copies of a buffer, only the one accessed last
+    is used; AutoTVM iterates over a hash map and uses any copy that a loop accesses.
     """
 
     name = "curve"
@@ -425,12 +425,12 @@ def make_features(name: str, space: Space) -> Features:
     """Instantiate the feature extractor called ``name``.
 
     Args:
-        name: A key of :data:`FEATURES`.
+        name: A key in :data:`FEATURES`.
         space: The space of the configs.
 
     Raises:
-        SearchlabError: If there are no features of this name.
-        UnsupportedSpace: If the features need programs, and the space has none.
+        SearchlabError: If no features have this name.
+        UnsupportedSpace: If the features need programs but the space has none.
     """
     if name not in FEATURES:
         raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")

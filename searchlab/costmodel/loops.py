@@ -1,16 +1,16 @@
-"""The loops of a scheduled program and their accesses to buffers, as AutoTVM extracts them.
+"""A scheduled program's loops and their buffer accesses, extracted in the same way as by AutoTVM.
 
 Source: Apache TVM 0.17, ``src/autotvm/touch_extractor.cc`` (``EnterItervar_``, ``ExitItervar_``, ``EnterMem_``,
 ``IndexParser``) and ``src/autotvm/feature_visitor.h`` (``AnnotationType``).
 
-AutoTVM analyses a tensor expression after storage flattening; this module analyses a scheduled TIR module of TVM 0.27
-with compacted allocations. These points differ:
+AutoTVM analyses a tensor expression after storage flattening; this module analyses a scheduled TIR module from TVM 0.27
+with compacted allocations. The following points differ or need care:
 
 - A reduction that is not decomposed initialises its result within its innermost loop, not in separate loops.
 - Buffers have their TIR names: ``A_global``, not ``A.global``.
-- Indices are parsed as sums. A loop variable within a quotient or remainder has stride 1, as AutoTVM's parser usually
-  finds too. A loop of length 1 has stride 0, to which AutoTVM simplifies it as well.
-- Loads within an index, and conditions, are ignored.
+- Indices are parsed as sums. A loop variable within a quotient or remainder has stride 1, which AutoTVM's parser also
+  usually finds. A loop of length 1 has stride 0, as in AutoTVM after simplification.
+- Loads within an index and conditions are ignored.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ ANNOTATIONS = (
     "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
     "unrolled", "vectorized", "parallel", "serial", "vthread",
 )  # fmt: skip
-"""The kinds of loops, in AutoTVM's order."""
+"""The loop kinds, in AutoTVM's order."""
 
 
 @dataclass
 class Touch:
     """How a loop accesses a buffer in one load or store."""
 
-    stride: int  # elements between two iterations
-    count: int = 1  # elements that the complete loop touches
-    reuse: int = 1  # accesses to each of them
-    thread_count: int = 0  # the factor by which count grows from the body of a parallel loop to the loop
-    thread_reuse: int = 0  # the same for reuse
+    stride: int  # the number of elements between two iterations
+    count: int = 1  # the number of elements that the complete loop touches
+    reuse: int = 1  # the number of accesses to each element
+    thread_count: int = 0  # the factor by which count grows from a parallel loop's body to the loop
+    thread_reuse: int = 0  # the corresponding factor for reuse
 
 
 @dataclass
 class Loop:
-    """A loop and its accesses to buffers."""
+    """A loop and its buffer accesses."""
 
     length: int
     level: int  # depth, from 1
     annotation: str
-    topdown: int  # product of the lengths from the outermost loop down to this one
+    topdown: int  # product of the loop lengths from the outermost loop down to this one
     bottomup: int = -1  # iterations within this loop; -1 if it accesses no buffer
     adds: int = 0  # floating-point operations directly within this loop
     multiplies: int = 0
     divides: int = 0
-    touches: dict[str, Touch] = field(default_factory=dict)  # by buffer and number of the access to it: A_0, A_1
+    touches: dict[str, Touch] = field(default_factory=dict)  # by buffer and access number: A_0, A_1
 
     @property
     def parallel_level(self) -> int:
-        """2 for the blocks of a GPU, 1 for threads, 0 for a serial loop."""
+        """The level of parallelism: 2 for GPU blocks, 1 for threads, 0 for a serial loop."""
         if self.annotation.startswith("blockIdx"):
             return 2
         return 1 if self.annotation.startswith("threadIdx") or self.annotation == "parallel" else 0
 
 
 def loops_of(module: tvm.IRModule) -> list[Loop]:
-    """Return the loops of a scheduled program, in the order in which they begin."""
+    """Return a scheduled program's loops, in the order in which they begin."""
     walk = _Walk()
     walk.statement(_lowering()(module)["main"].body)
     return walk.loops
@@ -87,12 +87,12 @@ def _lowering() -> Any:
 
 
 _Sum = dict[Any, int]
-"""An index as a sum: the factor of each term. A term is the hash of a variable, () for the constant term, or a
-non-empty tuple for any other expression."""
+"""An index as a sum, as a mapping from each term to its factor. A term is a variable's hash, () for the constant term,
+or a non-empty tuple for any other expression."""
 
 
 class _Walk:
-    """One walk through a program, which collects its loops."""
+    """A walk through a program that collects its loops."""
 
     def __init__(self) -> None:
         self.loops: list[Loop] = []
@@ -159,7 +159,7 @@ class _Walk:
 
 
 def _leave(loop: Loop, outer: list[Loop]) -> None:
-    """At the end of ``loop``, update the counts of its accesses and of those of the loops around it."""
+    """Update the access counts of ``loop`` and of the loops around it at the end of ``loop``."""
     for name, touch in loop.touches.items():
         for around in (*outer, loop):
             if touch.stride:
@@ -168,7 +168,7 @@ def _leave(loop: Loop, outer: list[Loop]) -> None:
                 around.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
     level = loop.parallel_level + 1
-    if outer and outer[-1].parallel_level == level:  # the body of parallel loops, the reference for their threads
+    if outer and outer[-1].parallel_level == level:  # the body of parallel loops is the reference for their threads
         for around in (around for around in outer if around.parallel_level == level):
             for name, touch in loop.touches.items():
                 around.touches[name].thread_count, around.touches[name].thread_reuse = -touch.count, -touch.reuse

@@ -1,7 +1,7 @@
-"""Metrics of a cost model: its predictions for trials of one task, compared with their measurements.
+"""Cost model metrics, which compare predictions for one task's trials with their measurements.
 
-In every function, ``predicted`` and ``measured`` are scores of shape (n,), higher is faster; ``measured`` is 0 for a
-failed trial. The result is NaN where the metric is undefined.
+In every function, ``predicted`` and ``measured`` are scores of shape (n,), where higher is faster; ``measured`` is 0
+for a failed trial. The result is NaN where the metric is undefined.
 
 Source: Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS 2021,
 Datasets and Benchmarks), and ``metric.py`` in its code.
@@ -18,13 +18,13 @@ from ..arrays import Floats, Ints
 
 
 class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The metrics of this module for one set of trials; None where a metric is undefined.
+    """This module's metrics for one set of trials; None where a metric is undefined.
 
     Attributes:
         trials: The number of trials.
-        k: The k of top-k recall and of the peak score.
-        train_seconds: The time to train the model.
-        predict_seconds: The time of all predictions that were made to choose these trials.
+        k: The k used for top-k recall and the peak score.
+        train_seconds: The time taken to train the model.
+        predict_seconds: The time taken by all predictions made to choose these trials.
     """
 
     trials: int
@@ -56,10 +56,10 @@ def model_quality(
 
 
 def pairwise_accuracy(predicted: Floats, measured: Floats) -> float:
-    """Return the share of pairs with different measurements that are predicted in the right order; 0.5 by guessing.
+    """Return the share of pairs with different measurements that are predicted in the right order.
 
-    A pair with equal predictions counts half, and a pair with equal measurements does not count. TenSet's code treats
-    both as pairs in descending order; without ties, the results agree.
+    Random guessing achieves 0.5. A pair with equal predictions counts half, and a pair with equal measurements is
+    ignored. TenSet's code treats both as pairs in descending order; without ties, the results agree.
     """
     first, second = np.triu_indices(len(measured), k=1)
     truth = np.sign(measured[first] - measured[second])
@@ -69,7 +69,7 @@ def pairwise_accuracy(predicted: Floats, measured: Floats) -> float:
 
 
 def kendall_tau(predicted: Floats, measured: Floats) -> float:
-    """Return Kendall's tau-b in [-1, 1], which accounts for ties on either side; 0 by guessing."""
+    """Return Kendall's tau-b in [-1, 1], which accounts for ties on either side; random guessing achieves 0."""
     if len(measured) < 2:
         return math.nan
     from scipy.stats import kendalltau  # imported here because it takes most of a second
@@ -78,7 +78,7 @@ def kendall_tau(predicted: Floats, measured: Floats) -> float:
 
 
 def top_k_recall(predicted: Floats, measured: Floats, k: int) -> float:
-    """Return the share of the ``k`` fastest trials that are among the ``k`` predicted fastest; k / n by guessing."""
+    """Return the share of the ``k`` fastest trials among the ``k`` with the highest predictions; k / n for guessing."""
     return len(np.intersect1d(_top(predicted, k), _top(measured, k))) / k if 1 <= k <= len(measured) else math.nan
 
 

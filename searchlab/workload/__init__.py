@@ -1,4 +1,4 @@
-"""Workloads: computations of fixed shape, each with its spelling, FLOP count, PrimFunc and numpy reference."""
+"""Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a NumPy reference."""
 
 from .base import ACCUMULATED_IN, Workload
 from .operators import Conv2d, Gemm, Kernel, conv2d, gemm, kernel

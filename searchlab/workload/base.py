@@ -1,4 +1,4 @@
-"""The contract of a workload. TVM is imported only to build one."""
+"""The workload contract. TVM is imported only to build a workload."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 ACCUMULATED_IN = {
     "bfloat16": "float32", "float16": "float16", "float32": "float32", "float64": "float64", "int8": "int32",
 }  # fmt: skip
-"""dtype of the operands -> dtype of the accumulator and of the result."""
+"""A mapping from the operands' dtype to the dtype of the accumulator and the result."""
 
 
 @dataclass(frozen=True)
 class Workload(ABC):
-    """A computation of fixed shape and type, such as one GEMM.
+    """A computation with a fixed shape and type, such as a GEMM.
 
-    It is a frozen dataclass with a spelling: ``parse_workload(str(workload)) == workload``.
+    Workloads are frozen dataclasses that can be spelled: ``parse_workload(str(workload)) == workload``.
 
     Attributes:
         dtype: The type of the inputs, one of :data:`ACCUMULATED_IN`.
         bias: Whether a bias is added to the result.
-        relu: Whether negative results are replaced by 0, after the bias.
+        relu: Whether negative results are replaced with 0, after adding the bias.
 
     Raises:
-        SearchlabError: If the dtype is unknown, or a size is too small.
+        SearchlabError: If the dtype is unknown or a size is too small.
 
     Example:
         >>> import searchlab
@@ -57,45 +57,45 @@ class Workload(ABC):
     @property
     @abstractmethod
     def flops(self) -> int:
-        """Floating-point operations of one execution, two per multiply-add, without bias and ReLU.
+        """The number of floating-point operations per execution, two per multiply-add, without bias and ReLU.
 
-        10^9 if they are unknown: a throughput in GFLOPS then equals the number of executions per second.
+        If unknown, it is 10^9, in which case a throughput in GFLOPS equals the number of executions per second.
         """
 
     @property
     def unit(self) -> str:
-        """The unit of throughputs: ``"GFLOPS"``, or ``"runs/s"`` if :attr:`flops` are unknown."""
+        """The unit of throughput: ``"GFLOPS"``, or ``"runs/s"`` if :attr:`flops` is unknown."""
         return "GFLOPS"
 
     @property
     def cluster(self) -> str:
-        """What this workload shares with others that resemble it, such as a kernel; empty if it stands for itself."""
+        """What this workload shares with similar ones, such as a kernel; empty if it stands alone."""
         return ""
 
     @property
     @abstractmethod
     def reduction(self) -> int:
-        """The number of products that are summed for one element of the result."""
+        """The number of products summed for each element of the result."""
 
     @property
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each argument of :meth:`prim_func` by name, in order; the result comes last."""
+        """The shapes of :meth:`prim_func`'s arguments by name, in order; the result comes last."""
 
     @abstractmethod
     def reference(self, inputs: dict[str, Array]) -> Array:
-        """Compute the result with numpy.
+        """Compute the result with NumPy.
 
         Args:
-            inputs: The operands by name, as :meth:`inputs` returns them.
+            inputs: The operands by name, as returned by :meth:`inputs`.
 
         Returns:
-            An array with the last of :attr:`shapes`.
+            The result, whose shape is the last in :attr:`shapes`.
         """
 
     @abstractmethod
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        """Return the computation for TVM, with blocks named ``pad`` (if padded), :attr:`op`, ``bias`` and ``relu``."""
+        """Return the TVM computation, with blocks named ``pad`` (if padded), :attr:`op`, ``bias`` and ``relu``."""
 
     def __post_init__(self) -> None:
         if self.dtype not in ACCUMULATED_IN:
@@ -118,7 +118,7 @@ class Workload(ABC):
         return "".join(f":{part}" for part in parts)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Return random operands by name: standard normal, or uniform in [-8, 8) for int8."""
+        """Return random operands by name: standard normal numbers, or uniform integers in [-8, 8) for int8."""
         rng = np.random.default_rng(seed)
         operands: dict[str, Array] = {}
         for name, shape in list(self.shapes.items())[:-1]:
@@ -130,10 +130,10 @@ class Workload(ABC):
         return operands
 
     def tolerance(self) -> tuple[float, float]:
-        """Return (rtol, atol) for comparing a result with :meth:`reference`, whatever the order of its sums.
+        """Return (rtol, atol) for comparing a result with :meth:`reference`, regardless of the summation order.
 
-        The partial sums of standard normal products grow as sqrt(i), so the rounding errors of a sequential sum of k
-        terms add up to about eps k / 2 (rms); eight times that is beyond any element of a correct result.
+        The partial sums of standard normal products grow as sqrt(i), so the rounding errors in a sequential sum of k
+        terms add up to about eps k / 2 (rms). No element of a correct result deviates by eight times as much.
         """
         if self.dtype == "int8":
             return 0.0, 0.0
@@ -148,7 +148,7 @@ class Workload(ABC):
         return tvm.IRModule({"main": self.prim_func().with_attr("global_symbol", "main")})
 
     def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """Return the function of ``args`` and ``result`` with bias and ReLU; ``channel`` is the axis of the bias."""
+        """Return the function of ``args`` and ``result`` with bias and ReLU; ``channel`` is the bias's axis."""
         import tvm
         from tvm import te
 
@@ -164,7 +164,7 @@ class Workload(ABC):
         return te.create_prim_func([*args, result])
 
     def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
-        """Do the same as :meth:`epilogue` with numpy; the axis of the bias is 1."""
+        """Apply the same operations as :meth:`epilogue` with NumPy; the bias's axis is 1."""
         if self.bias:
             result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 2))
         if self.relu:
@@ -173,5 +173,5 @@ class Workload(ABC):
 
     @property
     def exact(self) -> str:
-        """The dtype in which :meth:`reference` sums, so that its error is far below the tolerance."""
+        """The dtype in which :meth:`reference` sums to keep its error far below the tolerance."""
         return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)

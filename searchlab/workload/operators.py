@@ -1,4 +1,4 @@
-"""The built-in workloads: GEMM, conv2d, and kernels of other tuners, of which only times are known."""
+"""The built-in workloads: GEMM, conv2d, and other tuners' kernels, for which only times are known."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, 
     """Return the matrix product ``C[m, n] = A[m, k] B[k, n]``.
 
     Args:
-        m: Rows of A and C.
-        n: Columns of B and C.
-        k: Columns of A, rows of B.
+        m: The number of rows of A and C.
+        n: The number of columns of B and C.
+        k: The number of columns of A and rows of B.
         dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
-        bias: Add a vector (n,) to each row of C.
-        relu: Replace negative results by 0.
+        bias: Whether to add a vector of shape (n,) to each row of C.
+        relu: Whether to replace negative results with 0.
 
     Raises:
-        SearchlabError: If a size is below 1, or ``dtype`` is unknown.
+        SearchlabError: If a size is below 1 or ``dtype`` is unknown.
 
     Example:
         >>> import searchlab
@@ -110,8 +110,8 @@ class Conv2d(Workload):
         ):
             if (kernel - 1) * dilation + 1 > size + 2 * pad:
                 raise SearchlabError(
-                    f"conv2d: the kernel spans {(kernel - 1) * dilation + 1} in {axis}, "
-                    f"but the padded image has only {size + 2 * pad}"
+                    f"conv2d: the kernel has {axis} {(kernel - 1) * dilation + 1} with dilation, "
+                    f"but the padded image's {axis} is only {size + 2 * pad}"
                 )
 
     @property
@@ -230,19 +230,19 @@ def conv2d(
     """Return the 2-D convolution of images (n, ci, h, w) with weights (co, ci, kh, kw), in NCHW layout.
 
     Args:
-        n: Batch size.
-        h: Height of the input.
-        w: Width of the input.
-        co: Output channels.
-        ci: Input channels.
-        kh: Height of a kernel.
-        kw: Width of a kernel.
-        stride: One number, or (vertical, horizontal); the same holds for ``padding`` and ``dilation``.
-        padding: Zeros added on each side.
-        dilation: Distance between adjacent elements of a kernel.
-        dtype: The type of image and weights: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
-        bias: Add a vector (co,) along the channels.
-        relu: Replace negative results by 0.
+        n: The batch size.
+        h: The height of the input.
+        w: The width of the input.
+        co: The number of output channels.
+        ci: The number of input channels.
+        kh: The height of a kernel.
+        kw: The width of a kernel.
+        stride: A single number or (vertical, horizontal).
+        padding: The number of zeros added on each side, in the same form as ``stride``.
+        dilation: The distance between adjacent kernel elements, in the same form as ``stride``.
+        dtype: The type of the images and weights: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        bias: Whether to add a vector of shape (co,) along the channels.
+        relu: Whether to replace negative results with 0.
 
     Raises:
         SearchlabError: If a size is too small, the kernel exceeds the padded image, or ``dtype`` is unknown.
@@ -261,19 +261,19 @@ def conv2d(
 
 @dataclass(frozen=True)
 class Kernel(Workload):
-    """A kernel that another tuner has measured, often with the device in its name: ``kernel:convolution@A4000``.
+    """A kernel measured by another tuner, often with the device in its name: ``kernel:convolution@A4000``.
 
-    It has no program: only recorded times can be searched.
+    It has no program, so only recorded times can be searched.
     """
 
     name: str = ""
-    operations: int | None = None  # floating-point operations of one execution, if known
+    operations: int | None = None  # the number of floating-point operations per execution, if known
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not re.fullmatch(r"[\w.@+-]+", self.name):
             raise SearchlabError(
-                f"kernel: the name {self.name!r} must consist of letters, digits and any of _ . @ + -; "
+                f"kernel: the name {self.name!r} may contain only letters, digits and the characters _ . @ + -, "
                 f"for example kernel:convolution@A4000"
             )
 
@@ -294,7 +294,7 @@ class Kernel(Workload):
 
     @property
     def cluster(self) -> str:
-        """The kernel, if the name has a device: ``convolution``."""
+        """The kernel's name without the device, such as ``convolution``; empty if the name has no device."""
         name, at, _ = self.name.partition("@")
         return name if at else ""
 
@@ -314,7 +314,7 @@ class Kernel(Workload):
 
     def _refuse(self) -> Never:
         raise UnsupportedWorkload(
-            f"{self} is a kernel of another tuner and has no program here; use the space parameters with a table of "
+            f"{self} is another tuner's kernel and has no program here; use the space parameters with a table of "
             f"recorded times"
         )
 
@@ -322,7 +322,12 @@ class Kernel(Workload):
 def kernel(name: str, operations: int | None = None) -> Kernel:
     """Return the kernel ``name``.
 
+    Args:
+        name: The kernel's name, often followed by ``@`` and the device.
+        operations: The number of floating-point operations per execution, if known.
+
     Raises:
-        SearchlabError: If the name has other characters than letters, digits and ``_.@+-``, or ``operations`` < 1.
+        SearchlabError: If the name contains characters other than letters, digits and ``_.@+-``, or if ``operations``
+            is below 1.
     """
     return Kernel("float32", False, False, name, operations)

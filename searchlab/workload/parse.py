@@ -1,4 +1,4 @@
-"""Parsing workloads: their spellings, and the layers of ResNet-50 as presets."""
+"""Parsing workloads from their spellings, with the ResNet-50 layers as presets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
 
 
 def parse_workload(text: str | Workload) -> Workload:
-    """Return the workload with a given spelling, or the layer of ResNet-50 with a given name.
+    """Return the workload with a given spelling, or the ResNet-50 layer with a given name.
 
     Args:
-        text: For example ``"gemm:512x512x512:float16:relu"``, or the name of a preset such as
+        text: A spelling such as ``"gemm:512x512x512:float16:relu"``, or the name of a preset such as
             ``"resnet50/conv3.2b"`` (see :func:`preset_names`). A :class:`Workload` is returned unchanged.
 
     Raises:
-        SearchlabError: If ``text`` is neither.
+        SearchlabError: If ``text`` is none of these.
 
     Example:
         >>> import searchlab
@@ -54,7 +54,7 @@ def parse_workload(text: str | Workload) -> Workload:
     if head == "gemm":
         m, n, k = sizes
         return _with_options(text, gemm(m, n, k), rest)
-    # Stride, padding and dilation are read first: a kernel must fit into the padded image.
+    # Stride, padding and dilation are parsed first, because a kernel must fit into the padded image.
     matches = [match for option in rest if (match := _GEOMETRY.fullmatch(option))]
     geometry: dict[str, Any] = {_PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches}
     n, h, w, co, ci, kh, kw = sizes
@@ -67,14 +67,14 @@ def _kernel(text: str, rest: list[str]) -> Kernel:
         return kernel(name)
     if len(operations) > 1 or not re.fullmatch(r"\d{1,24}flop", operations[0]):
         raise SearchlabError(
-            f"workload {text!r}: only the floating-point operations of one execution may follow the name, as in "
+            f"workload {text!r}: only the number of floating-point operations per execution may follow the name, as in "
             f"kernel:{name}:7549747200flop"
         )
     return kernel(name, int(operations[0].removesuffix("flop")))
 
 
 def _with_options(text: str, base: Workload, options: list[str]) -> Workload:
-    """Return ``base`` with the dtype, ``bias`` and ``relu`` among ``options``."""
+    """Return ``base`` with the dtype, ``bias`` and ``relu`` that ``options`` specify."""
     changes: dict[str, Any] = {}
     for option in options:
         if option in ACCUMULATED_IN:
@@ -88,11 +88,11 @@ def _with_options(text: str, base: Workload, options: list[str]) -> Workload:
 
 
 def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:
-    """Return name -> (image size, co, ci, kernel, stride, padding) of the convolutions of ResNet-50 v1.5.
+    """Return a mapping from names to (image size, co, ci, kernel, stride, padding) for ResNet-50 v1.5's convolutions.
 
-    ``3.1b`` is stage 3, block 1, second convolution; ``s`` is the shortcut. All blocks after the first of a stage are
-    the same and are called 2. Source: He et al., "Deep residual learning for image recognition" (CVPR 2016), Table 1,
-    with the stride of a stage's first block in its 3x3 convolution (v1.5).
+    ``3.1b`` is stage 3, block 1, second convolution; ``s`` is the shortcut. All blocks after a stage's first are
+    identical and are called 2. Source: He et al., "Deep residual learning for image recognition" (CVPR 2016), Table 1,
+    with the stride of each stage's first block in its 3x3 convolution (v1.5).
     """
     layers = {"1": (224, 64, 3, 7, 2, 3)}
     inputs, image = 64, 56
@@ -113,18 +113,18 @@ def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:
 
 
 def preset_names() -> list[str]:
-    """Return the names of all presets: each convolution of ResNet-50, and its GEMM by im2row."""
+    """Return the names of all presets: each ResNet-50 convolution, and its GEMM obtained by im2row."""
     return [f"resnet50/{op}{layer}" for op in ("conv", "gemm") for layer in _resnet50()]
 
 
 def im2row(conv: Conv2d) -> Gemm:
-    """Return the GEMM of a convolution: a row for each output pixel, a column for each output channel."""
+    """Convert a convolution to a GEMM with a row for each output pixel and a column for each output channel."""
     oh, ow = conv.out_size
     return gemm(conv.n * oh * ow, conv.co, conv.reduction, conv.dtype, bias=conv.bias, relu=conv.relu)
 
 
 def _preset(name: str, options: list[str]) -> tuple[Workload, list[str]]:
-    """Return the named layer, with the batch size of an option ``bN`` (default 1), and the other options."""
+    """Return the named layer, with the batch size from an option ``bN`` (default 1), and the remaining options."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:

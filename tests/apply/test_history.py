@@ -202,7 +202,7 @@ def test_another_dtype_stride_or_axis_of_the_bias_is_left(tmp_path: Path) -> Non
 def test_transposed_weights_are_named(tmp_path: Path) -> None:
     square = tmp_path / "b.jsonl"
     module = called([product(transposed=True)], (8, 20), (12, 20), out=(8, 12))
-    with pytest.warns(SearchlabWarning, match=r"; tir computes gemm:8x12x20 from B as \[n, k\]") as caught:
+    with pytest.warns(SearchlabWarning, match=r"; tir computes gemm:8x12x20 from B stored as \[n, k\]") as caught:
         apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
     assert "tir(float32[8, 20], float32[12, 20], float32[8, 12])" in str(caught[0].message)
     log_of(square, "gemm:16x16x16")
@@ -234,7 +234,7 @@ def test_functions_that_lower_differently_are_not_replaced(tmp_path: Path) -> No
 def test_a_module_that_was_not_lowered(tmp_path: Path) -> None:
     module = graph(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
     with pytest.warns(
-        SearchlabWarning, match="functions of the module: none; relax.transform.LegalizeOps creates them"
+        SearchlabWarning, match="functions in the module: none; relax.transform.LegalizeOps creates them"
     ):
         apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
 
@@ -266,7 +266,7 @@ def test_logs_of_another_target_do_not_count(tmp_path: Path) -> None:
         made = apply_history_best(module, tmp_path, target)
         program = load_log(log).best.schedule().mod["main"].body
         assert structural_equal(made["matmul"].body.seq[-1], program, map_free_vars=True)
-    with pytest.raises(SearchlabError, match="no log is for the target .*the logs are for .*skylake-avx512"):
+    with pytest.raises(SearchlabError, match="no log is for the target .*only for .*skylake-avx512"):
         apply_history_best(module, fast, HERE)
 
 
@@ -281,7 +281,7 @@ def test_logs_from_machines_with_other_caches_have_one_target(tmp_path: Path) ->
 
 def test_logs_without_anything_to_apply_are_refused(tmp_path: Path) -> None:
     module = legal(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
-    with pytest.raises(SearchlabError, match="there is no log"):
+    with pytest.raises(SearchlabError, match="no logs .* were found in"):
         apply_history_best(module, tmp_path)
     with pytest.raises(SearchlabError, match="an empty list"):
         apply_history_best(module, [])

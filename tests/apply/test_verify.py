@@ -90,8 +90,8 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     assert found.right and one.ratio is not None and one.ratio > 1e4 and one.as_logged is False
     assert one.speed_up is not None and one.speed_up.rounds == 0 and len(found.untuned) <= 2
     right, times, untuned = sentences(found)
-    assert "right on inputs from seeds 1, 2 and 3 (measuring uses 0)" in right
-    assert "beyond the noise of the repeats" in times and untuned.endswith("not in turn)")
+    assert "correct on inputs from seeds 1, 2 and 3 (measuring uses 0)" in right
+    assert "beyond the repeats' noise" in times and untuned.endswith("not in turn)")
 
 
 def test_wrong_or_crashing_programs_are_reported_with_exit_code_1(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_wrong_or_crashing_programs_are_reported_with_exit_code_1(tmp_path: Path
     wrong, crash, right, *times = said.splitlines()
     assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
     assert "trial 1: crash: the running process died of SIGSEGV" in crash
-    assert "trial 0: right" in right and len(times) == 2
+    assert "trial 0: correct" in right and len(times) == 2
 
 
 def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
@@ -164,13 +164,15 @@ def test_logs_that_cannot_be_verified_here_are_rejected_with_one_sentence(tmp_pa
         with pytest.raises(SearchlabError, match=said):
             verify_log(log)
 
-    refused("was measured on 'another CPU', and this is", host={"cpu": "another CPU"})
+    refused("was measured on 'another CPU', but this machine has", host={"cpu": "another CPU"})
     refused("contains programs for 'aarch64-linux-gnu'", target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
-    refused("contains programs for the CPU '[a-z0-9-]+', and this one is", target=another_cpu())
+    refused("contains programs for the CPU '[a-z0-9-]+', but this machine has", target=another_cpu())
     refused("is for 4096 cores", target={"kind": "native", "num-cores": 4096})
     refused("no CUDA device was found|do not run on the GPU of this machine", target={"kind": "cuda", "arch": "sm_35"})
     refused("on the devices 'pi' of a fleet", measure={"kind": "rpc", "key": "pi"})
-    refused("measured with settings that this searchlab does not know", measure={"kind": "local", "warmth": 3})
+    refused(
+        "measured with settings that this version of searchlab does not support", measure={"kind": "local", "warmth": 3}
+    )
     log = made_log(tmp_path / "none.jsonl", [])
     with pytest.raises(SearchlabError, match="has no successful trial"):
         verify_log(log)

@@ -62,7 +62,7 @@ def test_cores_and_caches_can_be_given() -> None:
     ("spec", "said"),
     [
         ("znver44", "unknown target CPU 'znver44'; did you mean 'znver4'"),
-        ("vulkan", "this TVM cannot build for target 'vulkan'"),
+        ("vulkan", "the installed TVM cannot build for target 'vulkan'"),
         ({"kind": "lvm"}, "unknown target 'lvm'; did you mean 'llvm'"),
         ({"mcpu": "znver4"}, 'has no "kind"'),
         ('{"kind": ', "is not valid JSON"),

@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_is_one_sentence_and_the_search_goes_on(study: Study
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size * 2 // 3, before[1]))
-        with pytest.raises(SearchlabError, match="cannot write the journal of the search: .*repeat the command"):
+        with pytest.raises(SearchlabError, match="cannot write the search's journal: .*repeat the command"):
             plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

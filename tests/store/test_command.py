@@ -67,7 +67,7 @@ def test_a_module_gets_the_best_programs_for_this_place(store: Store, tmp_path: 
     assert scheduled(apply_history_best(module, there)) == {"matmul"}
 
     large = legal(product, (9, 20), (20, 12))
-    with pytest.warns(SearchlabWarning, match="no function of the module computes any of the 2 workloads in the store"):
+    with pytest.warns(SearchlabWarning, match="no function in the module computes any of the 2 workloads in the store"):
         assert not scheduled(apply_history_best(large, store, HERE))
     with pytest.raises(SearchlabError, match="there is no store at"):
         apply_history_best(module, Store(tmp_path / "absent.db"), HERE)
@@ -77,7 +77,7 @@ def test_a_program_that_cannot_be_made_again_gives_way_to_the_next(store: Store,
     old = log_of(tmp_path / "old.jsonl", GEMM, "guided-gemm", seconds=1e-5)
     store.add(on(old, cpu_model(), fingerprint="of another version"))
     module = legal(product, (8, 20), (20, 12))
-    with pytest.warns(SearchlabWarning, match="cannot be rebuilt, and the next one is used: .*another version of the"):
+    with pytest.warns(SearchlabWarning, match="cannot be rebuilt, so the next one is used: .*another version of the"):
         assert scheduled(apply_history_best(module, store, HERE)) == {"matmul"}
 
 

@@ -104,7 +104,7 @@ def operands(module: tvm.IRModule) -> list[Array]:
 
 
 def unchanged(module: tvm.IRModule, logs: Path) -> tvm.IRModule:
-    with pytest.warns(SearchlabWarning, match="no function of the module computes"):
+    with pytest.warns(SearchlabWarning, match="no function in the module computes"):
         made = apply_history_best(module, logs)
     assert structural_equal(made, module)
     return made
