@@ -29,7 +29,7 @@ def test_the_catalogue_has_every_policy_with_its_options(generate: ModuleType) -
     for name, text in sections.items():
         for option in POLICIES.options_of(POLICIES.load(name)):
             assert f"\n`{option}`" in text, (name, option)
-    assert "0.928 (0.925 to 0.932)" in sections["xgb"].replace("\N{NO-BREAK SPACE}", " ")
+    assert "0.911 (0.907 to 0.915)" in sections["xgb"].replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_every_option_and_every_key_is_described(generate: ModuleType) -> None:
