@@ -1,11 +1,11 @@
-"""Simulates over recorded tables how often a report claims a difference between equal strategies.
+"""Simulates, over recorded tables, how often a report claims a difference between equal strategies.
 
     python studies/benchmarks/alarms.py [--pages 400] [--strategies 2 6 14] [--seeds 3 10 30] [--workloads 3]
         [--json FILE]
 
 Every strategy is random search (``simulation.py``), and runs with the same seed share their first trials. As in a
-report, a page compares all pairs by area: with rank tests on each workload, and with a paired t-test over all
-workloads. The columns are corrections for multiple testing:
+report, a page compares the areas of all pairs, with rank tests on each workload and with a paired t-test over all
+workloads. The columns are different corrections for multiple testing:
 
     each verdict     Holm's correction on each workload separately
     unregistered     Holm's correction over the page, as in a report without registered contrasts
@@ -14,9 +14,10 @@ workloads. The columns are corrections for multiple testing:
                      tests on single workloads
     three gates      the same with three contrasts of the first strategy (with fewer strategies, as many as possible)
 
-Each column has four figures, in percent: pages with a false alarm when all strategies are equal; pages with a false
-alarm among the other strategies when the first one is better, because it draws two configs per trial; pages that
-detect, over all workloads, that it is ahead of the second strategy; and the share of single workloads that detect it.
+Each column has four figures, in percent. The first is the share of pages with a false alarm when all strategies are
+equal. For the others, the first strategy is better, because it draws two configs per trial: the share of pages with a
+false alarm among the other strategies, the share of pages that detect, over all workloads, that the first strategy is
+ahead of the second, and the share of single workloads that detect it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ Key = tuple[int, tuple[int, int]]
 
 
 def rank_test(first: Floats, second: Floats, level: float) -> float:
-    """Return the p-value of the paired test if there are enough seeds for ``level`` plus one, as in a report."""
+    """Return the p-value of the paired test, provided that there are enough seeds for ``level`` plus one, as in a
+    report."""
     paired = 2.0 ** (2 - len(first)) <= level
     return signed_rank(first, second)[1] if paired else rank_sum_test(first, second)
 
@@ -87,7 +89,7 @@ def adjusted(tests: Mapping[Key, float], strategies: int, workloads: int) -> dic
 def rates(
     tables: list[Floats], strategies: int, seeds: int, workloads: int, pages: int, random: np.random.Generator
 ) -> dict[str, tuple[float, ...]]:
-    """Return the four figures of each column as shares."""
+    """Return each column's four figures as shares."""
     counts = {column: np.zeros(4) for column in COLUMNS}
     for _ in range(pages):
         which = random.choice(len(tables), workloads, replace=False)
@@ -104,14 +106,16 @@ def rates(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pages", type=int, default=400, help="pages per combination (400)")
+    parser.add_argument("--pages", type=int, default=400, help="number of pages per combination (400)")
     parser.add_argument("--strategies", type=int, nargs="+", default=[2, 6, 14])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 10, 30], help="runs per strategy and workload")
-    parser.add_argument("--workloads", type=int, default=3, help="workloads on a page (3)")
     parser.add_argument(
-        "--tables", type=Path, default=TABLES, metavar="DIR", help="complete tables (default: the suite's)"
+        "--seeds", type=int, nargs="+", default=[3, 10, 30], help="numbers of runs per strategy and workload"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--workloads", type=int, default=3, help="number of workloads on a page (3)")
+    parser.add_argument(
+        "--tables", type=Path, default=TABLES, metavar="DIR", help="directory of complete tables (default: the suite's)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     args = parser.parse_args()
     random = np.random.default_rng(0)
     tables = list(read_tables(args.tables).values())

@@ -4,13 +4,14 @@
         [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
 By default, the workloads are all distinct convolutions of ResNet-50 v1.5. The search may use Winograd programs and, for
-int8 and bfloat16, the CPU's dot-product instructions, if available. With the peer ``onednn``, both sides get NCHW
-images and OIHW weights and return NCHW, so layout changes are part of their time. The peer ``onednn-blocked`` gets
-weights and images in the layout that oneDNN chooses, and reorders nothing; only it supports int8. All sides are timed
-in turn, each in its own process. With ``--isa avx2`` no side uses AVX-512.
+int8 and bfloat16, the CPU's dot-product instructions, if available. With the peer ``onednn``, both sides are passed
+NCHW images and OIHW weights and return NCHW results, so layout changes are part of their time. The peer
+``onednn-blocked`` is passed weights and images in the layout that oneDNN chooses, and reorders nothing; it is the only
+peer that supports int8. All sides are timed in turn, each in its own process. With ``--isa avx2``, no side uses
+AVX-512.
 
-Rows are added to FILE, so a table can be measured in several runs; rows of the same workload and number of threads are
-replaced. ``--markdown`` prints the table in FILE.
+Rows are added to FILE, so a table can be measured in several runs; rows with the same workload and number of threads
+are replaced. ``--markdown`` prints the table in FILE.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Simulates over recorded tables how often the intervals of a report contain the true value.
+"""Simulates, over recorded tables, how often a report's intervals contain the true value.
 
     python studies/benchmarks/coverage.py [--repetitions 1000] [--seeds 3 5 10 30] [--tables DIR] [--json FILE]
 
 The runs come from ``simulation.py``: random search, and a strategy that draws two configs per trial and keeps the
-better one. On each table, 20,000 runs of each are the population; an experiment draws ``--seeds`` of them, and the true
-value is that of the population. For new workloads, the population consists of 4,000 workloads derived from the tables,
-on which either strategy has more or less luck; an experiment draws 12 or 24 of them, and the true value is the mean
-over all. The last rows show the hierarchical percentile bootstrap for comparison.
+better one. On each table, the population consists of 20,000 runs of each strategy. An experiment draws ``--seeds`` of
+them, and the true value is the population's. For new workloads, the population consists of 4,000 workloads derived from
+the tables, on which either strategy is more or less lucky. An experiment draws 12 or 24 of them, and the true value is
+the mean over all workloads. The last rows show the hierarchical percentile bootstrap for comparison.
 
-A dash means that there is no interval. The simulation takes about two minutes.
+A dash means that no interval can be computed. The simulation takes about two minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Experiment = Callable[[int], tuple[Interval, float]]
 
 
 class OnTables:
-    """Experiments on the tables themselves."""
+    """Experiments on the recorded tables themselves."""
 
     def __init__(self, tables: list[Floats], random: np.random.Generator) -> None:
         self.random = random
@@ -49,7 +49,7 @@ class OnTables:
         self.truths: dict[tuple[object, ...], float] = {}
 
     def _some(self, workloads: int) -> list[int]:
-        """Return one of twenty choices of workloads, whose true values are computed once."""
+        """Return one of twenty selections of workloads, whose true values are computed only once."""
         draw = np.random.default_rng([workloads, int(self.random.integers(20))])
         return sorted(draw.choice(len(self.pools), min(workloads, len(self.pools)), replace=False).tolist())
 
@@ -75,7 +75,7 @@ class OnTables:
         return experiment
 
     def hits(self, seeds: int) -> tuple[Interval, float]:
-        """Use only tables on which most runs reach the target; elsewhere the median is infinite."""
+        """Use only tables on which most runs reach the target; on all others, the median is infinite."""
         often = [i for i, (_, better) in enumerate(self.pools) if np.isfinite(better.hits).mean() > 0.6]
         i = int(self.random.choice(often))
         values = self.pools[i][1].hits
@@ -141,7 +141,7 @@ class OnOthers:
         return experiment
 
     def bootstrapped(self, workloads: int, replicates: int = 500) -> Experiment:
-        """Resample workloads, then the seeds of each; the ends are percentiles of the means."""
+        """Resample workloads, then each workload's seeds; the interval's ends are percentiles of the means."""
 
         def experiment(seeds: int) -> tuple[Interval, float]:
             ours, theirs = self._drawn(workloads, seeds)
@@ -177,7 +177,8 @@ def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, 
 
 
 def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | None:
-    """Return the share of experiments whose interval contains the true value; None if there is no interval."""
+    """Return the share of experiments whose interval contains the true value, or None if no interval can be
+    computed."""
     held = []
     for _ in range(repetitions):
         interval, truth = experiment(seeds)
@@ -189,12 +190,14 @@ def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=1000, help="experiments per figure (1000)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 10, 30], help="runs per strategy and workload")
+    parser.add_argument("--repetitions", type=int, default=1000, help="number of experiments per figure (1000)")
     parser.add_argument(
-        "--tables", type=Path, default=TABLES, metavar="DIR", help="complete tables (default: the suite's)"
+        "--seeds", type=int, nargs="+", default=[3, 5, 10, 30], help="numbers of runs per strategy and workload"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument(
+        "--tables", type=Path, default=TABLES, metavar="DIR", help="directory of complete tables (default: the suite's)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     args = parser.parse_args()
     random = np.random.default_rng(0)
     tables = list(read_tables(args.tables).values())

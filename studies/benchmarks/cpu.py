@@ -1,12 +1,12 @@
-"""Measures the CPU seconds of a run over recorded tables by strategy: the cost of a study over tables.
+"""Measures, for each strategy, the CPU seconds of a run over recorded tables: the cost of a study over tables.
 
     python studies/benchmarks/cpu.py TABLE... [--study FILE] [--seeds 3] [--out DIR] [--compare DIR] [--json FILE]
 
-Each strategy of the study (by default the baselines of the suite) searches each table from each seed, one run after
-another in this process. The CPU seconds include all threads; they exclude planning, reading the table, and a first run
-of each strategy over each table, which imports its libraries. ``--out`` keeps the logs. ``--compare`` names logs that
-were kept earlier, and reports which new logs differ from them in anything but clock times: an optimisation of a
-strategy must not change any trial.
+Each strategy of the study (by default, the suite's baselines) searches each table from each seed, one run after another
+in this process. The CPU seconds include all threads. They exclude planning, reading the table, and a first run of each
+strategy over each table, which imports its libraries. ``--out`` keeps the logs. With ``--compare DIR``, the new logs
+are compared with those kept earlier in DIR, and those that differ in anything but clock times are reported: optimising
+a strategy must not change any trial.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "time": 0.0}
 
 
 def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[str]) -> Study:
-    """Return the study with the strategies of the study file ``path`` over one table."""
+    """Return a study of one table with the strategies in the study file ``path``."""
     header = read_header(table)
     data = tomllib.loads(path.read_text())
     kept = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
@@ -46,7 +46,7 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
 
 
 def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
-    """Yield the name of the strategy and the CPU seconds of each run."""
+    """Yield each run's strategy and CPU seconds."""
     runs = study.plan()[0]
     warm: set[str] = set()
     with tempfile.TemporaryDirectory() as scratch, runs[0].settings.make(runs[0].space.target, {}) as measurer:
@@ -60,7 +60,7 @@ def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
 
 
 def difference(old: Path, new: Path) -> str:
-    """Return the first trial in which two logs differ, other than in clock times; empty if there is none."""
+    """Return the first trial in which two logs differ in anything but clock times, or an empty text if none does."""
     before, after = read_log(old).records, read_log(new).records
     for one, other in zip(before, after, strict=False):
         if _timeless(one) != _timeless(other):
@@ -81,10 +81,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--study", type=Path, default=Path(__file__).parents[1] / "suite" / "baselines.toml")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=128)
-    parser.add_argument("--policies", nargs="+", default=[], metavar="P", help="use only these policies of the study")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the logs here; it must not contain any")
-    parser.add_argument("--compare", type=Path, metavar="DIR", help="logs that may differ only in clock times")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the seconds here")
+    parser.add_argument(
+        "--policies", nargs="+", default=[], metavar="P", help="the study's policies to use (default: all)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="directory in which to keep the logs; it must not contain any yet"
+    )
+    parser.add_argument(
+        "--compare", type=Path, metavar="DIR", help="directory of logs that may differ only in clock times"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the seconds are also written")
     options = parser.parse_args(argv)
     taken: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as scratch:

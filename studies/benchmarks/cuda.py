@@ -1,19 +1,19 @@
-"""Runs searchlab's CUDA programs on one GPU, and compares the best of each space with cuBLAS and cuDNN.
+"""Runs searchlab's CUDA programs on one GPU, and compares each space's best program with cuBLAS and cuDNN.
 
     python studies/benchmarks/cuda.py --all [--minutes 25] [--out results/cuda]
     python studies/benchmarks/cuda.py WORKLOAD ...
     python studies/benchmarks/cuda.py --compile-only
 
-``--all`` runs these parts in order: it records the machine, runs the tests that need a GPU, and, for each policy and
-each workload, runs a search of 64 trials in each space, whose best programs are then timed in turn with PyTorch's
-(float32 without TF32; see cuda_timing.py). Naming workloads replaces the default ones and skips the tests. Without
-PyTorch there are no ratios.
+``--all`` runs these parts in order: it describes the machine, runs the tests that need a GPU, and, for each policy and
+workload, searches each space with 64 trials. The best programs are then timed in turn with PyTorch's (float32 without
+TF32; see cuda_timing.py). If workloads are passed, they replace the default ones, and the tests are skipped. Without
+PyTorch, no ratios are computed.
 
-Each part writes a file to ``--out`` when it ends, and each search a log. When the time is over, the table of the
-results so far is printed, and written to table.txt and table.json; the same command then continues with the rest. To
-repeat a part, delete its file.
+Each part writes a file to ``--out`` when it ends, and each search writes a log. When the time is up, a table of the
+results so far is printed and written to table.txt and table.json. Run the same command again to continue with the
+remaining parts. To repeat a part, delete its file.
 
-``--compile-only`` needs no GPU: it compiles programs of each space for each workload, and reports failures.
+``--compile-only`` needs no GPU: it compiles programs from each space for each workload, and reports failures.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 WORKLOADS = (
-    "conv2d:1x7x7x512x512x3x3:p1:bias:relu",  # of AutoTVM's and Ansor's tutorials
+    "conv2d:1x7x7x512x512x3x3:p1:bias:relu",  # from AutoTVM's and Ansor's tutorials
     "gemm:1024x1024x1024",
     "resnet50/conv2.2b",
     "resnet50/conv3.2c",
@@ -58,18 +58,18 @@ POLICIES = ("xgb", "evolutionary-model")
 FAMILIES = ("knob-template", "sketch", "trace")
 
 AIMS = {"conv2d": ("cuDNN", 1.0), "gemm": ("cuBLAS", 0.9)}
-"""By operator: the library, and the least ratio of its time to ours that the spaces should reach."""
+"""By operator: the library, and the minimum ratio of its time to ours that the spaces should reach."""
 
 MEASURE = {"kind": "local", "repeat": 5, "min_repeat_ms": 10, "build_timeout": 30, "run_timeout": 5}
 BATCH = 16
-TRIES = 1000  # random configs, of which one should be valid
+TRIES = 1000  # random configs, at least one of which should be valid
 
 Part = Callable[[float], dict[str, Any]]
-"""What a part found; it is given the time, of time.monotonic, at which to end."""
+"""A part, which returns what it found. Its argument is the time.monotonic() at which to end."""
 
 
 class TimeOver(Exception):
-    """Raised when the time is over in the middle of a part."""
+    """Raised when the time is up in the middle of a part."""
 
 
 # --- the parts ------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def machine(end: float) -> dict[str, Any]:
 
 
 def gpu_tests(end: float, out: Path) -> dict[str, Any]:
-    """Run the tests that need a GPU, and count their outcomes; their output goes to tests.txt."""
+    """Run the tests that need a GPU and count their outcomes. Their output is written to tests.txt."""
     files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "pytest.mark.gpu" in file.read_text()]
     words = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "--tb=short", "-rfE", "--no-header", *files]
     with (out / "tests.txt").open("w") as printed:
@@ -104,7 +104,7 @@ def gpu_tests(end: float, out: Path) -> dict[str, Any]:
 
 
 def searches(end: float, workload: str, policy: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Search each space, and time the best programs together with the library."""
+    """Search each space, and time the best programs and the library in turn."""
     found = [search(space, workload, policy, options, end) for space in FAMILIES]
     configs = {one["space"]: one.pop("config") for one in found if one["config"]}
     timed = beside({"kind": "compare", "workload": workload, "configs": configs, "rounds": options.rounds}, end)
@@ -112,7 +112,7 @@ def searches(end: float, workload: str, policy: str, options: argparse.Namespace
 
 
 def search(space: str, workload: str, policy: str, options: argparse.Namespace, end: float) -> dict[str, Any]:
-    """Run a search; return its best config, if any, and the outcomes of its trials."""
+    """Run a search, and return its best config, if any, and the outcomes of its trials."""
 
     def on_trial(trial: searchlab.Trial, replayed: bool) -> None:
         if not replayed and time.monotonic() > end:
@@ -124,7 +124,7 @@ def search(space: str, workload: str, policy: str, options: argparse.Namespace, 
             workload, space=space, policy=policy, trials=options.trials, batch=BATCH, seed=options.seed,
             target="cuda", measure=MEASURE, log=log, on_trial=on_trial,
         )  # fmt: skip
-    except SearchlabError as error:  # the other spaces go on
+    except SearchlabError as error:  # continue with the other spaces
         return {"space": space, "trials": 0, "failures": {}, "messages": {"search": str(error)}, "config": None}
     measured = [trial.measurement for trial in result.trials]
     failures = Counter(one.failure for one in measured if one.failure)
@@ -136,7 +136,7 @@ def search(space: str, workload: str, policy: str, options: argparse.Namespace, 
 
 
 def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
-    """Return the answer of cuda_timing.py to ``task``, from a separate process, which a kernel may break."""
+    """Return cuda_timing.py's answer to ``task``. It runs in a separate process, because a kernel may break it."""
     try:
         return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, left(end))
     except subprocess.TimeoutExpired:
@@ -146,7 +146,7 @@ def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
 
 
 def left(end: float) -> float:
-    """Return the seconds until ``end``. Raises TimeOver if there are none."""
+    """Return the seconds left until ``end``. Raises TimeOver if the time is up."""
     if (seconds := end - time.monotonic()) <= 0:
         raise TimeOver
     return seconds
@@ -157,7 +157,7 @@ def slug(name: str) -> str:
 
 
 def run_parts(chosen: Sequence[tuple[str, Part]], out: Path, end: float) -> tuple[dict[str, Any], list[str]]:
-    """Return the results of the parts by name, including earlier calls, and the names of incomplete parts."""
+    """Return the parts' results by name, including those of earlier calls, and the names of the incomplete parts."""
     results, missing = {}, []
     for name, part in chosen:
         file = out / f"{name}.json"
@@ -202,12 +202,12 @@ def table(results: dict[str, Any], missing: Sequence[str]) -> str:
             said |= {f"{one['space']}, {kind}": message for kind, message in one["messages"].items()}
         lines += [f"{result['workload']}, {result['policy']}, {where}: {message}" for where, message in said.items()]
     if missing:
-        lines += ["", f"not whole: {', '.join(missing)}; the same command goes on with them"]
+        lines += ["", f"incomplete: {', '.join(missing)}; run the same command again to continue"]
     return "\n".join(lines) + "\n"
 
 
 def rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Return the rows of one workload and policy: the spaces and the library."""
+    """Return the rows for one workload and policy: the spaces and the library."""
     library, least = AIMS[parse_workload(result["workload"]).op]
     timed = {row["side"]: row for row in result["rows"]}
     searched = {one["space"]: one for one in result["searches"]}
@@ -234,7 +234,8 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each space and workload: the random configs without a program, and compiler errors."""
+    """Return a row for each space and workload, with the number of random configs without a program, and compiler
+    errors."""
     os.environ.setdefault(COMPILE_MODE, compile_mode())
     target = Target({"kind": "cuda", "arch": arch})
     found = []
@@ -265,7 +266,7 @@ def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
         try:
             compile_kernels(module, space.target)
             fine += 1
-        except Exception as error:  # whatever TVM and the compiler raise
+        except Exception as error:  # TVM and the compiler may raise anything
             failures.append(f"{reason(error)[:2000]}: {config.to_json()}")
     if fine + len(failures) < programs:
         failures.append(f"of {TRIES} random configs, {invalid} are invalid")
@@ -273,11 +274,11 @@ def compiled(space: Space, programs: int, seed: int) -> dict[str, Any]:
 
 
 def compile_kernels(module: Any, target: Target) -> None:
-    """Compile a scheduled module to machine code. Raises what TVM and the compiler raise."""
+    """Compile a scheduled module to machine code. Raises whatever TVM or the compiler raises."""
     import tvm
 
     program = compile_program(module, target)
-    if tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True) is None:  # it holds CUDA C++ still
+    if tvm.get_global_func("ffi.Module.create.cuda", allow_missing=True) is None:  # it still contains CUDA C++
         with target.tvm:
             tvm.get_global_func("tvm_callback_cuda_compile")(program.mod.imports[0].inspect_source())
 
@@ -288,14 +289,16 @@ def compile_kernels(module: Any, target: Target) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="in float32")
-    parser.add_argument("--all", action="store_true", help="the machine, the tests and all workloads")
+    parser.add_argument("--all", action="store_true", help="run all parts: the machine, the tests and all workloads")
     parser.add_argument("--minutes", type=float, default=25, help="time limit in minutes (25)")
     parser.add_argument("--out", type=Path, default=Path("results", "cuda"), help="output directory (results/cuda)")
-    parser.add_argument("--trials", type=int, default=64, help="trials per search (64)")
-    parser.add_argument("--rounds", type=int, default=11, help="rounds in which all sides are timed in turn (11)")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the searches (0)")
-    parser.add_argument("--compile-only", action="store_true", help="compile programs; needs no GPU")
-    parser.add_argument("--programs", type=int, default=1, help="with --compile-only: programs per space (1)")
+    parser.add_argument("--trials", type=int, default=64, help="number of trials per search (64)")
+    parser.add_argument(
+        "--rounds", type=int, default=11, help="number of rounds in which all sides are timed in turn (11)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed for the searches (0)")
+    parser.add_argument("--compile-only", action="store_true", help="only compile programs, which requires no GPU")
+    parser.add_argument("--programs", type=int, default=1, help="with --compile-only: number of programs per space (1)")
     parser.add_argument("--arch", default="sm_90", help="with --compile-only: the GPU architecture (sm_90)")
     options = parser.parse_args(argv)
     leave_folder()
@@ -304,15 +307,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in workloads:
             if parse_workload(name).dtype != "float32":
-                raise SearchlabError(f"{name} is not in float32, in which the libraries are compared")
+                raise SearchlabError(f"{name} is not float32, which the comparison requires")
         if options.compile_only:
             return int(
                 any(row["failures"] for row in compile_only(workloads, options.arch, options.programs, options.seed))
             )
         if not (options.all or options.workloads):
-            raise SearchlabError("name workloads, or give --all or --compile-only")
+            raise SearchlabError("pass workloads, --all or --compile-only")
         if gpu_arch() is None:
-            raise SearchlabError("no CUDA device was found; this needs a machine with an NVIDIA GPU, or --compile-only")
+            raise SearchlabError("no CUDA device was found; use a machine with an NVIDIA GPU, or pass --compile-only")
         (options.out / "logs").mkdir(parents=True, exist_ok=True)
         print(f"{gpu_name()}, {options.trials} trials a search, {options.minutes:g} minutes", flush=True)
         results, missing = run_parts(list(parts(workloads, options)), options.out, end)

@@ -2,15 +2,16 @@
 
     python studies/benchmarks/cuda_pack.py DIR [--python 3.12] [--megabytes 60] [--without NAME ...] [--nvrtc]
 
-DIR receives parts of at most ``--megabytes`` each, ``manifest.json`` with their SHA-256, and ``unpack.py``, which only
-needs Python. Together, the parts are an archive of the last commit of this repository and of the packages that it needs
-for ``--python`` on Linux (x86-64, glibc 2.28 or later), installed in a folder. The other machine must have:
+The script writes to DIR parts of at most ``--megabytes`` each, ``manifest.json`` with their SHA-256 digests, and
+``unpack.py``, which requires only Python. Together, the parts form an archive of this repository's last commit and the
+packages that it needs for ``--python`` on Linux (x86-64, glibc 2.28 or later), installed in a folder. The other machine
+must have:
 
 - this version of Python, and an NVIDIA driver for CUDA 13 (580 or later) with libcuda.so.1;
 - nvcc of CUDA 13 on PATH and a C++ compiler, unless ``--nvrtc`` packs NVIDIA's runtime compiler;
 - PyTorch for CUDA, which is too large to pack, for the comparison with cuBLAS and cuDNN.
 
-libcudart.so.13 is included. ``--without`` omits packages that the other machine has.
+libcudart.so.13 is included. ``--without`` omits packages that the other machine already has.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ ROOT = HERE.parents[1]
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "searchlab", "spaces", "policies", "costmodels", "tests",
            "studies/benchmarks", "studies/suite")  # fmt: skip
-"""What is packed of the repository: all but recorded results."""
+"""The parts of the repository to pack: everything except recorded results."""
 
 GLIBC = 28  # glibc 2.28, the oldest for which all packages have wheels
 
 TESTING = ("pytest", "hypothesis")
 CUDART = ("nvidia-cuda-runtime==13.0.*",)  # supported by every driver for CUDA 13
 NVRTC = ("cuda-bindings==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-cccl==13.0.*", "nvidia-cuda-crt==13.0.*")
-"""NVIDIA's runtime compiler, its binding to Python, and the headers that TVM's kernels include."""
+"""NVIDIA's runtime compiler, its Python bindings, and the headers that TVM's kernels include."""
 
 SMALLER = {"xgboost": "xgboost-cpu"}
-"""Packages -> the same without code for GPUs: the cost models train on the CPU."""
+"""Packages -> their CPU-only variants, because the cost models train on the CPU."""
 
 LEFT_OUT = r"nvidia-nccl-.*"
-"""What only several GPUs need."""
+"""Packages needed only with several GPUs."""
 
 
 def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[str]:
@@ -68,7 +69,7 @@ def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[
 
 
 def pip(python: str, command: str, *words: str) -> None:
-    """Run pip for the Python and glibc of the other machine. Raises SystemExit with its message if it fails."""
+    """Run pip for the other machine's Python and glibc. Raises SystemExit with pip's message if it fails."""
     tags = [f"manylinux_2_{minor}_x86_64" for minor in range(GLIBC, 4, -1)] + ["manylinux2014_x86_64"]
     platforms = [word for tag in tags for word in ("--platform", tag)]
     which = ["--implementation", "cp", "--python-version", python, "--only-binary=:all:", *platforms]
@@ -76,7 +77,7 @@ def pip(python: str, command: str, *words: str) -> None:
 
 
 def run(*words: str) -> str:
-    """Return the output of a command. Raises SystemExit with its message if it fails."""
+    """Return a command's output. Raises SystemExit with the command's message if it fails."""
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(words[:4])} ...: {done.stderr.strip()[-2000:]}")
@@ -84,7 +85,8 @@ def run(*words: str) -> str:
 
 
 def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
-    """Fill ``folder`` with ``tree/``, the sources, and ``site/``, the packages and searchlab installed from them."""
+    """Create, in ``folder``, ``tree/`` with the sources and ``site/`` with the installed packages, including
+    searchlab."""
     archive = folder / "tree.tar"
     run("git", "archive", "--output", str(archive), commit, *SOURCES)
     with tarfile.open(archive) as sources:
@@ -94,11 +96,11 @@ def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
     (wheel,) = folder.glob("searchlab-*.whl")
     pip(python, "install", "--no-deps", "--no-compile", "--target", str(folder / "site"), str(wheel), *specs)
     wheel.unlink()
-    shutil.rmtree(folder / "site" / "bin", ignore_errors=True)  # scripts that name this machine's Python
+    shutil.rmtree(folder / "site" / "bin", ignore_errors=True)  # scripts that refer to this machine's Python
 
 
 def compress(folder: Path, archive: Path, preset: int) -> None:
-    """Compress ``tree/`` and ``site/`` in ``folder`` to a .tar.xz; the first filter improves compression of code."""
+    """Compress ``tree/`` and ``site/`` in ``folder`` to a .tar.xz; the first filter helps to compress code."""
     filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
     with lzma.open(archive, "wb", filters=filters) as out, tarfile.open(fileobj=out, mode="w|") as tar:
         for part in ("tree", "site"):
@@ -106,7 +108,7 @@ def compress(folder: Path, archive: Path, preset: int) -> None:
 
 
 def _carried(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if re.search(r"\.a$|\.alt\.so", entry.name):  # of CUDA's packages: nothing is linked with them
+    if re.search(r"\.a$|\.alt\.so", entry.name):  # from CUDA's packages; nothing is linked against them
         return None
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
@@ -114,7 +116,7 @@ def _carried(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def split(archive: Path, folder: Path, limit: int) -> list[dict[str, Any]]:
-    """Split ``archive`` into parts of at most ``limit`` bytes; return the name, size and SHA-256 of each."""
+    """Split ``archive`` into parts of at most ``limit`` bytes, and return each part's name, size and SHA-256."""
     parts = []
     with archive.open("rb") as whole:
         for number, data in enumerate(_blocks(whole, limit)):
@@ -141,15 +143,17 @@ def _normal(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where to write the parts; new or empty")
-    parser.add_argument("--python", default="3.12", help="the Python of the other machine (3.12)")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="directory for the parts; it must be new or empty")
+    parser.add_argument("--python", default="3.12", help="Python version of the other machine (3.12)")
     parser.add_argument("--megabytes", type=float, default=60, help="maximum size of a part in 10^6 bytes (60)")
-    parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="packages that the other machine has")
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="NAME", help="packages that the other machine already has"
+    )
     parser.add_argument("--nvrtc", action="store_true", help="include NVIDIA's runtime compiler instead of nvcc")
-    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="the preset of xz (6)")
+    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="xz preset (6)")
     options = parser.parse_args(argv)
     if options.folder.exists() and any(options.folder.iterdir()):
-        sys.exit(f"{options.folder} is not empty; name a new folder")
+        sys.exit(f"{options.folder} is not empty; pass a new folder")
     options.folder.mkdir(parents=True, exist_ok=True)
     commit = run("git", "rev-parse", "HEAD").strip()
     specs = packages(options.python, options.without, [*CUDART, *(NVRTC if options.nvrtc else ())])
@@ -163,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     shutil.copyfile(HERE / "cuda_unpack.py", options.folder / "unpack.py")
     for part in parts:
         print(f"{part['name']}  {part['bytes'] / 1e6:.1f} MB  {part['sha256']}")
-    print(f"carry all of {options.folder}{os.sep}, and run there: python{options.python} unpack.py TARGET")
+    print(f"copy all of {options.folder}{os.sep} there, and run: python{options.python} unpack.py TARGET")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Times CUDA programs, cuBLAS and cuDNN in turn with CUDA events; cuda.py starts it in a separate process.
 
-Before each reading, the L2 cache is flushed by writing memory of four times its size. The GPU executes in order, and
-flushing takes longer than launching a kernel: a reading therefore contains only the time on the GPU, not that of TVM or
-PyTorch on the CPU.
+Before each reading, the L2 cache is flushed by writing four times as much memory. The GPU executes in order, and
+flushing takes longer than launching a kernel. A reading therefore includes only the time on the GPU, not TVM's or
+PyTorch's time on the CPU.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 SLICE_MS = 20.0  # approximate time per side and round
 READINGS = (3, 100)  # minimum and maximum readings per side and round
-REST_SECONDS = 3.0  # after which a GPU has reduced its clocks, if it does so
+REST_SECONDS = 3.0  # after this, a GPU that reduces its clocks has done so
 
 FLUSHES = 4
-"""How often the L2 cache is written over before a reading."""
+"""The amount of memory to write before a reading, as a multiple of the L2 cache's size."""
 
 FLOAT32 = 1e-4
-"""The most of ``|result - expected| / |expected|`` (Frobenius). Float32 is at 1e-6, Winograd's algorithms are at 1e-5
-(Lavin and Gray, CVPR 2016), and TF32, with 10 bits of mantissa, is at 3e-4."""
+"""The maximum of ``|result - expected| / |expected|`` (Frobenius norm). Float32 reaches about 1e-6, Winograd's
+algorithms about 1e-5 (Lavin and Gray, CVPR 2016), and TF32, with 10 bits of mantissa, about 3e-4."""
 
 Run = Callable[[], object]
-"""Launches one run, and does not wait for it."""
+"""Launches one run without waiting for it."""
 
 
 class CudaRuntime:
-    """Memory and events of the CUDA runtime that TVM uses, on the default stream, where TVM and PyTorch run.
+    """Memory and events of the CUDA runtime that TVM uses, on the default stream, on which TVM and PyTorch run.
 
     Attributes:
         library: The functions of libcudart.
-        flush_bytes: The amount of memory written before each reading.
+        flush_bytes: The number of bytes to write before each reading.
     """
 
     def __init__(self, flush_bytes: int, library: Any = None) -> None:
@@ -62,7 +62,7 @@ class CudaRuntime:
             raise RuntimeError(f"{name} ended with CUDA error {code}")
 
     def readings(self, run: Run, count: int, flush: bool = True) -> list[float]:
-        """Milliseconds of each of ``count`` runs."""
+        """Return the milliseconds of each of ``count`` runs."""
         pairs = [(self._event(), self._event()) for _ in range(count)]
         try:
             for start, end in pairs:
@@ -89,11 +89,11 @@ class CudaRuntime:
 
 
 def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each side in each round, as medians of readings; rounds start with different sides."""
+    """Return each side's milliseconds in each round, as medians of readings. Rounds start with different sides."""
     names = list(sides)
     counts = {}
     for name, run in sides.items():
-        one = statistics.median(runtime.readings(run, READINGS[0]))  # this also raises the clocks
+        one = statistics.median(runtime.readings(run, READINGS[0]))  # also raises the clocks
         counts[name] = max(READINGS[0], min(READINGS[1], int(SLICE_MS / max(one, 1e-3))))
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
@@ -104,7 +104,7 @@ def in_turn(sides: Mapping[str, Run], runtime: CudaRuntime, rounds: int) -> dict
 
 
 def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[str]) -> list[dict[str, Any]]:
-    """Return a row for each side, whose ratio is the median of the time of the fastest ``library`` side to its own."""
+    """Return a row for each side. Its ratio is the median of the fastest ``library`` side's time divided by its own."""
     theirs = np.min([times[name] for name in times if name in library] or [[np.nan]], axis=0)
     rows = []
     for side, each in times.items():
@@ -116,7 +116,7 @@ def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[s
 
 
 def program(space: str, workload: Workload, target: Target, config: Config) -> Run:
-    """Return a launcher of the program of ``config``. Raises AssertionError if its result differs from numpy's."""
+    """Return a launcher for the program of ``config``. Raises AssertionError if its result differs from numpy's."""
     main, args = build(space, workload, target, config)["main"], arguments(workload, target)
     main(*args)
     rtol, atol = workload.tolerance()
@@ -126,7 +126,8 @@ def program(space: str, workload: Workload, target: Target, config: Config) -> R
 
 
 def library_sides(workload: Workload) -> dict[str, Run]:
-    """Return cuBLAS or cuDNN through PyTorch: float32 without TF32, the same layout, cuDNN's fastest algorithm."""
+    """Return a launcher for cuBLAS or cuDNN through PyTorch: float32 without TF32, same layout, cuDNN's fastest
+    algorithm."""
     import torch
 
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
@@ -166,7 +167,7 @@ def _cudnn(workload: Conv2d, data: torch.Tensor, weight: torch.Tensor, *bias: to
 
     if not workload.relu:
         return {"cuDNN": run}
-    # One kernel, where cuDNN has one; else it is no slower than the two.
+    # This is a single kernel if cuDNN has one; otherwise, it is no slower than two.
     return {"cuDNN": run, "cuDNN fused": lambda: torch.cudnn_convolution_relu(data, weight, offset, *geometry, 1)}
 
 
@@ -177,7 +178,7 @@ def _without_gradients(run: Callable[[], torch.Tensor]) -> Run:
 
 
 def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
-    """Return the ``rows``, and the ``problems`` of each side without a row."""
+    """Return the ``rows`` and, for each side without a row, its ``problems``."""
     workload, target = parse_workload(task["workload"]), resolve_target("cuda")
     assert isinstance(workload, Conv2d | Gemm)
     sides: dict[str, Run] = {}
@@ -198,7 +199,7 @@ def compare(task: Mapping[str, Any], runtime: CudaRuntime) -> dict[str, Any]:
 
 
 def machine(runtime: CudaRuntime) -> dict[str, Any]:
-    """Describe this machine, and time a program after a rest: the first reading, and the others."""
+    """Describe this machine, and time a program after a rest: the first reading and the others."""
     import tvm
 
     version, device = ctypes.c_int(), tvm.cuda(0)
@@ -219,7 +220,7 @@ def machine(runtime: CudaRuntime) -> dict[str, Any]:
 
 
 def first_valid(space: Any, seed: int = 0) -> Config:
-    """Return a random config that a GPU can run. Raises InvalidConfig if none is found."""
+    """Return a random config that the GPU can run. Raises InvalidConfig if none is found."""
     from searchlab.errors import InvalidConfig
 
     rng = np.random.default_rng(seed)

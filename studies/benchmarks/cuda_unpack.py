@@ -1,10 +1,10 @@
-"""Unpacks the files of cuda_pack.py, and checks the other requirements of this machine. It only needs Python.
+"""Unpacks cuda_pack.py's files, and checks whether this machine meets the other requirements. It requires only Python.
 
     python3 unpack.py TARGET [--parts DIR]
 
-It checks each part by its SHA-256, unpacks them into TARGET, a new folder, and writes TARGET/env.sh, which sets
-PYTHONPATH and LD_LIBRARY_PATH. Nothing else on the machine is changed. Put all parts and manifest.json into one folder,
-``--parts``, by default that of this script.
+The script verifies each part's SHA-256, unpacks the parts into TARGET, a new folder, and writes TARGET/env.sh, which
+sets PYTHONPATH and LD_LIBRARY_PATH. Nothing else on the machine is changed. Put all parts and manifest.json into the
+same folder, and pass it as ``--parts`` unless it is this script's own folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def check(parts: Path, manifest: dict[str, Any]) -> None:
     for part in manifest["parts"]:
         path = parts / part["name"]
         if not path.is_file():
-            sys.exit(f"{part['name']} is missing in {parts}: carry all {len(manifest['parts'])} parts there")
+            sys.exit(f"{part['name']} is missing in {parts}; copy all {len(manifest['parts'])} parts there")
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != part["sha256"]:
-            sys.exit(f"{part['name']} is damaged: its SHA-256 is {digest}, not {part['sha256']}; carry it again")
+            sys.exit(f"{part['name']} is damaged: its SHA-256 is {digest}, not {part['sha256']}; copy it again")
 
 
 class Joined(io.RawIOBase):
@@ -61,14 +61,14 @@ def unpack(parts: Path, manifest: dict[str, Any], target: Path) -> None:
 
 
 def write_environment(target: Path) -> None:
-    """Write env.sh: packages come first, and the packed CUDA runtime after libraries that are already set."""
+    """Write env.sh. The packages come first, and the packed CUDA runtime comes after libraries that are already set."""
     cuda = target / "site" / "nvidia" / "cu13"
     lines = [
         f'export PYTHONPATH={shlex.quote(str(target / "site"))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
         f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{shlex.quote(str(cuda / "lib"))}',
     ]
     if (target / "site" / "cuda" / "bindings").is_dir() and not shutil.which("nvcc"):
-        # TVM expects the headers of NVRTC in the layout of the CUDA toolkit.
+        # TVM expects NVRTC's headers in the CUDA toolkit's layout.
         headers = cuda / "targets" / "x86_64-linux"
         headers.mkdir(parents=True, exist_ok=True)
         (headers / "include").symlink_to(cuda / "include")
@@ -77,15 +77,15 @@ def write_environment(target: Path) -> None:
 
 
 def surroundings(target: Path) -> list[tuple[str, bool, str]]:
-    """Return each requirement, whether it is met, and what to do if not."""
+    """Return each requirement, whether it is met, and what to do if it is not."""
     cudart = next(iter((target / "site" / "nvidia" / "cu13" / "lib").glob("libcudart.so.13*")), "libcudart.so.13")
     nvrtc = (target / "site" / "cuda" / "bindings").is_dir()
     torch = importlib.util.find_spec("torch") is not None
     return [
         ("libcuda.so.1, of the driver", loads("libcuda.so.1"), "install a driver for CUDA 13, or set LD_LIBRARY_PATH"),
-        ("libcudart.so.13", loads(str(cudart)), "pack it: its package is nvidia-cuda-runtime"),
+        ("libcudart.so.13", loads(str(cudart)), "pack it; its package is nvidia-cuda-runtime"),
         ("nvcc or NVRTC", bool(shutil.which("nvcc")) or nvrtc, "put nvcc on PATH, or pack with --nvrtc"),
-        ("torch, to compare with", torch, "without it the table has no ratios"),
+        ("torch, to compare with", torch, "without it, the table has no ratios"),
     ]
 
 
@@ -105,9 +105,9 @@ def main() -> None:
     manifest = json.loads((options.parts / "manifest.json").read_text())
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if here != manifest["python"]:
-        sys.exit(f"this was packed for Python {manifest['python']}, and this is {here}; run it with the right one")
+        sys.exit(f"packed for Python {manifest['python']}, but this is {here}; use the right version")
     if options.target.exists():
-        sys.exit(f"{options.target} exists; name a new folder")
+        sys.exit(f"{options.target} exists; pass a new folder")
     check(options.parts, manifest)
     target = Path(os.path.abspath(options.target))
     unpack(options.parts, manifest, target)

@@ -1,15 +1,15 @@
-"""Measures runs per second by executor over a recorded table, and checks the logs when workers are killed.
+"""Measures each executor's runs per second over a recorded table, and checks the logs when workers are killed.
 
     python studies/benchmarks/executors.py [--runs 10000] [--jobs 2] [--kill 30] [--only WAY ...] [--rounds 1]
         [--json FILE]
 
 The same study is run in several ways: one run after another in this process; by local processes (``local``, with
-``--jobs``); by a Dask cluster on this machine; by both while one of their processes is killed every ``--kill`` seconds;
-by submitit's local executor, in jobs of 500 runs; and by two shards in separate directories, merged. The seconds
-include the start of the processes. With several rounds, the ways take turns, and the medians of the seconds and of
-their ratios to ``local`` in the same round are reported. All logs are compared with those of the first way: the exit
-status is 1 if one is missing, or differs in more than clock times. Dask and submitit are installed by the extras
-``dask`` and ``slurm``.
+``--jobs``); by a Dask cluster on this machine; by both of these while one of their processes is killed every ``--kill``
+seconds; by submitit's local executor, in jobs of 500 runs; and by two shards in separate directories, which are merged.
+The seconds include starting the processes. With several rounds, the ways take turns. The script then reports the median
+seconds, and the median of their ratios to ``local`` in the same round. All logs are compared with those of the first
+way: the exit status is 1 if a log is missing or differs in more than clock times. The extras ``dask`` and ``slurm``
+install Dask and submitit.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from searchlab.run.study import Study
 
 TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.jsonl.gz"
 FIRST = "one-by-one"
-"""The way that all others are compared with."""
+"""The way with which all others are compared."""
 WORKERS = ("searchlab.executors.local", "multiprocessing.spawn")
-"""What the command lines of the processes hold that make runs, of searchlab and of Dask."""
+"""What the command lines of processes that perform runs contain: searchlab's and Dask's."""
 
 
 def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) -> Path:
@@ -57,9 +57,9 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 @contextmanager
 def killing(every: float, out: Path) -> Iterator[list[int]]:
-    """Within this context, kill the worker processes in turn, one every few seconds; yield the list of those killed.
+    """Within this context, kill the worker processes in turn, one every few seconds. Yields the list of those killed.
 
-    The first one is killed when the directory ``out`` contains a log, since a cluster does not start without workers.
+    The first one is killed once the directory ``out`` contains a log, because a cluster does not start without workers.
     """
     killed: list[int] = []
     ends = threading.Event()
@@ -91,7 +91,7 @@ def _makes_runs(process: psutil.Process) -> bool:
 
 
 def by_shards(path: Path, out: Path) -> None:
-    """Run two shards in parallel in separate directories, and merge them."""
+    """Run two shards in parallel, in separate directories, and merge them."""
     parts = [out.with_name(f"{out.name}-{part}") for part in (1, 2)]
     command = [sys.executable, "-m", "searchlab", "run", str(path), "--out"]
     shards = [
@@ -106,7 +106,8 @@ def by_shards(path: Path, out: Path) -> None:
 
 
 def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]]:
-    """Return each way to run the study file ``path``; a way returns the number of killed processes."""
+    """Return each way to run the study file ``path``. A way is a function that returns the number of killed
+    processes."""
 
     def made(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def make(out: Path) -> int:
@@ -141,7 +142,7 @@ def differences(reference: Path, out: Path) -> list[str]:
 def row(
     count: int, taken: Sequence[float], local: Sequence[float] | None, killed: int, differ: int
 ) -> dict[str, float | None]:
-    """Return the figures of a way, given the seconds of its rounds and of those of ``local``."""
+    """Return a way's figures, given the seconds of its rounds and of ``local``'s rounds."""
     middle = statistics.median(taken)
     ratios = [one / other for one, other in zip(taken, local or [], strict=False)]
     return {
@@ -160,9 +161,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--policies", nargs="+", default=["random", "evolutionary"], metavar="P")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kill", type=float, default=30.0, metavar="SECONDS")
-    parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="only one-by-one and these ways")
-    parser.add_argument("--rounds", type=int, default=1, help="how often each way is timed, in turn (1)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="run only one-by-one and these ways")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="number of rounds in which the ways are timed in turn (1)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the figures are also written")
     options = parser.parse_args(argv)
     wrong: list[str] = []
     seconds: dict[str, list[float]] = {}

@@ -1,15 +1,15 @@
-"""Times the extraction of program features in configs per second, compared with MetaSchedule's own search.
+"""Times the extraction of program features, in configs per second, compared with MetaSchedule's own search.
 
     python studies/benchmarks/features.py [--configs 512] [--features per-store ...] [--workers N] [--json FILE]
 
-Each config of a 512^3 GEMM is scheduled, and its features are extracted: in this process (``one process``), or in the
+Configs of a 512^3 GEMM are scheduled and their features extracted, either in this process (``one process``) or in the
 build workers (``processes``), which are started before timing.
 
 ``metaschedule`` is one round of TVM's own evolutionary search with 512 programs and four generations: it samples the
 first generation, mutates, postprocesses, extracts features, and predicts 2,560 programs with a trained cost model. It
-requires a space of TVM's own samples. The policy ``metaschedule`` runs it with ``1 thread``.
+requires a space whose knobs are TVM's own samples. The policy ``metaschedule`` runs it with ``1 thread``.
 
-CPU seconds include all processes; wall seconds depend on the load of the machine.
+CPU seconds include all processes; wall seconds depend on the machine's load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROUND = 2560
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its children."""
+    """Return the CPU seconds that this process and its children have used."""
     this = psutil.Process()
     return sum(sum(process.cpu_times()[:2]) for process in (this, *this.children()))
 
@@ -55,7 +55,7 @@ def timed(row: dict[str, Any]) -> Iterator[None]:
 
 
 def measure(space: Space, name: str, features: str, configs: int, pool: BuildPool) -> Iterator[dict[str, Any]]:
-    """Yield a row for each way to extract ``features`` of the same random configs."""
+    """Yield a row for each way to extract ``features`` from the same random configs."""
     drawn = space.sample_new(np.random.default_rng(0), configs, ())
     extractor = make_features(features, space)
     extractor(drawn[:1])  # imports
@@ -72,7 +72,7 @@ def measure(space: Space, name: str, features: str, configs: int, pool: BuildPoo
 
 
 def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
-    """Time a round of TVM's search, from sampling to the last prediction."""
+    """Time one round of TVM's search, from sampling to the last prediction."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule import _ffi_api
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--features", nargs="+", choices=of_programs, default=of_programs, metavar="F")
     parser.add_argument("--configs", type=int, default=512, metavar="N")
     parser.add_argument("--workers", type=int, default=available_cores(), metavar="N")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     options = parser.parse_args(argv)
     target = resolve_target("native")
     rows: list[dict[str, Any]] = []

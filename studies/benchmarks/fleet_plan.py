@@ -2,12 +2,13 @@
 
     python studies/benchmarks/fleet_plan.py [--devices 2] [--jobs 1] [--seeds 2] [--trials 64]
 
-A tracker and some servers listen on the loopback interface. A pilot with its own seed measures on them; the plan uses
-only its logs. Then the study itself runs with other seeds, and its wall time is compared with the plan.
+A tracker and some servers listen on the loopback interface. A pilot study with its own seed measures on them; the plan
+uses only the pilot's logs. Then the study itself runs with different seeds, and its wall time is compared with the
+plan.
 
-The machine needs one core per builder or per device, whichever are more, and must otherwise be idle. Logs record the
-CPU seconds of proposing and building, so the plan ignores contention for cores. The slowdown of these phases by
-contention is measured, and the plan is also printed with it.
+The machine needs one core per builder or per device, whichever is greater, and must otherwise be idle. Logs record the
+CPU seconds for proposing and building, so the plan ignores contention for cores. The script measures how much
+contention slows these phases down, and also prints a plan that takes this into account.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LOOK_SECONDS = 0.5
 
 
 class Waiting(threading.Thread):
-    """Sums the time that this process and its children have spent on the cores, and waiting for them."""
+    """Sums the time that this process and its children have spent on the cores and waiting for them."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -66,13 +67,13 @@ class Waiting(threading.Thread):
 
     @property
     def slower(self) -> float:
-        """Return the slowdown relative to dedicated cores."""
+        """Return the slowdown compared with dedicated cores."""
         return 1 + self.waited / self.had if self.had else 1.0
 
 
 @contextlib.contextmanager
 def timed(cls: type[Any], names: Sequence[str], seconds: dict[str, float], phase: str) -> Iterator[None]:
-    """Within this context, add the wall time of calls of these methods to ``phase``."""
+    """Within this context, add the wall time of calls to these methods to ``phase``."""
     before = {name: getattr(cls, name) for name in names}
 
     def counting(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,17 +97,21 @@ def timed(cls: type[Any], names: Sequence[str], seconds: dict[str, float], phase
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", type=int, default=2, help="servers under one key (2)")
-    parser.add_argument("--builders", type=int, default=2, help="build workers per run (2)")
+    parser.add_argument("--devices", type=int, default=2, help="number of servers under one key (2)")
+    parser.add_argument("--builders", type=int, default=2, help="number of build workers per run (2)")
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (1)")
-    parser.add_argument("--seeds", type=int, default=2, help="seeds of the study; the pilot has one more (2)")
-    parser.add_argument("--trials", type=int, default=64, help="trials per run (64)")
-    parser.add_argument("--pilot-trials", type=int, default=0, help="trials per run of the pilot (the same)")
+    parser.add_argument(
+        "--seeds", type=int, default=2, help="number of seeds of the study; the pilot uses an additional one (2)"
+    )
+    parser.add_argument("--trials", type=int, default=64, help="number of trials per run (64)")
+    parser.add_argument(
+        "--pilot-trials", type=int, default=0, help="number of trials per run of the pilot (same as --trials)"
+    )
     parser.add_argument("--batch", type=int, default=8, help="batch size of all runs (8)")
     parser.add_argument("--workload", default="gemm:256x256x256")
     parser.add_argument("--space", default="knob-template")
     parser.add_argument("--policies", nargs="+", default=["random", "evolutionary", "xgb"])
-    parser.add_argument("--out", type=Path, help="a directory in which to keep the logs")
+    parser.add_argument("--out", type=Path, help="directory in which to keep the logs")
     options = parser.parse_args(arguments)
     port, *ports = free_ports(1 + options.devices)
     tracker = f"127.0.0.1:{port}"
@@ -122,7 +127,7 @@ def main(arguments: Sequence[str]) -> None:
         ends.callback(lambda: [program.kill() for program in fleet.values()])
         folder = options.out or scratch
         fleet["tracker"] = Program(scratch / "tracker.txt", "fleet", "tracker", "--port", str(port))
-        wait_for(tracker, fleet, 0)  # a server that finds no tracker ends
+        wait_for(tracker, fleet, 0)  # a server that finds no tracker exits
         for number, one in enumerate(ports):
             words = ["fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY]
             fleet[f"server {number}"] = Program(scratch / f"server{number}.txt", *words)
@@ -143,7 +148,7 @@ def main(arguments: Sequence[str]) -> None:
                 made.run(folder / name, jobs=jobs, progress=False)
                 seconds[name] = time.monotonic() - start
             slower[name] = waiting.slower
-            print(f"{name}: {seconds[name]:.1f} s; cores took {slower[name]:.2f} times as long for want of cores")
+            print(f"{name}: {seconds[name]:.1f} s; contention made CPU work {slower[name]:.2f} times as long")
         plan = plan_fleet(
             runs, [folder / "pilot"], devices=[options.devices], builders=[options.builders], jobs=[options.jobs],
             start=start_seconds(runs[0].space),

@@ -1,9 +1,9 @@
-"""Runs a search on a local fleet while tracker, servers and the run itself are killed, stopped and sent garbage.
+"""Runs a search on a local fleet while the tracker, the servers and the run itself are killed, stopped or sent garbage.
 
     python studies/benchmarks/fleet_soak.py [--faults 60] [--devices 3]
 
 A tracker and some servers listen on the loopback interface. A process runs random search on a small GEMM with a fixed
-seed. Meanwhile, faults occur a few seconds apart, drawn from a fixed seed as well:
+seed. Meanwhile, faults, which are also drawn from a fixed seed, occur a few seconds apart:
 
     server killed     SIGKILL, including its children; another server takes its port two seconds later
     server hung       SIGSTOP, including its children, for twice the time limit of a program
@@ -11,9 +11,9 @@ seed. Meanwhile, faults occur a few seconds apart, drawn from a fixed seed as we
     garbage           invalid greetings to every port, over connections that stay open
     run killed        SIGKILL; it is restarted at once, repeatedly if there is no tracker
 
-At the end, the log must contain the configs that the policy proposes, each once and in order, and every trial must be
-measured: all programs are correct, so a failure would be a fault of a device that is charged to a program. The exit
-status is 1 if anything is missing, duplicated, or charged.
+At the end, the log must contain the configs that the policy proposes, each once and in order, and every trial must have
+been measured. All programs are correct, so a failed trial means that a device's fault was blamed on a program. The exit
+status is 1 if a trial is missing, duplicated or blamed for a fault.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GARBAGE = (b"", b"\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)), b"\xff" *
 
 
 class Program:
-    """A searchlab process on a loopback port, which is restarted on the same port after it was killed."""
+    """A searchlab process on a loopback port, which is restarted on the same port after being killed."""
 
     def __init__(self, said: Path, *words: str) -> None:
         self.said = said
@@ -122,22 +122,22 @@ def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
 
 
 def losses(log: Log, expected: Sequence[Config], trials: int) -> list[str]:
-    """Return the problems of the log, one sentence each."""
+    """Return the log's problems, one sentence each."""
     configs = [Config(record.config) for record in log.records]
     failed = Counter(f"{record.failure}: {record.message}" for record in log.records if record.failure)
-    wrong = [f"{count} trials are charged with {what}" for what, count in failed.items()]
+    wrong = [f"{count} trials are blamed for {what}" for what, count in failed.items()]
     if configs != list(expected):
-        wrong.append(f"the log holds {len(configs)} configs, not the {trials} that the policy proposes")
+        wrong.append(f"the log contains {len(configs)} configs, not the {trials} that the policy proposes")
     return wrong
 
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=60, help="minimum number of faults (60)")
-    parser.add_argument("--devices", type=int, default=3, help="servers under one key (3)")
+    parser.add_argument("--devices", type=int, default=3, help="number of servers under one key (3)")
     parser.add_argument("--trials", type=int, default=3000, help="number of trials (3000)")
-    parser.add_argument("--pause", type=float, default=4.0, help="mean seconds between two faults (4)")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the faults (0)")
+    parser.add_argument("--pause", type=float, default=4.0, help="mean number of seconds between faults (4)")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the faults (0)")
     options = parser.parse_args(arguments)
     moments = random.Random(options.seed)
     port, *ports = free_ports(1 + options.devices)
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str]) -> None:
         file.write_text(json.dumps(study))
 
         fleet = {"tracker": Program(folder / "tracker.txt", "fleet", "tracker", "--port", str(port))}
-        wait_for(tracker, fleet, 0)  # a server that finds no tracker ends
+        wait_for(tracker, fleet, 0)  # a server that finds no tracker exits
         for number, one in enumerate(ports):
             words = ["fleet", "server", "--port", str(one), "--tracker", tracker, "--key", KEY]
             fleet[f"server {number}"] = Program(folder / f"server{number}.txt", *words)
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str]) -> None:
                 time.sleep(0.1)
             refused = 0
             while searching.poll() is None or searching.returncode:
-                if searching.poll() is not None:  # it began while there was no tracker, and said so
+                if searching.poll() is not None:  # it started while no tracker was running, and said so
                     refused += 1
                     if refused > options.faults:
                         break
@@ -222,8 +222,8 @@ def main(arguments: Sequence[str]) -> None:
         if searching.returncode:
             found.append(f"the run ended with exit code {searching.returncode}, {refused} times")
         if done.total() < options.faults:
-            found.append(f"the run was over after {done.total()} faults: give it more --trials, or less --pause")
-        print("\n".join(found) or f"{options.trials} trials, none missing, doubled or charged with a fault")
+            found.append(f"the run ended after {done.total()} faults; increase --trials, or reduce --pause")
+        print("\n".join(found) or f"{options.trials} trials, none missing, duplicated or blamed for a fault")
         sys.exit(1 if found else 0)
 
 

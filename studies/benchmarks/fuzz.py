@@ -2,10 +2,10 @@
 
     python studies/benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--megabytes 100] [--keep DIR] [--readers log ...]
 
-The inputs are real files in which bytes, lines or JSON values are replaced, and, for each reader, a line of
-``--megabytes`` and JSON that is nested 100,000 levels deep. An input is a finding if its reader raises anything but a
-one-line SearchlabError, takes longer than ``SECONDS``, or imports a package; growing memory is a finding too. Findings
-are kept in DIR. The exit status is 1 if there are any.
+The inputs are real files in which bytes, lines or JSON values are replaced and, for each reader, a line of
+``--megabytes`` and JSON nested 100,000 levels deep. An input is a finding if its reader raises anything but a one-line
+SearchlabError, takes longer than ``SECONDS``, or imports a package. Growing memory is also a finding. Findings are kept
+in DIR. The exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ from searchlab.tables.info import TableInfo, info_table
 ROOT = Path(__file__).parents[2]
 GOLDEN, FOREIGN = ROOT / "tests" / "golden" / "data", ROOT / "tests" / "exchange" / "data"
 SECONDS = 20.0
-"""How long a reader may take for a file of ordinary size, on a busy machine: hundreds of times what it takes."""
+"""The time limit for reading a file of ordinary size, in seconds. Even on a busy machine, it is hundreds of times too
+long."""
 
 SECONDS_PER_MEGABYTE = 2.0
 GROWTH = 64
-"""By how many MB the memory of this process may grow over all small inputs of a reader."""
+"""The number of MB by which this process's memory may grow over all of a reader's small inputs."""
 
 DEEP = 100_000
 VALUES: tuple[Any, ...] = (
@@ -57,7 +58,7 @@ VALUES: tuple[Any, ...] = (
     "evil_of_a_stranger:run", "__import__('evil_of_a_stranger')", "../../x", "\0", "9" * 5000, [], {}, [[]], {"": {}},
     [1e-3] * 1000, {"name": "evil_of_a_stranger:Run", "options": {"x": 1}},
 )  # fmt: skip
-"""What takes the place of values in JSON."""
+"""The values that replace others in JSON."""
 
 BYTES = (b"\n", b"\0", b"{", b"]", b'"', b"\\", b"\xff", b"\r", b"1e999", b"NaN", b"null", b'"\\ud800"', b"'''", b" = ")
 
@@ -68,7 +69,7 @@ class Reader:
 
     Attributes:
         seeds: Intact files or directories.
-        read: Reads the file at a path; it may write to the folder of the path.
+        read: A function that reads the file at a path; it may write to the file's folder.
     """
 
     seeds: Sequence[Path]
@@ -76,7 +77,7 @@ class Reader:
 
 
 def log(path: Path) -> None:
-    """Read a log with every function that accepts logs from strangers."""
+    """Read a log with every function that accepts logs from untrusted sources."""
     refused(read_header, path)
     refused(examine, path)
     refused(lambda: (repaired := Path(shutil.copy(path, path.parent / f"copy-{path.name}")), repair(repaired)))
@@ -97,7 +98,9 @@ def table(path: Path) -> None:
     refused(settings.measurable)
     header = read_header(path)
     with TableMeasurer([path], missing="nearest") as measurer:
-        of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint)  # of the space, enough
+        of_log: Any = SimpleNamespace(
+            workload=header.workload, fingerprint=header.fingerprint
+        )  # all that is needed of the space
         measurer.optimum(of_log)
 
 
@@ -111,7 +114,7 @@ def refused(read: Callable[..., object], *arguments: object) -> None:
 
 def check_sentence(error: SearchlabError) -> None:
     if "\n" in str(error) or not str(error):
-        raise AssertionError(f"this is no sentence: {str(error)!r:.1000}")
+        raise AssertionError(f"the message is not a sentence: {str(error)!r:.1000}")
 
 
 def foreign(format: str | None) -> Callable[[Path], object]:
@@ -161,7 +164,7 @@ def insert(data: bytes, rng: random.Random) -> bytes:
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
-    """Remove a span, or everything from a position on."""
+    """Remove a span, or everything after a position."""
     start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
     return data[:start] + (data[min(end, start + 100) :] if rng.random() < 0.7 else b"")
 
@@ -173,7 +176,7 @@ def again(data: bytes, rng: random.Random) -> bytes:
 
 
 def lines(data: bytes, rng: random.Random) -> bytes:
-    """Exchange two lines."""
+    """Swap two lines."""
     rows = data.split(b"\n")
     i, j = rng.randrange(len(rows)), rng.randrange(len(rows))
     rows[i], rows[j] = rows[j], rows[i]
@@ -181,7 +184,7 @@ def lines(data: bytes, rng: random.Random) -> bytes:
 
 
 def value(data: bytes, rng: random.Random) -> bytes:
-    """Replace a value or a key in the JSON of a line or of the complete file; a byte, if there is no JSON."""
+    """Replace a value or key in the JSON of a line or the complete file, or a byte if there is no JSON."""
     rows = data.split(b"\n")
     at = rng.randrange(min(len(rows), 5)) if rng.random() < 0.5 else rng.randrange(len(rows))
     for start, end in ((at, at + 1), (0, len(rows))):
@@ -214,7 +217,7 @@ CHANGES = (flip, insert, cut, again, lines, value, value, value, value)
 
 
 def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
-    """Yield files that are too large or nested too deeply, with and without an intact beginning."""
+    """Yield files that are too large or too deeply nested, with and without an intact beginning."""
     first, newline, _ = data.partition(b"\n")
     size = megabytes << 20
     for start in (b"", first + newline):
@@ -232,7 +235,7 @@ def files_of(seed: Path) -> list[Path]:
 
 
 def put(seed: Path, folder: Path, change: Callable[[bytes], bytes], rng: random.Random) -> Path:
-    """Copy ``seed`` to ``folder`` with one file changed; compressed files are usually changed before compression."""
+    """Copy ``seed`` to ``folder`` with one file changed. Compressed files are usually changed before compression."""
     chosen = rng.choice(files_of(seed))
     for file in files_of(seed):
         data = file.read_bytes()
@@ -253,12 +256,12 @@ def packages() -> set[str]:
 
 
 def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
-    """Return what is wrong with how ``path`` was read; empty if nothing is."""
+    """Return what went wrong when ``path`` was read, or an empty text if nothing did."""
     before, start = packages(), time.perf_counter()
     problem = ""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # of numpy, on the standard error
+            warnings.simplefilter("error", RuntimeWarning)  # numpy's, on standard error
             warnings.simplefilter("ignore", SearchlabWarning)
             refused(read, path)
     except Exception:
@@ -272,7 +275,7 @@ def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
 
 
 def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path | None) -> int:
-    """Return the number of findings for the reader ``name``."""
+    """Return the number of findings for reader ``name``."""
     reader = READERS[name]
     findings = 0
     process = psutil.Process()
@@ -292,7 +295,7 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
                     keep.mkdir(parents=True, exist_ok=True)
                     shutil.move(kept, keep / f"{name}-{number}-{seed.name}")
 
-    for seed in reader.seeds:  # intact files first: they import what reading requires
+    for seed in reader.seeds:  # intact files first, because they import what reading requires
         with tempfile.TemporaryDirectory(prefix="fuzz-") as scratch:
             refused(reader.read, put(seed, Path(scratch), bytes, rng))
     most = process.memory_info().rss
@@ -315,9 +318,9 @@ def fuzz(name: str, inputs: int, rng: random.Random, megabytes: int, keep: Path 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000, metavar="N", help="number of mutated inputs (100000)")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the changes (0)")
-    parser.add_argument("--megabytes", type=int, default=100, help="the length of the longest line (100)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep the findings")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the changes (0)")
+    parser.add_argument("--megabytes", type=int, default=100, help="length of the longest line in megabytes (100)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="directory in which to keep the findings")
     parser.add_argument("--readers", nargs="+", default=list(READERS), choices=list(READERS), metavar="READER")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     options = parser.parse_args(argv)

@@ -1,10 +1,10 @@
-"""Measures candidates that misbehave in every way we could think of; each may spoil its own trial, and nothing else.
+"""Measures candidates that misbehave in every way we could think of; each may only spoil its own trial.
 
     python studies/benchmarks/hostile.py [--phase building running] [--mode NAME ...]
 
-A candidate misbehaves while it is *built*, in the schedule of its space, or while it *runs*, in a function that its
-program calls. Each is measured between correct candidates, with one build worker, followed by two more candidates. A
-row of the table shows the outcome; it is bad if
+A candidate misbehaves while it is *built*, in its space's schedule, or while it *runs*, in a function that its program
+calls. Each one is measured between correct candidates, with one build worker, followed by two more candidates. Each row
+of the table shows an outcome, which is bad if
 
 - the batch took longer than ``DEADLINE`` seconds, or raised an error;
 - the misbehaving candidate failed with an unknown kind of failure, or with an unbounded message;
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 DEADLINE = 40.0
-"""Seconds for a batch, on a busy machine."""
+"""The time limit for a batch on a busy machine, in seconds."""
 
 MARK = "SEARCHLAB_HOSTILE"
-"""Processes that have this variable in their environment are ours."""
+"""Processes with this variable in their environment are ours."""
 
 PHASES = ("building", "running")
 
@@ -160,10 +160,10 @@ MODES = {
     "traces": "sys.settrace(lambda *_: None)",
     "hooks imports": "sys.meta_path.insert(0, None)",
 }
-"""What a candidate does, as Python code."""
+"""What each candidate does, as Python code."""
 
 GOOD = ("good 1", "good 2", "good 3", "good 4")
-"""Candidates that do nothing wrong; each is another program."""
+"""Candidates that do nothing wrong; each is a different program."""
 
 
 class Misbehaving(ProductSpace):
@@ -219,12 +219,13 @@ def _program(workload: Workload, code: str, steps: int) -> tvm.IRModule:
 
 
 def code_of(mode: str) -> str:
-    """Return the code of a mode as a function, so that its definitions are local."""
+    """Return a mode's code as a function, so that its definitions are local."""
     return f"{_IMPORTS}\ndef misbehave():\n{textwrap.indent(MODES[mode], '    ')}\nmisbehave()"
 
 
 def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
-    """Measure the candidate of ``mode`` between correct ones; return what went wrong, empty if nothing did."""
+    """Measure the candidate for ``mode`` between correct ones. Return what went wrong, or an empty text if nothing
+    did."""
     measurer.known.clear()
     space = Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {mode: code_of(mode)})
     before, found, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
@@ -239,11 +240,11 @@ def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
 
 
 said: dict[str, str] = {}
-"""What came of the candidate of each mode."""
+"""What became of each mode's candidate."""
 
 
 def child(phase: str, modes: Sequence[str]) -> None:
-    """Measure ``modes``, and print a line of JSON before and after each."""
+    """Measure ``modes``, printing a line of JSON before and after each."""
     settings = LocalSettings(
         repeat=2, min_repeat_ms=0, memory_limit_mb=400, build_timeout=3.0, run_timeout=2.0, finalists=0, sentinel=0
     )
@@ -270,7 +271,7 @@ def child(phase: str, modes: Sequence[str]) -> None:
 
 
 def _strays() -> list[str]:
-    """Return our processes, except for this one and the fork server."""
+    """Return our processes, except this one and the fork server."""
     found = []
     for _ in range(20):
         found = [_named(process) for process in psutil.process_iter() if _is_stray(process)]
@@ -298,7 +299,7 @@ def _is_stray(process: psutil.Process) -> bool:
 
 
 def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
-    """Yield a row for each of ``modes``. A process that hangs is killed, and another continues with the next mode."""
+    """Yield a row for each of ``modes``. A process that hangs is killed, and a new one continues with the next mode."""
     left, found = list(modes), []
     while left:
         scratch = tempfile.mkdtemp(prefix="hostile-")
@@ -321,7 +322,7 @@ def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _read(process: subprocess.Popen[str]) -> Any:
-    """Yield the rows that ``process`` prints; the last one reports if it hung or ended early."""
+    """Yield the rows that ``process`` prints. The last one reports whether it hung or ended early."""
     from selectors import EVENT_READ, DefaultSelector
 
     assert process.stdout

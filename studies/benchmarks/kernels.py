@@ -3,21 +3,21 @@
     python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl onednn] [--threads 1 2] [--batch 1 8]
         [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
 
-By default, the workloads are three nearly square GEMMs and, from ResNet-50 v1.5, every distinct GEMM into which im2row
-converts a convolution (output pixels x output channels x products), and the fully connected layer, which at batch 1 is
-a vector-matrix product. A is read in place; the search chooses the micro-tile, how B is packed, and kc. For int8 and
-bfloat16 it uses the CPU's dot-product instructions, if available; A is then packed if its rows are not a multiple of 32
-bits.
+By default, the workloads are three nearly square GEMMs and two kinds from ResNet-50 v1.5: every distinct GEMM into
+which im2row converts a convolution (output pixels x output channels x products), and the fully connected layer, which
+is a vector-matrix product at batch 1. A is read in place; the search chooses the micro-tile, how B is packed, and kc.
+For int8 and bfloat16, it uses the CPU's dot-product instructions, if available; A is then packed if its rows are not a
+multiple of 32 bits.
 
 The peers are ``openblas``, the BLAS in numpy's wheels (the default); ``mkl``, from Intel's wheel; and ``onednn``,
 called through PyTorch: its inner product or, for int8, which no other peer supports, its GEMM. OpenBLAS does not
 support bfloat16. The extra ``peers`` installs the last two. All sides are timed in turn, each in its own process. A
-library chooses its kernels by the CPU: settings that change the choice, such as OPENBLAS_CORETYPE, are removed, and the
-rows record the chosen kernels. On AMD CPUs, MKL uses different kernels than on Intel's. With ``--isa avx2`` no side
-uses AVX-512; on AMD CPUs, this does not affect MKL.
+library chooses its kernels according to the CPU. Settings that change this choice, such as OPENBLAS_CORETYPE, are
+removed, and the rows record the chosen kernels. MKL uses different kernels on AMD CPUs than on Intel CPUs. With ``--isa
+avx2``, no side uses AVX-512; on AMD CPUs, this does not affect MKL.
 
-Rows are added to FILE, so a table can be measured in several runs; rows of the same workload and number of threads are
-replaced. ``--markdown`` prints the table in FILE.
+Rows are added to FILE, so a table can be measured in several runs; rows with the same workload and number of threads
+are replaced. ``--markdown`` prints the table in FILE.
 """
 
 from __future__ import annotations

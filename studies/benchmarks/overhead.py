@@ -1,15 +1,15 @@
-"""Times the strategies themselves: the seconds to propose a batch of 64, and to learn from it, after n trials.
+"""Times the strategies themselves: the seconds needed to propose a batch of 64 and to learn from it, after n trials.
 
     python studies/benchmarks/overhead.py [--policies P ...] [--trials 1000 10000] [--json FILE]
 
 The spaces are the knobs of AutoTVM's CUDA conv2d (10,454,400 configs; nothing is compiled) and the sketches of a GEMM.
-The trials are random configs with synthetic costs, so that only the strategy takes time. MetaSchedule's own
-evolutionary search is the policy ``metaschedule``; it supports only sketches, and its XGBoost model trains on program
-features, so its time includes scheduling programs.
+The trials are random configs with synthetic costs, so only the strategy takes time. MetaSchedule's own evolutionary
+search is the policy ``metaschedule``. It supports only sketches, and its XGBoost model is trained on program features,
+so its time includes scheduling programs.
 
 A batch of 64 real programs takes about 6 s to build and run on two cores (0.1 s each). The last column is the share of
-a run that the strategy takes for proposing and learning at the larger number of trials. ``growth`` is the ratio of the
-times at the larger and the smaller number; for n log n, it is 13.3 from 1,000 to 10,000.
+a run that the strategy spends on proposing and learning at the larger number of trials. ``growth`` is the ratio of the
+time at the larger number of trials to that at the smaller one; for n log n, it is 13.3 from 1,000 to 10,000.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spaces() -> dict[str, Space]:
 
 
 def cost(config: Config) -> Measurement:
-    """Return a synthetic time that is smooth in the factors of the tiles, so that a model can learn it."""
+    """Return a synthetic time that is smooth in the tiles' factors, so that a model can learn it."""
     total = 0.0
     for name, value in config.items():
         at = sum(map(ord, name)) % 7 / 2
@@ -72,7 +72,7 @@ def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[
         told = time.perf_counter()
         policy.ask(BATCH)
         again = time.perf_counter()
-        # Only the first ask may include an import, or work left over from a warm start.
+        # Only the first ask may include an import or work left over from a warm start.
         rows.append(
             {"trials": number, "ask": min(asked - start, again - told), "tell": told - asked, "batch": len(batch)}
         )
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--policies", nargs="+", default=list(POLICIES.installed()), metavar="P")
     parser.add_argument("--trials", nargs="+", type=int, default=[1000, 10000], metavar="N")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     options = parser.parse_args(argv)
     numbers = sorted(options.trials)
     head = "".join(f"  ask {n:>6}  tell {n:>6}" for n in numbers)

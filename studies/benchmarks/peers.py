@@ -1,7 +1,7 @@
-"""The libraries with which the guided spaces are compared, each called as its users call it.
+"""The libraries with which the guided spaces are compared, each called the way its users call it.
 
-All operands are row-major and aligned to 64 bytes. A library chooses its kernels by the CPU; the facts of a side name
-them.
+All operands are row-major and aligned to 64 bytes. A library chooses its kernels according to the CPU; a side's facts
+include the chosen kernels.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 LINE = 64  # bytes of a cache line
 
 MAPS = Path("/proc/self/maps")
-"""The files that are mapped into this process, libraries among them, on Linux."""
+"""The files mapped into this process, including libraries (on Linux)."""
 
 
 def require(names: Iterable[str]) -> None:
-    """Raise SearchlabError, naming what to install, if one of the peers is missing."""
+    """Raise SearchlabError if one of the peers is missing; the message says what to install."""
     for name in names:
         package = {"openblas": "numpy", "mkl": "mkl"}.get(name, "torch")
         if (_mkl() is None) if name == "mkl" else (importlib.util.find_spec(package) is None):
             raise SearchlabError(
-                f"the peer {name!r} needs the package {package!r}, which is not installed: "
+                f"the peer {name!r} requires the package {package!r}, which is not installed; run "
                 "pip install 'searchlab[peers]'"
             )
     if "openblas" in names and (blas := _numpy_blas()[0]) != "openblas":
-        raise SearchlabError(f"the peer 'openblas' is the BLAS of numpy, which is {blas} here: use another peer")
+        raise SearchlabError(f"the peer 'openblas' is numpy's BLAS, which is {blas} here; use a different peer")
 
 
 COMPUTED: Mapping[type[Workload], Mapping[str, tuple[str, ...]]] = {
@@ -54,14 +54,14 @@ COMPUTED: Mapping[type[Workload], Mapping[str, tuple[str, ...]]] = {
     },
     Conv2d: {"onednn": ("float32", "bfloat16"), "onednn-blocked": ("float32", "int8", "bfloat16")},
 }
-"""The dtypes of which each peer computes products here."""
+"""The dtypes whose products each peer can compute here."""
 
 
 def require_dtype(workload: Workload, names: Iterable[str]) -> None:
     """Raise SearchlabError if one of the peers does not support the dtype of the workload."""
     for name in names:
         if workload.dtype not in (dtypes := COMPUTED[type(workload)][name]):
-            raise SearchlabError(f"{name} computes {workload.op} in {' or '.join(dtypes)}, not {workload}")
+            raise SearchlabError(f"{name} computes {workload.op} only in {' or '.join(dtypes)}, not {workload}")
 
 
 def openblas(workload: Gemm) -> Side:
@@ -75,7 +75,7 @@ def openblas(workload: Gemm) -> Side:
 
 
 def mkl(workload: Gemm) -> Side:
-    """Return MKL's cblas_gemm, or cblas_gemv for a single row or column; for bfloat16 the result is float32."""
+    """Return MKL's cblas_gemm, or cblas_gemv for a single row or column; for bfloat16, the result is float32."""
     path = _mkl()
     assert path is not None
     library = ctypes.CDLL(str(path))
@@ -88,7 +88,7 @@ def mkl(workload: Gemm) -> Side:
     at = {name: array.ctypes.data_as(ctypes.c_void_p) for name, array in (("A", a), ("B", b), ("C", c))}
     arguments: tuple[Any, ...]
     if letter and 1 in (workload.m, workload.n):
-        # y = op(X) x: the rows of B by columns, or the rows of A.
+        # y = op(X) x, where X is B, transposed, or A.
         rows, columns, matrix, vector = (k, n, "B", "A") if workload.m == 1 else (m, k, "A", "B")
         function = getattr(library, f"cblas_{letter}gemv")
         form = transposed if matrix == "B" else as_is
@@ -110,7 +110,7 @@ def mkl(workload: Gemm) -> Side:
         function = getattr(library, f"cblas_{letter}gemm" if letter else "cblas_gemm_bf16bf16f32")
         arguments = (row_major, as_is, as_is, m, n, k, one, at["A"], k, at["B"], n, zero, at["C"], n)
     function(*arguments)
-    # MKL loads the kernels of the CPU when it is first called; "def" has those of AMD's CPUs, too.
+    # MKL loads the CPU's kernels when it is first called; "def" also includes those for AMD's CPUs.
     loaded = sorted(set(re.findall(r"libmkl_(def|mc\d?|avx\w*)\.so", MAPS.read_text()))) if MAPS.exists() else []
     return Side(
         lambda: function(*arguments), lambda: c, {"version": distribution("mkl").version, "kernels": " ".join(loaded)}
@@ -121,7 +121,7 @@ def onednn_linear(workload: Gemm) -> Side:
     """Return torch.nn.functional.linear on oneDNN tensors: its inner product, with weights n x k as in torch.
 
     On torch's own tensors, torch would call MKL instead of oneDNN. For int8, this is torch._int_mm, which is oneDNN's
-    GEMM in int32. For bfloat16 the result is bfloat16, whereas that of the workload is float32.
+    GEMM in int32. For bfloat16, the result is bfloat16, whereas the workload's is float32.
     """
     import torch
 
@@ -135,9 +135,9 @@ def onednn_linear(workload: Gemm) -> Side:
 
 
 def onednn_conv2d(workload: Conv2d) -> Side:
-    """Return torch.nn.functional.conv2d on NCHW images and OIHW weights, reordered in every call; then ReLU.
+    """Return torch.nn.functional.conv2d on NCHW images and OIHW weights, reordered in every call, followed by ReLU.
 
-    For bfloat16 the result is bfloat16, whereas that of the workload is float32.
+    For bfloat16, the result is bfloat16, whereas the workload's is float32.
     """
     import torch
 
@@ -152,10 +152,11 @@ def onednn_conv2d(workload: Conv2d) -> Side:
 
 
 def onednn_blocked(workload: Conv2d) -> Side:
-    """Return oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it: no reorder.
+    """Return oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it, without
+    reorders.
 
     Weights are in its blocked layout, images are channels-last, and bias and ReLU are part of the convolution. For
-    int8, the image is made unsigned beforehand, as is usual in models, and the result is float32. For bfloat16 the
+    int8, the image is made unsigned beforehand, as is usual in models, and the result is float32. For bfloat16, the
     result is bfloat16.
     """
     import torch
@@ -191,7 +192,7 @@ CONV2D: Mapping[str, Callable[[Conv2d], Side]] = {"onednn": onednn_conv2d, "oned
 
 
 def _aligned(array: Array) -> Array:
-    """Return a row-major copy that is aligned to LINE bytes."""
+    """Return a row-major copy aligned to LINE bytes."""
     memory = np.empty(array.nbytes + LINE, np.uint8)
     start = -memory.ctypes.data % LINE
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -211,7 +212,7 @@ def _images(workload: Conv2d) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor 
 
 
 def _tensor(array: Array) -> torch.Tensor:
-    """Return a torch tensor that shares the memory of an array (torch does not know numpy's bfloat16)."""
+    """Return a torch tensor that shares an array's memory (torch does not support numpy's bfloat16)."""
     import torch
 
     if array.dtype == "bfloat16":
@@ -220,12 +221,12 @@ def _tensor(array: Array) -> torch.Tensor:
 
 
 def _rounded(side: Side, workload: Workload) -> Side:
-    """Return the side of a peer that rounds results for bfloat16 to bfloat16."""
+    """Return the side for a peer that rounds bfloat16 workloads' results to bfloat16."""
     return replace(side, rounding=2**-8) if workload.dtype == "bfloat16" else side
 
 
 def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], torch.Tensor]) -> Side:
-    """Return a side for oneDNN; ``dense`` converts the output of ``run`` to the result of the workload."""
+    """Return the side for oneDNN; ``dense`` converts the output of ``run`` to the workload's result."""
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -233,16 +234,16 @@ def _onednn(run: Callable[[], torch.Tensor], dense: Callable[[torch.Tensor], tor
     version = re.search(r"MKL-DNN v([\d.]+)|oneDNN v([\d.]+)", torch.__config__.show())
     facts = {
         "version": next(filter(None, version.groups())) if version else f"of torch {torch.__version__}",
-        "kernels": ", ".join(_primitives(run)) or "PyTorch's own",  # which it prefers for a small convolution
+        "kernels": ", ".join(_primitives(run)) or "PyTorch's own",  # which PyTorch prefers for a small convolution
     }
     return Side(run, lambda: (made.float() if (made := dense(run())).dtype == torch.bfloat16 else made).numpy(), facts)
 
 
 def _primitives(run: Callable[[], object]) -> list[str]:
-    """Return the operations and implementations that oneDNN reports for one call."""
+    """Return the operations and implementations that oneDNN reports for a call."""
     import torch
 
-    run()  # primitives are made in the first call
+    run()  # the first call creates the primitives
     stdout, libc = os.dup(1), ctypes.CDLL(None)
     with tempfile.TemporaryFile("w+") as file:
         os.dup2(file.fileno(), 1)
@@ -259,7 +260,7 @@ def _primitives(run: Callable[[], object]) -> list[str]:
 
 
 def _mkl() -> Path | None:
-    """Return the library from the package mkl, or None."""
+    """Return the library from the package mkl, or None if it is not installed."""
     try:
         files = distribution("mkl").files or []
     except PackageNotFoundError:

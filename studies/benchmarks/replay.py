@@ -1,14 +1,14 @@
-"""Measures trials per second over a table of recorded measurements, compared with kernel_tuner's simulation mode.
+"""Measures trials per second over a table of recorded measurements, in comparison with kernel_tuner's simulation mode.
 
     pip install -e '.[peers]'
     python studies/benchmarks/replay.py [--table FILE] [--runs 50] [--trials 200] [--rounds 5] [--json FILE]
 
 Both tools search the same table with random search and with a genetic algorithm, ``--runs`` times from different seeds.
-A run has ``--trials`` distinct configs, or fewer if it ends by itself. FILE must be an exhaustive table of a space
-whose knobs do not depend on each other; by default, a synthetic table with 5,040 configs of the space ``knob-template``
-is used. kernel_tuner gets it as its cache file, with the indices of choices, and is called once per run without output
-(``quiet``). searchlab runs a study with as many seeds, and writes its logs. Each tool runs in its own process, in turn.
-The time for imports and a first short run is excluded.
+A run has ``--trials`` distinct configs, or fewer if it ends early. FILE must be an exhaustive table of a space whose
+knobs do not depend on each other; the default is a synthetic table with 5,040 configs of the space ``knob-template``.
+kernel_tuner reads the table as its cache file, which contains the choices' indices, and is called once per run, without
+output (``quiet``). searchlab runs a study with as many seeds and writes its logs. The tools run in turn, each in its
+own process. Imports and a short first run are not timed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from searchlab.tables.info import TableInfo
 
 SIDES = ("searchlab", "kernel_tuner")
 STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary", "genetic_algorithm")}
-FIRST = 20  # trials of the untimed first run
+FIRST = 20  # the number of trials in the untimed first run
 
 
 def made_up(path: Path) -> None:
-    """Write a table of 5,040 configs whose times are smooth in their choices."""
+    """Write a table of 5,040 configs whose times depend smoothly on their choices."""
     from searchlab.space import SPACES
     from searchlab.target import resolve_target
     from searchlab.workload import parse_workload
@@ -61,7 +61,7 @@ def made_up(path: Path) -> None:
 
 
 def run_searchlab(table: Path, strategy: str, runs: int, trials: int, folder: Path) -> int:
-    """Run a study, and return the number of trials."""
+    """Run a study and return the number of trials."""
     from searchlab.run.study import Study
 
     header = read_log(table).header
@@ -124,7 +124,7 @@ def write_cache(table: Path, cache: Path) -> None:
 
 
 def work(side: str, table: Path, runs: int, trials: int, folder: Path) -> dict[str, float]:
-    """Return the trials per second of one side by strategy."""
+    """Return one side's trials per second by strategy."""
     run = {"searchlab": run_searchlab, "kernel_tuner": run_kernel_tuner}[side]
     speeds = {}
     for strategy in STRATEGIES:
@@ -172,11 +172,13 @@ def compare(table: Path, args: argparse.Namespace, folder: Path) -> list[dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=Path, metavar="FILE", help="an exhaustive table (default: a synthetic one)")
-    parser.add_argument("--runs", type=int, default=50, help="runs of each strategy (50)")
-    parser.add_argument("--trials", type=int, default=200, help="distinct configs per run (200)")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each tool is timed, in turn (5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="exhaustive table (default: a synthetic one)")
+    parser.add_argument("--runs", type=int, default=50, help="number of runs of each strategy (50)")
+    parser.add_argument("--trials", type=int, default=200, help="number of distinct configs per run (200)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of rounds in which the tools are timed in turn (5)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Measures the seconds and peak memory of reports by the number of logs, without and with a cache.
+"""Measures the time and peak memory that reports need for a given number of logs, without and with a cache.
 
     python studies/benchmarks/reports.py [--logs 1000 5000 13000] [--trials 200] [--dir DIR] [--json FILE]
 
 The logs are synthetic, based on the tables of suite v1: 36 workloads, 12 strategies, and as many seeds as necessary.
-Strategies share their first trials with random search and then favour the faster configs of the table; half of them log
-the quality of a cost model. Three reports are written, each in a new process: without a cache, with the cache of the
-first report, and after one log in a hundred has changed. Finally, the data frame of all trials is loaded from the
-cache. Memory is the peak resident memory of the process and its children together.
+Strategies share their first trials with random search and then favour the table's faster configs; half of them log a
+cost model's quality. Three reports are written, each in a new process: without a cache, with the first report's cache,
+and after one log in a hundred has changed. Finally, the data frame of all trials is loaded from the cache. Memory is
+the combined peak resident memory of the process and its children.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BATCH, START = 8, 16
 
 
 def make_logs(out: Path, logs: int, trials: int) -> int:
-    """Write at least ``count`` logs of synthetic runs over all tables; return their number."""
+    """Write at least ``count`` logs of synthetic runs over all tables, and return their number."""
     paths = sorted(TABLES.glob("*.jsonl.gz"))
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:
@@ -66,7 +66,7 @@ def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDr
 
 
 def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Record]:
-    """Return the records of a run: the first trials depend only on the seed, and later ones are faster."""
+    """Return a run's records. The first trials depend only on the seed, and later ones are faster."""
     start, rng = np.random.default_rng(seed), np.random.default_rng((seed, strategy))
     number = len(table.records)
     first = start.permutation(number)[: trials if strategy == 0 else START]
@@ -89,7 +89,7 @@ def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Recor
 
 
 def timed(*words: str) -> dict[str, float]:
-    """Return the wall and CPU seconds and the peak MB of a Python process and its children."""
+    """Return the wall and CPU seconds and the peak memory, in MB, of a Python process and its children."""
     start = time.perf_counter()
     before = os.times()
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
@@ -114,7 +114,7 @@ FRAME = "import sys; import searchlab; searchlab.compare(sys.argv[1]).trials_fra
 
 
 def measure(folder: Path, logs: int, trials: int, traces: float) -> list[dict[str, Any]]:
-    """Return a row for each of the reports on the given number of logs, and for the data frame."""
+    """Return a row for each report on the given number of logs and for the data frame."""
     out = folder / "logs"
     number = make_logs(out, logs, trials)
     rows = []
@@ -138,8 +138,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--logs", type=int, nargs="+", default=[1000, 5000, 13000])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--traces", type=float, default=0.0, help="time limit for schedule traces in seconds (0)")
-    parser.add_argument("--dir", type=Path, help="where to create the directory of the logs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    parser.add_argument("--dir", type=Path, help="directory in which to create the logs' directory")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the figures are also written")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         rows = [row for logs in options.logs for row in measure(Path(folder), logs, options.trials, options.traces)]

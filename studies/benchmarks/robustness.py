@@ -1,16 +1,16 @@
-"""Runs all robustness tests, and summarises their findings in one table.
+"""Runs all robustness tests and summarises their findings in one table.
 
     python studies/benchmarks/robustness.py [--quick] [--seed 0]
 
-It runs these programs one after another:
+The script runs these programs one after another:
 
-- ``hostile.py``: candidates that misbehave while they are built, and while they run;
-- ``fuzz.py``: damaged and hostile files, for every reader;
-- ``soak.py``: runs of every policy that are interrupted, or whose writes fail;
+- ``hostile.py``: candidates that misbehave while they are built or while they run;
+- ``fuzz.py``: damaged and hostile files for every reader;
+- ``soak.py``: runs of every policy, which are interrupted or whose writes fail;
 - ``soak.py --commands``: ``suite run``, ``table build`` and two ``run`` in one directory, interrupted.
 
-This takes some hours on two cores; with ``--quick``, a tenth of the inputs and interruptions, well under one hour. The
-exit status is 1 if anything went wrong.
+This takes several hours on two cores. With ``--quick``, a tenth of the inputs and interruptions, it takes well under
+one hour. The exit status is 1 if anything went wrong.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(words: list[str], folder: Path) -> list[Row]:
 
 
 def summed(rows: list[Row]) -> Table:
-    """Return a row for each part, and one for each problem."""
+    """Return a row for each part and one for each problem."""
     table = Table("what", "cases", "tried", "wrong", "minutes")
     for part in dict.fromkeys(row.part for row in rows):
         own = [row for row in rows if row.part == part]
@@ -70,7 +70,7 @@ def summed(rows: list[Row]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="use a tenth of the inputs and interruptions")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the inputs and moments (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the inputs and moments (0)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = [row for words in programs(options.quick, options.seed) for row in run(words, Path(folder))]

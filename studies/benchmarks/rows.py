@@ -15,13 +15,13 @@ class Row:
 
     part: str
     name: str
-    tried: int  # how often it was tried
+    tried: int  # the number of attempts
     wrong: Sequence[str]  # what went wrong
     seconds: float
 
 
 def write_rows(rows: Sequence[Row], path: Path | None) -> None:
-    """Append ``rows`` to the file at ``path``, and exit, with status 1 if anything went wrong."""
+    """Append ``rows`` to the file at ``path`` and exit, with status 1 if anything went wrong."""
     if path:
         with path.open("a") as file:
             file.writelines(json.dumps(asdict(row)) + "\n" for row in rows)

@@ -1,12 +1,12 @@
-"""Measures the time to read and resume long logs, and the memory of long runs.
+"""Measures how long it takes to read and resume long logs, and how much memory long runs need.
 
     python studies/benchmarks/scale.py log [--records 100000]
     python studies/benchmarks/scale.py memory [--trials 10000] [--json FILE]
 
 ``log`` writes a log of synthetic trials in a space of 10^7 configs, reads it, decodes its trials, and resumes the run
-for one more batch. The time is compared with that of the policy alone for the same asks and tells.
+for one more batch. The time is compared with what the policy alone takes for the same asks and tells.
 
-``memory`` builds and runs programs of a small GEMM, and reads the resident memory of this process and of its workers
+``memory`` builds and runs programs for a small GEMM, and reads the resident memory of this process and its workers
 several times during the run.
 """
 
@@ -76,7 +76,7 @@ def megabytes(process: psutil.Process) -> float:
 
 
 def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
-    """Return the resident MB of this process and its workers, read twenty times during the run."""
+    """Return the resident memory of this process and its workers, in MB, read twenty times during the run."""
     rows: list[dict[str, float]] = []
     own = psutil.Process(os.getpid())
     start = time.perf_counter()
@@ -102,10 +102,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("log", "memory"))
     parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--policy", default="random", help="the policy of the log, without cost model (random)")
+    parser.add_argument("--policy", default="random", help="policy of the log; it must not use a cost model (random)")
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the memory readings here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the memory readings are also written")
     options = parser.parse_args(argv)
     if options.what == "log":
         time_log(options.records, options.policy, options.batch)

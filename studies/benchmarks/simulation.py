@@ -1,7 +1,7 @@
-"""Thousands of runs of random search over recorded tables, computed with numpy, for the simulations in this folder.
+"""Thousands of random-search runs over recorded tables, computed with numpy, for the simulations in this folder.
 
-At each trial, a strategy draws ``luck`` configs with replacement and keeps the fastest; with ``luck`` 1 this is random
-search. Runs with the same seed share their first ``START`` trials, as in searchlab.
+At each trial, a strategy draws ``luck`` configs with replacement and keeps the fastest; with a ``luck`` of 1, this is
+random search. Runs with the same seed share their first ``START`` trials, as in searchlab.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Runs:
     """The figures of all runs, each of shape (..., runs)."""
 
     area: Floats
-    hits: Floats  # trials to 95 % of the optimum
-    score: Floats  # negative mean log latency relative to the optimum
+    hits: Floats  # the number of trials to 95 % of the optimum
+    score: Floats  # the negative mean log latency relative to the optimum
 
 
 def read_tables(directory: Path) -> dict[str, Floats]:
-    """Return the costs in seconds of all configs that work, by table."""
+    """Return, for each table, the costs in seconds of all configs that work."""
     costs = {path.name.split(".")[0]: read_log(path).costs for path in sorted(directory.glob("*.jsonl.gz"))}
     return {name: values[np.isfinite(values)] for name, values in costs.items()}
 
 
 def lucky_runs(costs: Floats, lucks: tuple[int, ...], runs: int, random: np.random.Generator) -> list[Runs]:
-    """Return ``runs`` runs of a strategy for each of ``lucks``; the i-th runs share their start."""
+    """Return ``runs`` runs of a strategy for each of ``lucks``; all strategies' i-th runs share their start."""
     start = costs[random.integers(len(costs), size=(runs, START))]
     made = []
     for luck in lucks:

@@ -1,19 +1,20 @@
-"""Interrupts runs at random moments, hundreds of times, and counts losses.
+"""Interrupts runs at random moments, hundreds of times, and counts what is lost.
 
     python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # kills runs of every policy
     python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
     python studies/benchmarks/soak.py --commands [--kills 200]             # interrupts complete commands
 
-Each run searches a table, the first that its policy supports, in its own process; policies that take seconds per batch
-use smaller settings than by default. When the log has grown by a random number of bytes, the process is killed by
-SIGKILL, SIGTERM or SIGINT, and restarted, until the run has all its trials. With ``--faults`` no process is killed, but
-some writes are short, or fail with EIO or ENOSPC halfway (``faults.c``, which requires a C compiler); the run must then
-end with a one-line error. After every interruption, the log must begin with all complete records that it had before. At
-the end it must equal, except for times, the log of an uninterrupted run. The exit status is 1 if anything was lost.
+Each run searches the first table that its policy supports, in its own process. Policies that take seconds per batch use
+smaller settings than their defaults. Whenever the log has grown by a random number of bytes, the process is killed with
+SIGKILL, SIGTERM or SIGINT and restarted, until the run has all its trials. With ``--faults``, no process is killed.
+Instead, some writes are short, or fail halfway with EIO or ENOSPC (``faults.c``, which requires a C compiler); the run
+must then end with a one-line error. After every interruption, the log must begin with all complete records that it had
+before. At the end, it must equal the log of an uninterrupted run, except for times. The exit status is 1 if anything
+was lost.
 
-With ``--commands``, the signals go to ``suite run``, ``table build`` and two concurrent ``run`` in one directory, which
-share ``--kills``. Each command is restarted until it succeeds. A signal also counts as a loss if the command prints a
-traceback, or if one of its processes is still alive ``ORPHANED`` seconds later.
+With ``--commands``, the signals are sent to ``suite run``, ``table build`` and two concurrent ``run`` commands in one
+directory, which share ``--kills``. Each command is restarted until it succeeds. A signal also counts as a loss if the
+command prints a traceback, or if one of its processes is still alive ``ORPHANED`` seconds later.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "metaschedule": {"population": 48, "n_startup": 48},
     "gp": {"memory": 64},
 }
-"""Options of the policies that take seconds for a batch: what is lost at an interruption does not hang on them."""
+"""Options for policies that take seconds per batch. What an interruption loses does not depend on them."""
 CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 REFUSED, LOST = 3, 4
-"""How a process ends: with a sentence; with anything else that is no success."""
+"""The exit codes of a process that ends with a sentence, and with anything else that is not a success."""
 PRELOADED = "SOAK_PRELOADED"
 
 
@@ -70,17 +71,17 @@ def run(policy: str, table: Path, log: Path, trials: int) -> None:
 
 
 def start(policy: str, table: Path, log: Path, trials: int, faults: tuple[int, int] | None) -> int:
-    """Run a search in a fork of this process, which has all imports already; return the process ID.
+    """Run a search in a fork of this process, in which all imports are done, and return the process ID.
 
     Args:
-        faults: How many of a thousand writes fail, and the seed that selects them.
+        faults: How many writes in a thousand fail, and the seed that selects them.
     """
     if pid := os.fork():
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if faults:
         os.environ["FAULTS"], os.environ["FAULTS_SEED"] = map(str, faults)
-        TableMeasurer.repeatable = False  # so that each record is written and synchronised, as for real measurements
+        TableMeasurer.repeatable = False  # each record is written and synchronised, as for real measurements
     try:
         run(policy, table, log, trials)
     except KeyboardInterrupt:
@@ -93,7 +94,7 @@ def start(policy: str, table: Path, log: Path, trials: int, faults: tuple[int, i
 
 
 def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
-    """Send the signal when the log has ``size`` bytes. Return False if the run ends before that."""
+    """Send the signal once the log has ``size`` bytes. Return False if the run ends before then."""
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if log.exists() and log.stat().st_size >= size:
             os.kill(pid, how)
@@ -125,7 +126,7 @@ class Goal(NamedTuple):
 
 
 def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials: int) -> dict[str, Goal]:
-    """Return the goal of each policy; policies that support none of the tables are reported and skipped.
+    """Return each policy's goal. Policies that support none of the tables are reported and skipped.
 
     This also performs all imports before anything forks.
     """
@@ -141,23 +142,24 @@ def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials
                 goals[name] = Goal(table, decided(path), path.stat().st_size)
                 break
         else:
-            print(f"{name} is left out", flush=True)
+            print(f"{name} is skipped", flush=True)
     return goals
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
 
 MARK = "SEARCHLAB_SOAK"
-"""Processes that have this variable in their environment are ours."""
+"""Processes with this variable in their environment are ours."""
 ORPHANED = 10.0
 PAUSE = 12.0
-"""No command of these takes longer; a signal comes within so many seconds of its start."""
+"""No command takes longer than this. Its signal is sent within this number of seconds of its start."""
 IGNORED = "Exception ignored in"
-"""Python drops an interrupt that comes while a weak reference is removed; it says so, and the command goes on."""
+"""Python drops an interrupt that arrives while a weak reference is being removed. It says so, and the command
+continues."""
 ENDS = (0, 130, -9, -15, -2)
-"""How a command may end; by the signal itself where it comes before Python has read a line of ours."""
+"""The exit codes with which a command may end: a signal's own if it arrives before Python has read any of our code."""
 UNSTEADY = "the machine is not steady"
-"""A table is not made on a busy machine: the command says so and may be run again, as a user would."""
+"""No table is built on a busy machine: the command says so and may be run again, as a user would do."""
 
 STUDY = """
 workloads = ["{workload}"]
@@ -170,10 +172,10 @@ measure = {{ kind = "table", path = "{table}" }}
 
 
 class Command(NamedTuple):
-    """Commands that run concurrently in their own folder, and the files that they leave.
+    """Commands that run concurrently in their own folder, and the files that they leave behind.
 
     Attributes:
-        measures: Whether the files contain times of this machine; then only the configs are compared.
+        measures: Whether the files contain times measured on this machine. If so, only the configs are compared.
     """
 
     name: str
@@ -206,7 +208,7 @@ def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 
 
 def strays(folder: Path) -> list[int]:
-    """Return the processes of ``folder`` that are still alive after ``ORPHANED`` seconds."""
+    """Return the processes started in ``folder`` that are still alive after ``ORPHANED`` seconds."""
     end = time.monotonic() + ORPHANED
     while found := [process.pid for process in psutil.process_iter() if _belongs(process, folder)]:
         if time.monotonic() > end:
@@ -223,7 +225,7 @@ def _belongs(process: psutil.Process, folder: Path) -> bool:
 
 
 def left(command: Command, folder: Path) -> dict[str, Any]:
-    """Return the files that the command left, without times."""
+    """Return the files that the command left behind, without times."""
     found: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
         lines = _text(path).splitlines()
@@ -240,7 +242,7 @@ def _text(path: Path) -> str:
 
 
 def _timeless(value: Any, folder: Path) -> Any:
-    """Return ``value`` without measurements and without the name of ``folder``."""
+    """Return ``value`` without measurements and without ``folder``'s name."""
     if isinstance(value, dict):
         return {name: _timeless(item, folder) for name, item in value.items() if name not in {*CLOCKS, *COSTS}}
     if isinstance(value, list):
@@ -249,7 +251,7 @@ def _timeless(value: Any, folder: Path) -> Any:
 
 
 COSTS = {"own_seconds", "ask", "tell"}
-"""Seconds that a policy took, in the files of a suite."""
+"""The keys, in a suite's files, for the seconds that a policy took."""
 
 
 def interrupted(command: Command, folder: Path, kills: int, moments: random.Random) -> Row:
@@ -283,7 +285,7 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
                 losses.append(f"{len(found)} processes were left")
             ended = all(process.returncode == 0 for process in processes) or sent.total() >= kills
         if left(command, here) != goal and to_the_end(command, here) != goal:
-            losses.append(f"what {here.name} left is not what a run left that nothing interrupted")
+            losses.append(f"what {here.name} left behind differs from what an uninterrupted run leaves")
         shutil.rmtree(here)
         print(f"\r{command.name}: {sent.total()} signals, {runs} runs, {len(losses)} losses", end="", flush=True)
     print("".join(f"\n  {loss}" for loss in losses), flush=True)
@@ -291,7 +293,7 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
 
 
 def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
-    """Run ``command`` in ``folder`` until it succeeds; return the files that it left."""
+    """Run ``command`` in ``folder`` until it succeeds, and return the files that it left behind."""
     folder.mkdir(parents=True, exist_ok=True)
     for words in command.words[:1]:
         for _ in range(100):
@@ -309,7 +311,7 @@ def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
 
 def with_faults(arguments: Sequence[str]) -> None:
     """Restart this program with ``faults.c`` preloaded."""
-    compiler = shutil.which("cc") or sys.exit("--faults takes a C compiler, and there is no cc on PATH")
+    compiler = shutil.which("cc") or sys.exit("--faults requires a C compiler, but cc is not on PATH")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True)
@@ -319,16 +321,16 @@ def with_faults(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=500, help="interruptions per policy (500)")
+    parser.add_argument("--kills", type=int, default=500, help="number of interruptions per policy (500)")
     parser.add_argument("--faults", action="store_true", help="inject file-system errors instead of signals")
     parser.add_argument("--commands", action="store_true", help="interrupt complete commands instead of single runs")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     parser.add_argument("--tables", type=Path, nargs="+", default=TABLES, metavar="FILE")
     parser.add_argument(
-        "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="all by default"
+        "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="policies (default: all)"
     )
-    parser.add_argument("--trials", type=int, default=128, help="trials per run (128)")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the random moments (0)")
+    parser.add_argument("--trials", type=int, default=128, help="number of trials per run (128)")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the random moments (0)")
     options = parser.parse_args(arguments)
     if options.faults and PRELOADED not in os.environ:
         with_faults(arguments)

@@ -1,13 +1,13 @@
-"""Measures candidates per second, built and timed by searchlab and by MetaSchedule's LocalBuilder and LocalRunner.
+"""Measures how many candidates per second searchlab and MetaSchedule's LocalBuilder and LocalRunner build and time.
 
     python studies/benchmarks/throughput.py [--candidates 64] [--batch 16] [--sides S ...] [--json FILE]
 
-All sides measure the same random sketches of a GEMM, each a different program, in batches, on all cores, with the same
-settings of the evaluator. ``floor`` is the time of the work itself in one warm process: the sum of the build times,
-divided by the cores, plus the sum of the load and run times. ``equal`` does the same as MetaSchedule, which does not
-check results. ``default`` is searchlab's default: each result is checked, and a program much slower than the best so
-far is not repeated. ``checked`` checks and repeats all programs. All times but the floor include the start of
-processes, and all times but MetaSchedule's include scheduling the programs.
+All sides measure the same random configs of a GEMM's sketches, each a different program, in batches, on all cores, with
+the same evaluator settings. ``floor`` is the time for the work itself in one warm process: the sum of the build times,
+divided by the number of cores, plus the sum of the load and run times. ``equal`` does the same as MetaSchedule, which
+does not check results. ``default`` is searchlab's default: each result is checked, and a program much slower than the
+best so far is not repeated. ``checked`` checks and repeats all programs. All times except the floor include starting
+processes, and all except MetaSchedule's include scheduling the programs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
 
 def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
     runner = Runner(space.workload, EQUAL, device_of("llvm"))
-    to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm
+    to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm-up
     start = time.perf_counter()
     built = [to_objects(compile_program(space.schedule(config).mod, space.target)) for config in configs]
     build_seconds = time.perf_counter() - start
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sides", nargs="+", default=["floor", "metaschedule", *SETTINGS], metavar="S")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     options = parser.parse_args(argv)
     cores = available_cores()
     os.environ["TVM_NUM_THREADS"] = str(cores)  # by default, TVM assumes that half of them are hyper-threads
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _ratio(row: dict[str, Any], rows: Sequence[dict[str, Any]], side: str) -> float:
-    """Return the ratio of its seconds to those of ``side``; NaN if that side has not been run."""
+    """Return the ratio of the row's seconds to those of ``side``, or NaN if that side was not run."""
     return next((float(row["seconds"] / other["seconds"]) for other in rows if other["side"] == side), math.nan)
 
 

@@ -1,6 +1,6 @@
 """Shared by the benchmarks in this folder: searching, timing calls, and running each row in separate processes.
 
-Libraries read their number of threads from the environment when they are loaded. Each row of a table is therefore
+Libraries read the number of threads from the environment when they are loaded. Each row of a table is therefore
 measured in separate processes, without settings that would change the choice of kernels.
 """
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     import tvm
 
 SpaceSpec = str | Mapping[str, Any]
-"""A space by name, or its name and options, as searchlab.tune takes it."""
+"""A space's name, or its name and options, as for searchlab.tune."""
 
 SLICE = 0.05  # seconds per side and round
-REST = 0.1  # seconds between sides: longer than the worker threads of either side spin
-BUSY = 10.0  # percent of the CPU time above which other processes prolong a rest
+REST = 0.1  # seconds between sides: longer than either side's worker threads spin
+BUSY = 10.0  # the percentage of CPU time above which other processes prolong a rest
 PATIENCE = 1.0  # the maximum rest in seconds
 
 THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "GOMP_", "KMP_")
-"""Prefixes of the settings that are dropped, for example OPENBLAS_CORETYPE."""
+"""Prefixes of the environment variables to remove, such as OPENBLAS_CORETYPE."""
 
 ISAS = {
     "avx2": (
@@ -46,28 +46,30 @@ ISAS = {
         {"OPENBLAS_CORETYPE": "Haswell", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     )
 }
-"""The CPU that LLVM builds for, and what makes libraries take their kernels of that instruction set."""
+"""The CPU for which LLVM builds, and the settings that make libraries use their kernels for that instruction set."""
 
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""Makes glibc keep what is freed. A library that makes a new result in each call would wait for the system's pages.
+"""Makes glibc keep freed memory. A library that allocates its result in each call would otherwise wait for new pages.
 
-PyTorch's convolution conv1 of ResNet-50 takes 2.5 times as long then, with one thread.
+In that case, PyTorch's convolution for ResNet-50's conv1 would take 2.5 times as long with one thread.
 """
 
 
 def leave_folder() -> None:
-    """Remove this folder from ``sys.path``, where ``cuda.py`` would shadow NVIDIA's package of that name."""
+    """Remove this folder from ``sys.path``, where ``cuda.py`` would shadow NVIDIA's package of the same name."""
     here = Path(__file__).resolve().parent
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
 
 
 def common_options(description: str | None, trials: int = 32) -> argparse.ArgumentParser:
-    """Return a parser with the common options; ``trials`` is the default of that option."""
+    """Return a parser with the common options; ``trials`` is the default of ``--trials``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=trials, help=f"trials per search ({trials})")
-    parser.add_argument("--rounds", type=int, default=21, help="rounds in which all sides are timed in turn (21)")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the search (0)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
+    parser.add_argument("--trials", type=int, default=trials, help=f"number of trials per search ({trials})")
+    parser.add_argument(
+        "--rounds", type=int, default=21, help="number of rounds in which all sides are timed in turn (21)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed for the search (0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser
 
@@ -89,7 +91,7 @@ def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) 
 
 
 def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
-    """Return the operands of the workload and a result of NaN (0 for integers), on the device of ``target``."""
+    """Return the workload's operands and a result filled with NaN (0 for integers), on the device of ``target``."""
     import tvm
 
     *_, shape = workload.shapes.values()
@@ -98,13 +100,13 @@ def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
 
 
 def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, seed: int) -> dict[str, Any]:
-    """Search ``space`` with the policy xgb; return the fastest ``config`` and the time of the search.
+    """Search ``space`` with the policy xgb, and return the fastest ``config`` and the search's times.
 
-    ``search_seconds`` is the wall time, ``build_seconds`` the sum over all programs, some of which are built in
+    ``search_seconds`` is the wall time; ``build_seconds`` is the sum over all programs, some of which are built in
     parallel.
 
     Raises:
-        SearchlabError: If no program runs.
+        SearchlabError: If none of the programs runs.
     """
     import searchlab
 
@@ -127,14 +129,14 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
         )
         for config in front
     ]
-    # The clock drifts by more than their differences, and what else runs can slow a trial by half: they are timed
-    # again, in turn, and half of all, for the fastest may be far from the first.
+    # Clock drift exceeds the differences between programs, and other processes can slow a trial by half. The fastest
+    # program may therefore be far from the first, so up to sixteen are timed again, in turn.
     again = np.median([[timer(*args).mean for timer in timers] for _ in range(21)], axis=0)
     return {"config": front[int(np.argmin(again))].to_json(), **took}
 
 
 def seconds(run: Callable[[], object]) -> tuple[float, float]:
-    """Return the median and minimum time of a call, after a rest and a warm-up that wakes the worker threads."""
+    """Return a call's median and minimum time, after a rest and a warm-up that wakes the worker threads."""
     rested = time.perf_counter() + PATIENCE
     while psutil.cpu_percent(REST) > BUSY and time.perf_counter() < rested:
         pass
@@ -152,7 +154,7 @@ def seconds(run: Callable[[], object]) -> tuple[float, float]:
 def environment(threads: int, isa: str | None = None) -> dict[str, str]:
     """Return the environment of a process whose libraries use ``threads`` threads and choose their kernels themselves.
 
-    With ``isa`` they use kernels for this instruction set. Freed memory stays with the process.
+    With ``isa``, they use kernels for this instruction set. Freed memory stays with the process.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     forced = ISAS[isa][1] if isa else {}
@@ -165,7 +167,7 @@ def in_process(script: str, task: dict[str, Any], timeout: float | None = None) 
     With ``task["isa"]``, libraries use kernels for this instruction set.
 
     Raises:
-        subprocess.SubprocessError: If the process fails, or takes more than ``timeout`` seconds.
+        subprocess.SubprocessError: If the process fails or takes more than ``timeout`` seconds.
     """
     run = subprocess.run(
         [sys.executable, script, "--worker", json.dumps(task)],

@@ -1,6 +1,6 @@
 """Times several sides in turn, each in its own process with its own libraries and thread pool.
 
-Two thread pools in one process would compete for the cores. Taking turns exposes all sides to the same disturbances of
+Two thread pools in one process would compete for the cores. Taking turns exposes all sides to the same disturbances on
 the machine: the parent tells one process after another to time a round.
 """
 
@@ -24,18 +24,18 @@ from searchlab.workload import Workload
 
 @dataclass(frozen=True)
 class Side:
-    """A program to time: searchlab's, or a library's."""
+    """A program to time: searchlab's or a library's."""
 
     run: Callable[[], object]
     result: Callable[[], Array]  # what the last run computed
-    facts: Mapping[str, str] = field(default_factory=dict)  # the version of a library, and the kernels it chose
-    rounding: float = 0  # relative error if the library rounds the result to a narrower dtype than the workload's
+    facts: Mapping[str, str] = field(default_factory=dict)  # a library's version and the kernels it chose
+    rounding: float = 0  # the relative error if the library rounds the result to a narrower dtype than the workload's
 
 
 def serve(workload: Workload, make: Callable[[], Side]) -> None:
     """Create a side in this process, check its result, print its facts, and time a round for each line of input.
 
-    An answer is a line of JSON; the output of libraries goes to the standard error.
+    Each answer is a line of JSON; libraries' output goes to standard error.
 
     Raises:
         AssertionError: If the result is wrong.
@@ -54,7 +54,7 @@ def serve(workload: Workload, make: Callable[[], Side]) -> None:
 
 
 class SideProcess:
-    """The process of a side: ``script --worker task``, which calls :func:`serve`, with ``task["threads"]`` threads.
+    """A side's process: ``script --worker task``, which calls :func:`serve`, with ``task["threads"]`` threads.
 
     With ``task["isa"]``, libraries use their kernels for this instruction set.
 
@@ -73,7 +73,7 @@ class SideProcess:
         self.facts: dict[str, str] = self._answer()
 
     def time(self) -> tuple[float, float]:
-        """Median and least seconds of one call, in a round."""
+        """Return the median and minimum seconds of a call in one round."""
         assert self._process.stdin is not None
         self._process.stdin.write("round\n")
         self._process.stdin.flush()
@@ -98,10 +98,10 @@ class SideProcess:
 
 
 def compare(ours: SideProcess, theirs: Mapping[str, SideProcess], rounds: int) -> dict[str, Any]:
-    """Time both sides in turn for ``rounds`` rounds, each starting with another side; return seconds and ratios.
+    """Time the sides in turn for ``rounds`` rounds, each starting with a different side. Return seconds and ratios.
 
-    ``ratio`` is the median over the rounds of their seconds divided by ours. The ratio of the minimum times is included
-    too; on a busy machine it is more reliable, since a parallel loop waits for every delayed thread.
+    ``ratio`` is the median, over the rounds, of their seconds divided by ours. The ratio of the minimum times is also
+    included. It is more reliable on a busy machine, where a parallel loop waits for every delayed thread.
     """
     return ratios(list(theirs), _measure([ours, *theirs.values()], rounds))
 
@@ -117,7 +117,8 @@ def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
 
 
 def ratios(names: Sequence[str], measured: Array) -> dict[str, Any]:
-    """Return the result of :func:`compare` from seconds by round, side (ours, then ``names``), median and minimum."""
+    """Return the result of :func:`compare`, given seconds by round, side (ours, then ``names``), and median and
+    minimum."""
     median, least = measured[..., 0], measured[..., 1].min(axis=0)
     peers = {}
     for at, name in enumerate(names, 1):

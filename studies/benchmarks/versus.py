@@ -1,4 +1,4 @@
-"""Compares a guided space with libraries: the command line, rows and table shared by kernels.py and conv2d.py."""
+"""Compares a guided space with libraries: the command line, rows and table that kernels.py and conv2d.py share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.workload import Workload, parse_workload
 
 TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
-"""What a table calls each peer."""
+"""What tables call each peer."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Benchmark:
     description: str
     space: Callable[[Workload, Target], SpaceSpec]
     layers: str  # the layers of ResNet-50: "gemm" or "conv"
-    others: Mapping[int, Sequence[str]]  # other workloads, by batch; 0 for those that belong to no network
+    others: Mapping[int, Sequence[str]]  # other workloads by batch size; 0 for those that belong to no network
     peers: Mapping[str, Callable[[Any], Side]]
     default: Sequence[str]  # the default peers
-    check: Callable[[Workload, Sequence[str]], None]  # raises SearchlabError for workloads that peers do not support
+    check: Callable[[Workload, Sequence[str]], None]  # raises SearchlabError for unsupported workloads
     dtypes: Sequence[str] = ("float32",)
 
     def workloads(self, batches: Iterable[int], dtype: str = "float32") -> dict[str, int]:
-        """Return the default workloads, each with its batch; 0 for workloads without one."""
+        """Return the default workloads, each with its batch size, or 0 if it has none."""
         named = dict.fromkeys(self.others.get(0, ()), 0)
         for batch in batches:
             suffix = "" if batch == 1 else f":b{batch}"
@@ -53,19 +53,23 @@ class Benchmark:
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         parser = common_options(self.description)
-        parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="default: the layers of ResNet-50")
+        parser.add_argument(
+            "workloads", nargs="*", metavar="WORKLOAD", help="workloads (default: the layers of ResNet-50)"
+        )
         parser.add_argument(
             "--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers",
-            help="libraries; name workloads before them",
+            help="libraries to compare with; put workloads before this option",
         )  # fmt: skip
         parser.add_argument(
-            "--threads", nargs="+", type=int, metavar="N", help="threads of each side (1 and all; in a table, all)"
+            "--threads",
+            nargs="+",
+            type=int,
+            metavar="N",
+            help="numbers of threads per side (1 and all; in a table, all)",
         )
         parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="batch sizes (1 8)")
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="dtype (float32)")
-        parser.add_argument(
-            "--isa", choices=[*ISAS], help="the newest instruction set of all sides (default: that of the CPU)"
-        )
+        parser.add_argument("--isa", choices=[*ISAS], help="newest instruction set for all sides (default: the CPU's)")
         parser.add_argument("--markdown", action="store_true", help="print the table in FILE without measuring")
         return parser.parse_args(argv)
 
@@ -76,7 +80,7 @@ class Benchmark:
             return
         if options.markdown:
             if not (options.json and options.json.exists()):
-                sys.exit("--markdown prints the rows of a file: name one that exists with --json FILE")
+                sys.exit("--markdown prints the rows in a file; pass an existing file with --json FILE")
             rows = [row for row in json.loads(options.json.read_text()) if row["batch"] in (0, *options.batch)]
             print(markdown([row for row in rows if not options.threads or row["threads"] in options.threads]))
             return
@@ -97,7 +101,7 @@ class Benchmark:
         print(*summaries(rows), sep="\n")
 
     def row(self, name: str, batch: int, threads: int, options: argparse.Namespace) -> dict[str, Any]:
-        """Return one row of the table: run a search, then time its best program and the peers in turn."""
+        """Run a search, time its best program and the peers in turn, and return the table's row."""
         task = {"workload": name, "threads": threads} | ({"isa": options.isa} if options.isa else {})
         found = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
         with ExitStack() as stack:
@@ -141,7 +145,7 @@ class Benchmark:
 
 
 def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write ``rows`` to ``file``, replacing those of the same workload and threads; return all rows of the file."""
+    """Write ``rows`` to ``file``, replacing those with the same workload and threads. Return all rows in the file."""
     if file is None:
         return list(rows)
     known = json.loads(file.read_text()) if file.exists() else []
@@ -151,7 +155,7 @@ def keep(file: Path | None, rows: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 
 def choices(config: Mapping[str, Any]) -> str:
-    """Describe a config briefly: enabled switches by name, numbers after their names, and words."""
+    """Describe a config briefly: the names of enabled switches, numbers after their names, and words."""
     words = []
     for name, value in config.items():
         if isinstance(value, bool):
@@ -162,7 +166,7 @@ def choices(config: Mapping[str, Any]) -> str:
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """Return the line that is printed for a row when it is measured."""
+    """Return the line to print when a row has been measured."""
     peers = "; ".join(
         f"{peer} {result['gflops']:.0f}, ratio {result['ratio']:.3f} "
         f"({result['ratio_quartiles'][0]:.3f} to {result['ratio_quartiles'][1]:.3f}), of least times "
@@ -178,7 +182,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the geometric mean and minimum of the ratios by threads and batch, for each peer and the best of them.
+    """Return the ratios' geometric mean and minimum by threads and batch size, for each peer and the best of them.
 
     The geometric mean of the ratios of minimum times is in parentheses.
     """
@@ -207,7 +211,7 @@ def summaries(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table for docs/results/kernels.md, the geometric means, and the kernels that the libraries used.
 
-    The build time is the sum over all builds of a search; since some run in parallel, it may exceed the search time.
+    The build time is the sum over all of a search's builds. Some run in parallel, so it may exceed the search time.
     """
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
     head = [

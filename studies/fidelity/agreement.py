@@ -2,10 +2,10 @@
 
     python agreement.py results/fidelity
 
-Area is the mean over the trials of the best throughput so far, relative to the best in the table; trials to 95 % are
-those until a config reaches 95 % of it. Both are compared by two-sample tests over seeds. ``--json FILE`` also writes
-the figures; without a directory, the recorded figures are printed. ``--origins`` prints the table of the policies that
-reproduce or call an original and their deviations, as in RESULTS.md.
+The area is the mean, over the trials, of the best throughput so far, relative to the best in the table. Trials to 95 %
+are the trials until a config reaches 95 % of that best. Both are compared with two-sample tests over seeds. ``--json
+FILE`` also writes the figures to FILE. Without a directory, the recorded figures are printed. ``--origins`` prints a
+table of the policies that reproduce or call an original, with their deviations, as in RESULTS.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from searchlab.policy import origins
 AGREEMENT = HERE.parent / "reference" / "fidelity" / "agreement.json"
 SAME = AGREEMENT.with_name("same_numbers.json")
 
-# Strategies of the study that are compared with the recording of another one.
+# Strategies of the study that are compared with the recording of a different one.
 OTHERS = {"autotvm-xgb-knob": "autotvm-xgb"}
 
 
@@ -35,7 +35,7 @@ Curves = list[Array]
 
 
 def curves(logs: Sequence[Path]) -> dict[str, Curves]:
-    """Return the best throughput so far, relative to the best in the table, of each run by strategy."""
+    """Return, by strategy, each run's best throughput so far, relative to the best in the table."""
     table = read_log(HERE / "gemm-knob-template.jsonl.gz")
     best = min(float(np.mean(trial.measurement.seconds)) for trial in table.trials if np.isfinite(trial.cost))
     found: dict[str, Curves] = {}
@@ -49,7 +49,7 @@ def compared(ours: Curves, theirs: Curves) -> dict[str, Any]:
     """Compare both samples over the number of trials that all runs have."""
     trials = min(map(len, [*ours, *theirs]))
     areas = [np.array([curve[:trials].mean() for curve in curves]) for curves in (ours, theirs)]
-    # Every run that never reaches it counts as one more than the number of trials.
+    # A run that never reaches it counts as one more than the number of trials.
     hits = [np.array([int(np.sum(curve[:trials] < 0.95)) + 1 for curve in curves]) for curves in (ours, theirs)]
     return {
         "runs": len(ours), "recorded_runs": len(theirs), "trials": trials,
@@ -82,19 +82,19 @@ def agreed(name: str, figures: dict[str, Any], same: dict[str, Any]) -> str:
     said = []
     if one := same.get("grid-b8" if name == "autotvm-grid" else RECORDINGS.get(name, "")):
         said.append(
-            f"with the original's random numbers {one['identical']} of {one['runs']} runs are the same to the end, and "
-            f"the area is {one['ratio']:.3f} of its"
+            f"with the original's random numbers, {one['identical']} of {one['runs']} runs are identical, and "
+            f"the ratio of the areas is {one['ratio']:.3f}"
         )
     if one := figures.get(name):
-        said.append(f"from other seeds it is {one['ratio']:.3f} of its, p = {one['area_p']:.2f}")
+        said.append(f"with other seeds, the ratio is {one['ratio']:.3f} (p = {one['area_p']:.2f})")
     return "; ".join(said)
 
 
 def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
     """Return the reproductions and originals as a Markdown table, with the agreement where it was measured."""
-    lines = ["| policy | what it is | agreement | it differs in |", "|---|---|---|---|"]
+    lines = ["| policy | what it is | agreement | deviations |", "|---|---|---|---|"]
     for name, origin in origins().items():
-        if origin.kind == "relative":  # there is nothing to agree with; the catalogue lists them
+        if origin.kind == "relative":  # they have nothing to agree with; the catalogue lists them
             continue
         where = f"{origin.kind}: {origin.name}, {origin.version} (`{origin.source}`)"
         lines.append(f"| `{name}` | {where} | {agreed(name, figures, same)} | {'; '.join(origin.deviations)} |")
@@ -123,7 +123,7 @@ def draw(pairs: dict[str, tuple[Curves, Curves]], path: Path) -> None:
         axis.set_axis_off()
     axes.flat[0].legend(loc="lower right", frameon=False)
     figure.supxlabel("trials")
-    figure.supylabel("best so far, as a share of the table's best: median and quartiles of 30 seeds")
+    figure.supylabel("best so far, as a share of the table's best: median and quartiles over 30 seeds")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("results", type=Path, nargs="?")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path, help="draw originals and reproductions overlaid")
+    parser.add_argument("--picture", type=Path, help="file for a picture of originals and reproductions, overlaid")
     parser.add_argument("--origins", action="store_true")
     given = parser.parse_args()
     if given.results is None:

@@ -1,7 +1,7 @@
 """Converts recorded runs of AutoTVM's tuners to searchlab's logs, for a report: ``python recorded.py DIRECTORY``.
 
-Repeated measurements of a config by AutoTVM's genetic algorithm are omitted, since searchlab does not count them as
-trials.
+AutoTVM's genetic algorithm may measure a config again. Such measurements are omitted, because searchlab does not count
+them as trials.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RECORDINGS = {
 
 
 def original(label: str) -> str:
-    """Return the name of the recorded runs in the report."""
+    """Return the name by which the report refers to the recorded runs."""
     return f"{label} (TVM 0.17)"
 
 

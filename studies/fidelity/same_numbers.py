@@ -1,8 +1,8 @@
-"""Runs the reproductions with the random numbers of the originals: ``python same_numbers.py [--json FILE]``.
+"""Runs the reproductions with the originals' random numbers: ``python same_numbers.py [--json FILE]``.
 
 The recordings of AutoTVM's tuners began with ``random.seed(seed)`` and ``numpy.random.seed(seed)``. A reproduction that
-draws from the same streams in the same order must propose the same configs. For each recording, this prints how many
-runs agree completely, the trials until the first difference, and the ratio of the mean areas.
+draws from the same streams in the same order must propose the same configs. For each recording, the script prints how
+many runs agree completely, the number of trials until the first difference, and the ratio of the mean areas.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ Answers = Mapping[Config, Measurement]
 
 @cache
 def table() -> tuple[KnobTemplate, Answers]:
-    """Return the space that was searched and the measurement of each config, whose cost is the mean of its repeats."""
+    """Return the searched space and each config's measurement, whose cost is the mean of the repeats."""
     result = load_log(TABLE)
     assert isinstance(result.space, KnobTemplate)
     return result.space, {trial.config: replace(trial.measurement, statistic="mean") for trial in result.trials}
 
 
 def recorded(name: str) -> dict[int, list[int]]:
-    """Return the indices that AutoTVM's tuner measured, by seed, without repeats, which are not trials here."""
+    """Return, by seed, the indices that AutoTVM's tuner measured, without repeats, which do not count as trials
+    here."""
     runs = json.loads((HERE / "recorded" / f"{name}.json").read_text())
     return {int(seed): list(dict.fromkeys(indices)) for seed, indices in runs.items()}
 
@@ -79,7 +80,7 @@ class GlobalNumbers:
 
 
 def sample_ints(n: int) -> Array:
-    """Draw ``n`` indices like AutoTVM, in its order: the iteration order of a Python set."""
+    """Draw ``n`` indices in the same order as AutoTVM: the iteration order of a Python set."""
     drawn: set[int] = set()
     while len(drawn) < n:
         drawn.add(random.randrange(table()[0].size()))
@@ -87,7 +88,7 @@ def sample_ints(n: int) -> Array:
 
 
 def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) -> list[Config]:
-    """Replace ``Space.sample_new`` by AutoTVM's draws: ``sample_ints`` for the chains, otherwise one by one."""
+    """Replace ``Space.sample_new`` with AutoTVM's draws: ``sample_ints`` for the chains, and one by one otherwise."""
     if seen == ():
         return [space.config_at(int(index)) for index in sample_ints(n)]
     new: list[Config] = []
@@ -100,7 +101,7 @@ def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) 
 
 @contextmanager
 def originals_numbers(seed: int) -> Iterator[None]:
-    """Within this context, AutoTVM's tuners draw the random numbers that the originals drew from ``seed``."""
+    """Within this context, the reproductions draw the random numbers that AutoTVM's tuners drew from ``seed``."""
     random.seed(seed)
     np.random.seed(seed)
     with (
@@ -151,11 +152,11 @@ TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
     "droplet-starts-b8": (8, droplet_tuner),
     "droplet-starts-b64": (64, droplet_tuner),
 }
-"""Recording -> its batch, and the reproduction from a seed."""
+"""Recording -> its batch size, and a function that creates the reproduction from a seed."""
 
 
 def again(name: str, seed: int, trials: int) -> list[int]:
-    """Return the first ``trials`` indices of the reproduction, with the random numbers of a recorded run."""
+    """Return the reproduction's first ``trials`` indices, with a recorded run's random numbers."""
     batch, tuner = TUNERS[name]
     with originals_numbers(seed):
         return searched(tuner(seed), batch, trials)

@@ -1,12 +1,12 @@
-"""Answers questions about the tables of a suite, and about the runs over it, without a new measurement.
+"""Answers questions about a suite's tables and the runs over them, without new measurements.
 
     python studies/suite/questions.py portability hub-v1
     python studies/suite/questions.py importance hub-v1
     python studies/suite/questions.py portfolio hub-v1/test
     python studies/suite/questions.py failures hub-v1/test
 
-Each prints a table in Markdown. `portability` and `importance` compare tables with the same configs, such as those of
-one kernel on several GPUs; `portfolio` and `failures` compare the baselines.
+Each command prints a Markdown table. `portability` and `importance` compare tables with the same configs, such as those
+of one kernel on several GPUs; `portfolio` and `failures` compare the baselines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from searchlab.space import Config
 from searchlab.suite.trajectories import Trajectories, baselines
 
 Costs = Mapping[bytes, float]
-"""config as JSON -> seconds, by the statistic of the table; infinity for a failure."""
+"""config as JSON -> seconds, according to the table's statistic; infinity for a failure."""
 
 
 @cache
@@ -54,7 +54,7 @@ def device(table: SuiteTable) -> str:
 
 
 def kernels(suite: Suite) -> Iterator[tuple[str, list[SuiteTable]]]:
-    """Yield each group of tables that hold the same configs, with a name for it."""
+    """Yield each group of tables that contain the same configs, with a name for the group."""
     groups: dict[tuple[str, frozenset[bytes]], list[SuiteTable]] = defaultdict(list)
     for table in suite.tables:
         groups[table.entry.family, frozenset(costs_of(table))].append(table)
@@ -63,10 +63,10 @@ def kernels(suite: Suite) -> Iterator[tuple[str, list[SuiteTable]]]:
 
 
 def portability(suite: Suite) -> str:
-    """How fast the best config of one device is on the others, in percent of what is possible there.
+    """Return how fast each device's best config is on the other devices, as a percentage of what is possible there.
 
-    The last column is the config with the highest harmonic mean of these efficiencies over all devices (Pennycook et
-    al., "A metric for performance portability", 2016; over configs, as in Schoonhoven et al., "Benchmarking
+    The last column shows the config with the highest harmonic mean of these efficiencies over all devices (Pennycook et
+    al., "A metric for performance portability", 2016; applied to configs, as in Schoonhoven et al., "Benchmarking
     optimization algorithms for auto-tuning GPU kernels", 2022).
     """
     parts = []
@@ -88,7 +88,8 @@ def portability(suite: Suite) -> str:
 
 
 def importance(suite: Suite) -> str:
-    """How much of its R^2 a model of log seconds loses if one knob is permuted; R^2 is from five-fold validation."""
+    """Return how much R^2 a model of log seconds loses if one knob is permuted. R^2 is from five-fold
+    cross-validation."""
     parts = []
     for name, tables in kernels(suite):
         rows: list[list[str]] = []
@@ -110,7 +111,7 @@ def importance(suite: Suite) -> str:
 
 
 def curves(suite: Suite, runs: Sequence[Trajectories]) -> Mapping[str, Mapping[str, Floats]]:
-    """strategy -> table -> the optimum over the best cost so far, shape (seeds, trials): 1 is the optimum."""
+    """strategy -> table -> the optimum divided by the best cost so far, shape (seeds, trials); 1 is the optimum."""
     found: dict[str, dict[str, Floats]] = {one.strategy: {} for one in runs}
     for table in suite.tables:
         costs = np.array(list(costs_of(table).values()))
@@ -125,10 +126,10 @@ def curves(suite: Suite, runs: Sequence[Trajectories]) -> Mapping[str, Mapping[s
 
 
 def portfolio(suite: Suite) -> str:
-    """The best one, two and three strategies that take turns.
+    """Return the best combinations of one, two and three strategies that take turns.
 
-    A portfolio has found after t trials the best of what its members have found after their shares of t. Its area is
-    the mean over tables and seeds, as that of a strategy.
+    After t trials, a portfolio has found the best of what its members have found after their shares of t. Its area is
+    the mean over tables and seeds, as for a single strategy.
     """
     known = curves(suite, baselines(suite))
 
@@ -139,7 +140,7 @@ def portfolio(suite: Suite) -> str:
             size, trials = len(members), parts[0].shape[1]
             found = np.zeros_like(parts[0])
             for place, part in enumerate(parts):
-                share = (np.arange(trials) + size - place) // size  # how many of the first t trials are this member's
+                share = (np.arange(trials) + size - place) // size  # this member's share of the first t trials
                 found = np.maximum(found, np.where(share > 0, part[:, np.maximum(share - 1, 0)], 0))
             each.append(found.mean())
         return float(np.mean(each))
@@ -152,7 +153,7 @@ def portfolio(suite: Suite) -> str:
 
 
 def failures(suite: Suite) -> str:
-    """The share of its trials that each strategy spends on configs that fail, over the tables where configs fail."""
+    """Return the share of trials that each strategy spends on configs that fail, over the tables with such configs."""
     rows = []
     tables = [table for table in suite.tables if not np.isfinite(list(costs_of(table).values())).all()]
     failing = {table: ~np.isfinite(list(costs_of(table).values())) for table in tables}
@@ -175,7 +176,7 @@ QUESTIONS = {"portability": portability, "importance": importance, "portfolio": 
 def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", choices=QUESTIONS)
-    parser.add_argument("suite", help="such as hub-v1, or hub-v1/test")
+    parser.add_argument("suite", help="suite, such as hub-v1 or hub-v1/test")
     given = parser.parse_args(None if arguments is None else list(arguments))
     print(QUESTIONS[given.question](find_suite(given.suite)))
 

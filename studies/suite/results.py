@@ -1,4 +1,4 @@
-"""Updates the tables of a suite's baselines in studies/RESULTS.md from the runs in the suite.
+"""Updates the tables of a suite's baselines in studies/RESULTS.md from the suite's runs.
 
     python studies/suite/results.py                                     # v1/test
     python studies/suite/results.py --runs studies/reference/costmodels --baselines random,xgb --part costmodels
@@ -38,7 +38,7 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "1 thread": lambda name: name.endswith("-1t"),
     "2 threads": lambda name: name.endswith("-2t"),
 }
-"""The kinds of tables whose means are told apart, by the names of tables."""
+"""The kinds of tables whose means are reported separately, by the tables' names."""
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -51,7 +51,7 @@ def with_interval(value: float, lower: float | None, upper: float | None) -> str
 
 
 def strategies(summary: Summary) -> str:
-    """Return a row for each strategy over all tables, the largest area first."""
+    """Return a row for each strategy over all tables, with the largest area first."""
     overall = summary.overall
     assert overall is not None
 
@@ -75,7 +75,7 @@ def strategies(summary: Summary) -> str:
 
 
 def pairs(summary: Summary) -> str:
-    """Return the comparison of the best strategy with each other one."""
+    """Return a comparison of the best strategy with each of the others."""
     assert summary.overall is not None
 
     def cells(answer: Answer) -> str:
@@ -106,7 +106,7 @@ def _p(p: float | None) -> str:
 
 
 def kinds(summary: Summary) -> str:
-    """Return the mean area of each strategy over the tables of each kind."""
+    """Return each strategy's mean area over the tables of each kind."""
     assert summary.overall is not None
     inside = {kind: [item for item in summary.workloads if of_it(item.workload)] for kind, of_it in KINDS.items()}
     inside = {kind: items for kind, items in inside.items() if items}
@@ -122,11 +122,11 @@ def kinds(summary: Summary) -> str:
 
 
 def halfway(comparison: ComparedRuns, trials: int) -> str:
-    """Return how much faster the best of each strategy is than that of random search after half of the trials."""
+    """Return how much faster each strategy's best program is than random search's, after half of the trials."""
     found: dict[str, list[dict[int, float]]] = {}
     for item in comparison.values():
         best: dict[str, dict[int, float]] = {}
-        for run in item.runs:  # a run that ended by itself keeps its best
+        for run in item.runs:  # a run that ended early keeps its best
             best.setdefault(run.log.header.name, {})[run.seed] = math.log(run.curve[min(trials, len(run.curve)) - 1])
         for name, by_seed in best.items():
             found.setdefault(name, []).append(by_seed)
@@ -153,7 +153,7 @@ def halfway(comparison: ComparedRuns, trials: int) -> str:
 
 
 def _factor(answer: Answer) -> str:
-    """Convert the mean and interval of a logarithm to a factor."""
+    """Convert a logarithm's mean and interval to a factor."""
     ends = answer.difference
     if ends.lower is None or ends.upper is None:
         return ""
@@ -161,7 +161,7 @@ def _factor(answer: Answer) -> str:
 
 
 def put(part: str, text: str) -> None:
-    """Put ``text`` between the marks of ``part``. Exits if RESULTS.md has no such marks."""
+    """Put ``text`` between the marks for ``part``. Exits if RESULTS.md has no such marks."""
     marks = f"<!-- {part} -->", f"<!-- end of {part} -->"
     before = RESULTS.read_text()
     after, count = re.subn(
@@ -174,17 +174,19 @@ def put(part: str, text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", default="v1/test", help="the suite, or one split of it (v1/test)")
-    parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="DIR", help="results to compare with")
+    parser.add_argument("--suite", default="v1/test", help="suite, or one of its splits (v1/test)")
+    parser.add_argument(
+        "--runs", type=Path, nargs="*", default=[], metavar="DIR", help="directories of results to compare with"
+    )
     parser.add_argument("--baselines", metavar="NAMES", help="use only these baselines, such as random,xgb")
-    parser.add_argument("--part", default="baselines", help="the part of RESULTS.md (baselines)")
+    parser.add_argument("--part", default="baselines", help="part of RESULTS.md (baselines)")
     options = parser.parse_args()
     suite = find_suite(options.suite)
     shipped = baselines(suite, options.baselines and options.baselines.split(","))
     comparison = compare(suite, read_results(options.runs), shipped, range(suite.spec.seeds))
     summary = summarize(comparison)
     if summary.overall is None:
-        sys.exit("no two strategies have runs on all tables")
+        sys.exit("fewer than two strategies have runs on all tables")
     half = halfway(comparison, suite.spec.trials // 2)
     said = [*(answer.says for answer in summary.answers), summary.overall.verdict]
     put(options.part, "\n\n".join([*said, strategies(summary), pairs(summary), kinds(summary), half]))

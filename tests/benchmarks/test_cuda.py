@@ -143,7 +143,7 @@ def test_the_table_has_aims_failures_and_what_is_not_whole() -> None:
     assert "0.9 of cuBLAS: missed" in cells["trace"]
     assert "crash 64" in cells["knob-template"] and "aim" not in cells["cuBLAS"]
     assert "gemm:64x64x64, xgb, knob-template, crash: why" in text
-    assert "not whole: another" in text
+    assert "incomplete: another" in text
 
 
 def test_without_a_gpu_one_sentence_says_so() -> None:
@@ -151,7 +151,7 @@ def test_without_a_gpu_one_sentence_says_so() -> None:
     env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(words, capture_output=True, text=True, env=env)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr == "no CUDA device was found; this needs a machine with an NVIDIA GPU, or --compile-only\n"
+    assert done.stderr == "no CUDA device was found; use a machine with an NVIDIA GPU, or pass --compile-only\n"
 
 
 def test_compiling_alone_counts_and_shows_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
