@@ -198,7 +198,8 @@ def section(kind: PluginKind[Any], name: str, cls: type[Any], areas: Mapping[str
 
 def short(words: str) -> str:
     """Return the allowed values of an option, which error messages spell out, in the short terms of a reference."""
-    words = words.replace("a whole number", "integer").replace("a number", "float").replace("a text", "string")
+    words = words.replace("a list in which each item is", "a list, each item")
+    words = words.replace("a whole number", "integer").replace("a number", "float").replace("a string", "string")
     words = words.replace("integer of at least", "integer \N{GREATER-THAN OR EQUAL TO}")
     words = words.replace("float of at least", "float \N{GREATER-THAN OR EQUAL TO}")
     return re.sub(r"'([^']*)'", r'`"\1"`', words.replace("true or false", "boolean"))

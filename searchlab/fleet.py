@@ -62,7 +62,7 @@ Batches = Sequence[Sequence[TrialTimes]]
 
 @dataclass(frozen=True)
 class Outlook:
-    """How long a study takes on a fleet."""
+    """The simulated duration of a study on a fleet."""
 
     devices: int
     builders: int
@@ -76,7 +76,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """A study on fleets of different sizes.
+    """The results of simulating a study on fleets of different sizes.
 
     Attributes:
         runs: The number of runs in the study.
@@ -203,7 +203,7 @@ def _notes(runs: Sequence[Run], used: Sequence[RecordedRun], batches: Sequence[i
     notes = []
     targets = {str(run.space.target.to_json()) for run in runs}
     if others := {str(one.header.target) for one in used} - targets:
-        notes.append(f"some logs are for a different target, where program times differ: {', '.join(others)}")
+        notes.append(f"some logs are for a different target, on which program times may differ: {', '.join(others)}")
     if not any(trial.connect for one in used for trial in one.trials):
         notes.append("the logs do not come from a fleet, so the time to connect to a device is unknown and counts as 0")
     wanted: dict[str, Any] = runs[0].settings.identity()
@@ -397,8 +397,8 @@ class _Simulation:
     """The simulated clock and the pending events.
 
     Processes on cores advance at the same pace: since the beginning, each could have used ``given`` seconds of core
-    time. The next process to end is the one with the smallest ``given`` at its end, however many share the cores until
-    then.
+    time. The next process to end is the one that ends at the smallest value of ``given``, regardless of how many
+    processes share the cores until then.
     """
 
     def __init__(self, runs: Sequence[Batches], fleet: Fleet) -> None:

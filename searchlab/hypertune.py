@@ -204,7 +204,7 @@ class Replays:
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPlan:
-    """The searches to run, and the problems to run them on; made by :func:`plan_hypertune`."""
+    """The searches to run, and the problems on which to run them; created by :func:`plan_hypertune`."""
 
     study: Study
     measurer: TableMeasurer
@@ -537,7 +537,7 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
     for workload in hidden:
         if workload not in workloads:
             raise SearchlabError(
-                f"{workload} cannot be held out: it is not searched{did_you_mean(workload, workloads)}"
+                f"{workload} cannot be held out, because it is not searched{did_you_mean(workload, workloads)}"
             )
     if hidden:
         if not set(workloads) - set(hidden):
@@ -714,7 +714,7 @@ def open_journal(path: Path | None) -> Iterator[BaseStorage]:
             lock(ends.enter_context(path.open("ab")))
             if not (data := path.read_bytes()).endswith(b"\n"):  # Optuna cannot read a last line cut off by a kill
                 path.write_bytes(data[: data.rfind(b"\n") + 1])
-            # A killed search leaves Optuna's lock behind. While we hold our own lock, nobody else holds Optuna's.
+            # A killed search leaves Optuna's lock behind. While we hold our own lock, no other process holds Optuna's.
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
             storage = JournalStorage(JournalFileBackend(str(path)))
         except BlockingIOError:

@@ -154,11 +154,11 @@ def _phrase(kind: Type) -> str:
     if isinstance(kind, LiteralType):
         return f"one of {', '.join(map(repr, kind.values))}"
     if isinstance(kind, ListType):
-        return f"a list, each item {_phrase(kind.item_type)}"
+        return f"a list in which each item is {_phrase(kind.item_type)}"
     if isinstance(kind, IntType | FloatType):
         noun = "a whole number" if isinstance(kind, IntType) else "a number"
         low, high = _bounds(kind)
         if kind.le is None:
             return noun if kind.ge is None else f"{noun} of at least {low:g}"
         return f"{noun} from {low:g} to {high:g}"
-    return {NoneType: "null", BoolType: "true or false"}.get(type(kind), "a text")
+    return {NoneType: "null", BoolType: "true or false"}.get(type(kind), "a string")

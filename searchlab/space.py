@@ -511,8 +511,9 @@ class Space(ChecksOptions, ABC):
             except InvalidConfig as error:
                 raise SearchlabError(
                     f"space {SPACES.name_of(type(self))!r} broke its contract: decide() returned the config "
-                    f"{config.to_json()}, but later {error} ({place_of(inspect.unwrap(type(self).decide))}); its knobs "
-                    f"may depend only on the workload, the target, options and earlier choices"
+                    f"{config.to_json()}, but later rejected it: {error} "
+                    f"({place_of(inspect.unwrap(type(self).decide))}); its knobs may depend only on the workload, the "
+                    f"target, options and earlier choices"
                 ) from None
             yield knobs
 

@@ -35,7 +35,7 @@ class Applied(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """How to use a library."""
+    """Instructions for using an exported library."""
 
     call: str  # the Python expression that calls it
     setting: str  # an environment variable to set in the calling process; may be empty
@@ -214,9 +214,9 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     if len(logs) != 1:
         raise SearchlabError(f"a library contains one program, but {len(logs)} logs were given; pass a single log")
     if out.suffix not in (".so", ".o"):
-        raise SearchlabError(f"the name of a library must end in .so or .o, not be {out}; choose such a file as --out")
+        raise SearchlabError(f"unsupported library file {out}; choose a *.so or *.o file as --out")
     if out.exists():
-        raise SearchlabError(f"{out} already exists; choose another file as --out")
+        raise SearchlabError(f"{out} already exists; choose a different file as --out")
     result = load_log(logs[0])
     schedule, target = result.best.schedule(), result.space.target
     compiler = _compiler(target) if out.suffix == ".so" else ""

@@ -75,9 +75,9 @@ class Computation:
 
 
 def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | None:
-    """Return the order that maps the parameters of ``func`` to those of ``reference``, or None if they differ.
+    """Return the order that maps the parameters of ``func`` to those of ``reference``.
 
-    The functions differ unless both perform the same computation.
+    The result is None if the two functions do not perform the same computation.
     """
     if func.arguments is None or reference.arguments is None or sorted(func.arguments) != sorted(reference.arguments):
         return None

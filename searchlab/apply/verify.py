@@ -63,8 +63,8 @@ class Verified:
         trial: The trial's index.
         config: The trial's config.
         logged: The readings behind the logged time, which is their median.
-        failure: How the program failed, or ``"another_program"`` if it differs from the measured program, or None if it
-            is correct.
+        failure: How the program failed, ``"another_program"`` if it differs from the measured program, or None if it is
+            correct.
         message: The failure message.
         seconds: The readings from this verification, one per round.
         noise: The share of the logged time by which the new time may differ: the relative interquartile range of the
@@ -368,7 +368,7 @@ def _rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int
 
 
 def _speed_up(seconds: Readings, readings: Readings, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
-    """Return the speed-up of a program with readings ``seconds`` over the untuned one, or None without the latter."""
+    """Return a program's speed-up over the untuned program, or None if the latter has no readings."""
     if untuned and untuned.measurement.failure == "run_timeout":
         ratio = run_timeout / statistics.median(seconds)
         return SpeedUp(ratio, run_timeout / _quartiles(seconds)[1], ratio, rounds=0, least=True)

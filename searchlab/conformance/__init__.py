@@ -1,12 +1,12 @@
-"""The contracts as checks, for authors of policies, spaces and cost models.
+"""Contract checks for authors of policies, spaces and cost models.
 
-``searchlab check policy acme_policies:Bandit`` runs them on the command line, the classes of
-:mod:`searchlab.conformance.pytest` in a test suite, and the functions here anywhere::
+``searchlab check policy acme_policies:Bandit`` runs the checks on the command line, the classes in
+:mod:`searchlab.conformance.pytest` run them in a test suite, and the functions in this package run them anywhere::
 
     for check in policy_checks("acme_policies:Bandit"):
         check()  # raises CheckFailed
 
-A plug-in is given as a registered name, as ``"module:Class"``, as ``{"name": ..., "options": {...}}`` or as a class.
+A plug-in is specified by a registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}`` or a class.
 """
 
 from .check import Check, CheckFailed, NotApplicable, Outcome, run_checks, selected

@@ -1,4 +1,4 @@
-"""One named check of a plug-in: how it runs, how it observes the plug-in, and what it reports on failure."""
+"""A single named check for a plug-in: how it runs, how it observes the plug-in, and what it reports on failure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..plugins import Plugin, line_of, place_in
 
 
 class CheckFailed(AssertionError):
-    """A plug-in broke a rule. The text says what was expected, what happened and where, and the likely fix."""
+    """Raised if a plug-in broke a rule. The text states what was expected, what happened where, and the likely fix."""
 
 
 class Breach(Exception):
-    """Raised by the body of a rule: what happened, and a fix that is likelier than the rule's own."""
+    """Raised by a rule's body, with what happened and, optionally, a more likely fix than the rule's own."""
 
     def __init__(self, happened: str, fix: str = "") -> None:
         super().__init__(happened)
@@ -40,29 +40,34 @@ class NotApplicable(Exception):
 
 
 class Refused(SearchlabError):
-    """A plug-in rejects the space, workload or options that it is to be checked with."""
+    """Raised if a plug-in rejects the space, workload or options for the check."""
 
 
 class OutOfTime(BaseException):
-    """Raised inside a check that takes too long; no ``except Exception`` of a plug-in can catch it."""
+    """Raised inside a check that takes too long; an ``except Exception`` in a plug-in cannot catch it."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A plug-in to check, with everything needed to instantiate it, here or in another process."""
+    """A plug-in to check, with everything needed to instantiate it in this or another process."""
 
     plugin: Plugin
     cls: type[Any]
 
     seed: int
-    time_limit: float  # seconds that one check may take
+    time_limit: float  # per check, in seconds
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process gets no cached instance or run.
+        # Another process does not receive cached instances or runs.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def make(self, contract: type[Any], refused: str, *args: Any, **given: Any) -> Any:
-        """Instantiate the plug-in. Raises Refused, which begins with ``refused``, and Breach for a foreign class."""
+        """Instantiate the plug-in.
+
+        Raises:
+            Refused: If the plug-in rejects its arguments; the message begins with ``refused``.
+            Breach: If the instance does not derive from ``contract``.
+        """
         try:
             instance = self.cls(*args, **given)
         except SearchlabError as error:
@@ -75,7 +80,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a contract. It is checked only if all rules in ``needs`` hold: otherwise it means nothing."""
+    """A rule in a contract. It is checked only if all rules in ``needs`` hold, since it is meaningless otherwise."""
 
     name: str
     expected: str
@@ -85,7 +90,10 @@ class Rule:
 
 
 def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
-    """Make a rule from a function of a subject that raises :class:`Breach`; its docstring says what is expected."""
+    """Create a rule from a function that takes a subject and raises :class:`Breach`.
+
+    The function's docstring states the expected behaviour.
+    """
 
     def make(body: Callable[[Any], None]) -> Rule:
         expected = " ".join(inspect.cleandoc(body.__doc__ or "").split()).removesuffix(".")
@@ -98,8 +106,8 @@ def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]
 class Check:
     """A rule, and the plug-in that must obey it.
 
-    Calling it raises CheckFailed if the rule is broken, NotApplicable if it does not apply, and SearchlabError if
-    the plug-in cannot be instantiated for the check.
+    Calling the check raises CheckFailed if the rule is broken, NotApplicable if it does not apply, and SearchlabError
+    if the plug-in cannot be instantiated for the check.
     """
 
     rule: Rule
@@ -133,7 +141,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one check; ``text`` says why it did not pass."""
+    """The result of a check; ``text`` says why it did not pass."""
 
     name: str
     status: Literal["pass", "FAIL", "n/a", "not run"]
@@ -141,7 +149,7 @@ class Outcome:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
-    """Run checks one after another, and yield their outcomes. A check that needs a failed one is not run."""
+    """Run checks one after another and yield their outcomes. A check is not run if it needs another that failed."""
     lost: set[str] = set()
     for check in checks:
         if missing := [name for name in check.rule.needs if name in lost]:
@@ -160,16 +168,16 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
 
 
 def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
-    """Return the checks called ``names``, or all if it is empty. Raises SearchlabError for an unknown name."""
+    """Return the checks with these ``names``, or all checks if empty. Raises SearchlabError for an unknown name."""
     known = {check.name: check for check in checks}
     for name in names:
         if name not in known:
-            raise SearchlabError(f"there is no check {name!r}{did_you_mean(name, known)}")
+            raise SearchlabError(f"unknown check {name!r}{did_you_mean(name, known)}")
     return [check for name, check in known.items() if not names or name in names]
 
 
 def innermost(error: BaseException, cls: type[Any]) -> str:
-    """Return ``file:line`` of the innermost call in the code of ``cls``, else of the innermost call."""
+    """Return the ``file:line`` of the innermost call in the code of ``cls``, or of the innermost call in any code."""
     return line_of(error, cls) or place_in(error)
 
 
@@ -196,29 +204,29 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
-    """Raise Breach unless a constructor has ``fixed`` positional parameters, and options by name with defaults.
+    """Raise Breach unless a constructor has ``fixed`` positional parameters, followed by named options with defaults.
 
-    ``seed`` (required if ``seeded``) and ``cost_model`` need no default.
+    ``seed`` (required if ``seeded``) and ``cost_model`` need no defaults.
     """
     parameters = list(inspect.signature(cls).parameters.values())
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     for parameter in parameters[:fixed]:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
-            raise Breach(f"its constructor takes {parameter.name!r} as {parameter}, not by position")
+            raise Breach(f"its constructor accepts {parameter.name!r} as {parameter}, not by position")
     if len(parameters) < fixed:
         raise Breach(f"its constructor is {inspect.signature(cls)}")
     for parameter in parameters[fixed:]:
         if parameter.kind not in by_name:
-            raise Breach(f"its constructor takes {parameter}: a misspelled option would be accepted silently")
+            raise Breach(f"its constructor accepts {parameter}, so a misspelled option would be silently ignored")
         if parameter.default is inspect.Parameter.empty and parameter.name not in ("seed", "cost_model"):
             raise Breach(f"its option {parameter.name!r} has no default")
     if seeded and "seed" not in [parameter.name for parameter in parameters]:
-        raise Breach("its constructor takes no 'seed'")
+        raise Breach("its constructor does not accept 'seed'")
 
 
 @contextmanager
 def global_streams(seed: int) -> Iterator[None]:
-    """Seed the global random streams of Python and numpy, and restore them at the end."""
+    """Seed the global random streams of Python and NumPy, and restore them at the end."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
@@ -231,7 +239,7 @@ def global_streams(seed: int) -> Iterator[None]:
 
 @contextmanager
 def global_streams_untouched() -> Iterator[None]:
-    """Raise Breach if the body draws from a global random stream, or seeds it."""
+    """Raise Breach if the body draws from a global random stream or seeds it."""
     before = random.getstate(), repr(np.random.get_state())
     yield
     for name, old, new in (
@@ -239,13 +247,13 @@ def global_streams_untouched() -> Iterator[None]:
         ("numpy.random", before[1], repr(np.random.get_state())),
     ):
         if old != new:
-            raise Breach(f"it drew from the global random stream of {name}, or seeded it")
+            raise Breach(f"it drew from or seeded the global random stream of {name}")
 
 
 def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
-    """Return ``function(argument)`` as JSON data twice: from here, and from a process with other hashes and one thread.
+    """Return ``function(argument)`` as JSON data, once from this process and once from another.
 
-    Raises Breach if that process fails.
+    The other process uses a different hash seed and a single thread. Raises Breach if it fails.
     """
     import cloudpickle
 
@@ -281,7 +289,7 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
 
 @contextmanager
 def other_clock(cls: type[Any]) -> Iterator[None]:
-    """Make the clocks of :mod:`time` run a thousand times as fast, also where the plug-in imported them by name."""
+    """Make the clocks in :mod:`time` run a thousand times as fast, even where the plug-in imported them by name."""
 
     def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
         start = clock()

@@ -1,4 +1,4 @@
-"""The checks of a cost model: the rules of :class:`~searchlab.costmodel.CostModel`, one small function each."""
+"""Cost model checks: the rules of :class:`~searchlab.costmodel.CostModel`, one small function each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
 
 
 class CostModelSubject(Subject):
-    """A cost model."""
+    """A cost model to check."""
 
     def start(self) -> CostModel:
         """Instantiate the model. Raises Refused if it rejects the options."""
-        refused = f"cost model {self.plugin.name!r} rejects its options"
+        refused = f"cost model {self.plugin.name!r} rejected its options"
         model: CostModel = self.make(CostModel, refused, seed=self.seed, **self.plugin.options)
         return model
 
     def trained(self, n: int = 100) -> tuple[CostModel, Floats]:
-        """Instantiate the model and train it on ``n`` rows of :func:`data`; return it with their features."""
+        """Instantiate the model and train it on ``n`` rows of :func:`data`; return the model and the features."""
         instance = self.start()
         features, scores = data(n)
         instance.fit(features, scores, one_task(features))
@@ -42,7 +42,10 @@ class CostModelSubject(Subject):
 
 
 def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
-    """Return features (n, d), 10 % NaN, and scores (n,) in [0, 1] that depend on two of them, 20 % of them 0."""
+    """Return features of shape (n, d) and scores in [0, 1] that depend on two of them, of shape (n,).
+
+    10 % of the features are NaN, and 20 % of the scores are 0.
+    """
     rng = np.random.default_rng(seed)
     features = rng.random((n, max(d, 2)))
     scores = (features[:, 0] + features[:, 1] * (features[:, 0] > 0.5)) / 2
@@ -52,7 +55,7 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def predicted(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> Floats:
-    """Train a new model on the data, and return its predictions for these and for 20 new rows."""
+    """Train a new model on the data, and return its predictions for the same rows and for 20 new ones."""
     with global_streams(0):
         instance = model.start()
         instance.fit(features, scores, one_task(features) if groups is None else groups)
@@ -63,21 +66,21 @@ def one_task(features: Floats) -> Ints:
     return np.zeros(len(features), dtype=np.int64)
 
 
-@rule("give every option a default, take no *args or **kwargs: def __init__(self, *, seed, rounds=100)")
+@rule("give every option a default, and accept no *args or **kwargs: def __init__(self, *, seed, rounds=100)")
 def signature(model: CostModelSubject) -> None:
-    """The constructor takes seed and options by keyword, each option with a default."""
+    """The constructor accepts seed and options by keyword, and each option has a default."""
     check_constructor(model.cls, 0, seeded=True)
 
 
-@rule("see the line that is named")
+@rule("see the line above")
 def starts(model: CostModelSubject) -> None:
     """It can be instantiated."""
     model.start()
 
 
-@rule("see the line that is named; features are (n, d), scores and groups (n,)", ["starts"])
+@rule("see the line above; features have shape (n, d), scores and groups have shape (n,)", ["starts"])
 def learns(model: CostModelSubject) -> None:
-    """It learns from a hundred trials of one task, and predicts."""
+    """It learns from a hundred trials of one task and predicts scores."""
     predicted(model, *data(100))
 
 
@@ -91,10 +94,10 @@ def shape(model: CostModelSubject) -> None:
             if not isinstance(scored, np.ndarray) or scored.shape != (count,) or scored.dtype.kind != "f":
                 is_array = isinstance(scored, np.ndarray)
                 form = f"{scored.dtype} of shape {scored.shape}" if is_array else type(scored).__name__
-                raise Breach(f"for {count} rows it returns {form}")
+                raise Breach(f"for {count} rows, it returns {form}")
 
 
-@rule("return np.zeros(0) if features has no row", [*RUNS, "shape"])
+@rule("return np.zeros(0) if features has no rows", [*RUNS, "shape"])
 def nothing_to_predict(model: CostModelSubject) -> None:
     """predict returns no scores for no rows."""
     with global_streams(0):
@@ -103,57 +106,57 @@ def nothing_to_predict(model: CostModelSubject) -> None:
             raise Breach(f"it returns {len(scored)} scores")
 
 
-@rule("clip what may overflow, and guard divisions by 0", RUNS)
+@rule("clip values that may overflow, and guard against division by 0", RUNS)
 def finite(model: CostModelSubject) -> None:
-    """Its predictions are finite, for new rows too."""
+    """Its predictions are finite, including those for new rows."""
     _check_finite(model, *data(100))
 
 
-@rule("predict the mean of the scores while there are too few rows to learn from", [*RUNS, "finite"])
+@rule("predict the mean score until there are enough rows to learn from", [*RUNS, "finite"])
 def few_rows(model: CostModelSubject) -> None:
     """It learns from one, two and three trials."""
     for count in (1, 2, 3):
         _check_finite(model, *data(count))
 
 
-@rule("predict that score; do not divide by the spread of the scores", [*RUNS, "finite"])
+@rule("predict that score; do not divide by the scores' spread", [*RUNS, "finite"])
 def constant_scores(model: CostModelSubject) -> None:
-    """It learns from trials that were all equally fast."""
+    """It learns from trials that are all equally fast."""
     features, _ = data(40)
     _check_finite(model, features, np.full(40, 1.0))
 
 
-@rule("predict 0; do not divide by the maximum or the sum of the scores", [*RUNS, "finite"])
+@rule("predict 0; do not divide by the maximum or sum of the scores", [*RUNS, "finite"])
 def all_failed(model: CostModelSubject) -> None:
-    """It learns from trials that all failed, whose scores are 0."""
+    """It learns from trials that all failed and therefore have score 0."""
     features, _ = data(40)
     _check_finite(model, features, np.zeros(40))
 
 
-@rule("replace NaN by the mean of its column, or by 0 if the whole column is NaN", [*RUNS, "finite"])
+@rule("replace NaN with the mean of its column, or with 0 if the entire column is NaN", [*RUNS, "finite"])
 def nan_features(model: CostModelSubject) -> None:
-    """It learns from features of which a column, or all, are NaN."""
+    """It learns from features in which one column or all columns are NaN."""
     features, scores = data(40)
     features[:, 2] = np.nan
     _check_finite(model, features, scores)
     _check_finite(model, np.full((40, 3), np.nan), scores)
 
 
-@rule("do not divide by the spread of a column", [*RUNS, "finite"])
+@rule("do not divide by a column's spread", [*RUNS, "finite"])
 def constant_features(model: CostModelSubject) -> None:
-    """It learns from features that are all the same."""
+    """It learns from features that are all equal."""
     _check_finite(model, np.ones((40, 3)), data(40)[1])
 
 
-@rule("predict the mean of the scores if features has no column: a space may have no knob", [*RUNS, "finite"])
+@rule("predict the mean score if features has no columns, since a space may have no knobs", [*RUNS, "finite"])
 def no_columns(model: CostModelSubject) -> None:
     """It learns from features without columns."""
     _check_finite(model, np.empty((5, 0)), np.array([0.0, 0.2, 0.5, 1.0, 1.0]))
 
 
-@rule("compare trials within a group only; a group may have a single row, or equal scores", [*RUNS, "finite"])
+@rule("compare trials only within a group; a group may have a single row or equal scores", [*RUNS, "finite"])
 def several_tasks(model: CostModelSubject) -> None:
-    """It learns from several tasks (groups) at once, one with a single trial and one in which all trials failed."""
+    """It learns from several tasks (groups) at once, including one with a single trial and one where all failed."""
     features, scores = data(61)
     scores[40:60] = 0.0
     _check_finite(model, features, scores, np.repeat([0, 1, 2], [40, 20, 1]))
@@ -166,10 +169,10 @@ def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, gro
         raise Breach(f"trained on features of shape {features.shape}, it predicts {told}")
 
 
-@rule("pass the seed on to everything random, and use one thread where the order of sums matters", RUNS)
+@rule("pass the seed to everything random, and use a single thread where the summation order matters", RUNS)
 def same_seed(model: CostModelSubject) -> None:
     """The same data and seed give the same predictions."""
-    _check_same(predicted(model, *data(100)), predicted(model, *data(100)), "trained again it predicts")
+    _check_same(predicted(model, *data(100)), predicted(model, *data(100)), "when trained again, it predicts")
 
 
 @rule("reset the model in fit", [*RUNS, "same-seed", "global-random-state"])
@@ -181,24 +184,22 @@ def forgets(model: CostModelSubject) -> None:
         twice.fit(*data(30, seed=1), np.zeros(30, dtype=np.int64))
         for instance in (once, twice):
             instance.fit(features, scores, one_task(features))
-        _check_same(once.predict(features), twice.predict(features), "trained on other data before, it predicts")
+        _check_same(once.predict(features), twice.predict(features), "after training on other data, it predicts")
 
 
-@rule(
-    "predict each row by itself: no statistics of the rows that are predicted together", [*RUNS, "shape", "same-seed"]
-)
+@rule("predict each row independently: do not use statistics of the other rows", [*RUNS, "shape", "same-seed"])
 def a_row_alone(model: CostModelSubject) -> None:
     """The prediction for a row does not depend on the other rows."""
     with global_streams(0):
         instance, features = model.trained()
         together = instance.predict(features)
-        _check_same(together[10:20], instance.predict(features[10:20]), "asked for ten rows alone, it predicts", 1e-6)
-        _check_same(together[::-1], instance.predict(features[::-1]), "asked in another order, it predicts", 1e-6)
+        _check_same(together[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
+        _check_same(together[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
 
 
 @rule("copy arrays before changing them: features = np.nan_to_num(features), not copy=False", RUNS)
 def leaves_its_input(model: CostModelSubject) -> None:
-    """It does not change its arguments."""
+    """It does not modify its arguments."""
     features, scores = data(100)
     groups = one_task(features)
     before = {"features": features.copy(), "scores": scores.copy(), "groups": groups.copy()}
@@ -208,25 +209,25 @@ def leaves_its_input(model: CostModelSubject) -> None:
         instance.predict(features)
     for name, array in (("features", features), ("scores", scores), ("groups", groups)):
         if not np.array_equal(array, before[name], equal_nan=True):
-            raise Breach(f"it changed {name}")
+            raise Breach(f"it modified {name}")
 
 
-@rule("draw from your own generator: np.random.default_rng(seed)", [*RUNS, "same-seed"])
+@rule("draw from a generator of your own: np.random.default_rng(seed)", [*RUNS, "same-seed"])
 def global_random_state(model: CostModelSubject) -> None:
-    """It neither draws from the global random streams of Python and numpy, nor seeds them."""
+    """It neither draws from nor seeds the global random streams of Python and NumPy."""
     scored = []
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
             instance, features = model.trained()
             scored.append(instance.predict(features))
-    _check_same(scored[0], scored[1], "with other global random streams, it predicts")
+    _check_same(scored[0], scored[1], "with different global random streams, it predicts")
 
 
-@rule("use one thread, or sums that do not depend on their number; do not iterate over sets", STEADY)
+@rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", STEADY)
 def every_process(model: CostModelSubject) -> None:
-    """Its predictions are the same in every process, on any number of threads."""
+    """Its predictions are the same in every process and on any number of threads."""
     first, second = in_two_processes(_predictions, model)
-    _check_same(np.array(first), np.array(second), "in another process, on two threads, it predicts")
+    _check_same(np.array(first), np.array(second), "in another process, on one thread, it predicts")
 
 
 def _predictions(model: CostModelSubject) -> list[float]:
@@ -251,14 +252,14 @@ RULES = (
 
 
 def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:
-    """Return the checks of a cost model, in order.
+    """Return the checks for a cost model, in order.
 
     Args:
         plugin: The cost model.
-        seed: Its seed.
+        seed: The cost model's seed.
 
     Raises:
-        SearchlabError: If there is no such plug-in or option.
+        SearchlabError: If the plug-in or an option is unknown.
     """
     named, cls = COST_MODELS.named(plugin)
     COST_MODELS.check_options(named.name, cls, named.options)

@@ -1,4 +1,4 @@
-"""The checks of a policy: the rules of :class:`~searchlab.policy.Policy`, one small function each."""
+"""Policy checks: the rules of :class:`~searchlab.policy.Policy`, one small function each."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from .spaces import SpaceSubject
 from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
-"""Workloads for which a space may be small enough to exhaust it."""
+"""Workloads for which a space may be small enough to be exhausted."""
 FEW = 300
-"""The most configs of a space that a policy must exhaust."""
+"""The maximum number of configs in a space that a policy must exhaust."""
 
 
 @dataclass(frozen=True)
 class PolicySubject(Subject):
-    """A policy, with the spaces to check it in, and the cost model that it gets if it takes one."""
+    """A policy, the spaces in which to check it, and the cost model that it receives if it uses one."""
 
     spaces: Mapping[str, SpaceSubject]
-    small: Mapping[str, SpaceSubject]  # those that it must exhaust
+    small: Mapping[str, SpaceSubject]  # the spaces that it must exhaust
     cost_model: Plugin
     features: str
 
     @property
     def traits(self) -> Traits:
-        # A class that is no Policy declares nothing; another check reports it.
+        # A class that is not a Policy declares nothing; another check reports it.
         return self.cls.traits if issubclass(self.cls, Policy) else Traits()
 
     def start(self, where: SpaceSubject, seed: int | None = None) -> Policy:
@@ -65,20 +65,20 @@ class PolicySubject(Subject):
             model = make_cost_model(self.cost_model, seed)
             options["cost_model"] = BoundCostModel(model, make_features(self.features, where.space))
         refused = (
-            f"policy {self.plugin.name!r} cannot start in space {where.plugin.name!r} (if it supports certain spaces "
-            f"only, name one, as in: --space sketch --workload gemm:64x64x64)"
+            f"policy {self.plugin.name!r} cannot start in space {where.plugin.name!r} (if it supports only certain "
+            f"spaces, specify one, as in: --space sketch --workload gemm:64x64x64)"
         )
         policy: Policy = self.make(Policy, refused, where.space, seed=seed, **options)
         return policy
 
     def run(self, where: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32) -> list[Trial]:
-        """Run a new policy in batches of eight. Each run seeds the global random streams alike."""
+        """Run a new policy in batches of eight. Each run seeds the global random streams with the same seed."""
         with global_streams(0):
             return run(self.start(where, seed), cost, trials)
 
     @cached_property
     def runs(self) -> dict[str, list[Trial]]:
-        """An ordinary run in each of ``spaces``."""
+        """A normal run in each of ``spaces``."""
         return {name: self.run(where) for name, where in self.spaces.items()}
 
 
@@ -87,25 +87,25 @@ WARM = (*RUNS, "warm-start")
 STEADY = (*RUNS, "same-seed", "global-random-state")
 
 
-@rule("give every option a default, take no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)")
+@rule("give every option a default, and accept no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)")
 def signature(policy: PolicySubject) -> None:
-    """The constructor takes space, and by keyword seed and options, each option with a default."""
+    """The constructor accepts space and, by keyword, seed and options, and each option has a default."""
     check_constructor(policy.cls, 1, seeded=True)
     if "cost_model" in inspect.signature(policy.cls).parameters and not policy.traits.takes_cost_model:
         raise Breach(
-            "its constructor takes a cost_model, but the class does not declare it, and so gets none",
+            "its constructor accepts a cost_model, but the class does not declare this and therefore receives none",
             "declare it: class Mine(NeverTwice, takes_cost_model=True)",
         )
 
 
-@rule("see the line that is named; a space may have a single config, and even no knob")
+@rule("see the line above; a space may have only a single config, or even no knobs")
 def starts(policy: PolicySubject) -> None:
     """It can be instantiated in every space."""
     for where in (*policy.spaces.values(), *policy.small.values()):
         policy.start(where)
 
 
-@rule("see the line that is named; ask(n) returns a list of configs, tell(trials) takes a list of trials", ["starts"])
+@rule("see the line above; ask(n) returns a list of configs, and tell(trials) accepts a list of trials", ["starts"])
 def runs(policy: PolicySubject) -> None:
     """It proposes and learns, batch after batch."""
     for name, trials in policy.runs.items():
@@ -115,9 +115,9 @@ def runs(policy: PolicySubject) -> None:
             )
 
 
-@rule("make configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
+@rule("create configs with space.sample, space.mutate, space.crossover or space.repaired, not by hand", RUNS)
 def members(policy: PolicySubject) -> None:
-    """Every proposal is a Config, a member of its space, and plain JSON."""
+    """Every proposal is a Config, is a member of its space, and can be represented as plain JSON."""
     for name, trials in policy.runs.items():
         space = policy.spaces[name].space
         for trial in trials:
@@ -131,10 +131,10 @@ def members(policy: PolicySubject) -> None:
             try:
                 json.dumps(config.to_json())
             except TypeError as error:
-                raise Breach(f"it proposed {config}, which a log cannot hold: {error}") from None
+                raise Breach(f"it proposed {config}, which a log cannot store: {error}") from None
 
 
-@rule("cut the batch off at n: list(islice(proposals, n)); return [] if n is 0", RUNS)
+@rule("limit the batch to n configs: list(islice(proposals, n)); return [] if n is 0", RUNS)
 def batch_size(policy: PolicySubject) -> None:
     """ask(n) returns at most n configs."""
     for n in (8, 1, 0, 40, 7):
@@ -142,10 +142,10 @@ def batch_size(policy: PolicySubject) -> None:
         for _ in range(2):
             got = len(instance.ask(n))
             if got > n:
-                raise Breach(f"ask({n}) returned {got}")
+                raise Breach(f"ask({n}) returned {got} configs")
 
 
-@rule("remember what was proposed and told in a set, or derive from searchlab.NeverTwice, which does", RUNS)
+@rule("keep a set of all configs proposed or told, or derive from searchlab.NeverTwice, which does this", RUNS)
 def no_repeats(policy: PolicySubject) -> None:
     """It never proposes a config twice, even before it is told the first trial."""
     for trials in policy.runs.values():
@@ -163,36 +163,36 @@ def _check_repeats(configs: Sequence[Config]) -> None:
         first[config] = number
 
 
-@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() always differs', RUNS)
+@rule('draw from searchlab.policy.private_rng(seed, "a tag", ...); an unseeded default_rng() differs each time', RUNS)
 def same_seed(policy: PolicySubject) -> None:
     """The same seed and measurements give the same proposals."""
     for name, where in policy.spaces.items():
         _check_same(policy.runs[name], policy.run(where), "with the same seed")
 
 
-@rule("seed the random stream with the given seed; if the policy is not random, declare uses_seed=False", STEADY)
+@rule("seed the random stream with the policy's seed; if the policy is not random, declare uses_seed=False", STEADY)
 def other_seed(policy: PolicySubject) -> None:
-    """Another seed leads to other proposals, unless the class declares uses_seed=False."""
+    """A different seed leads to different proposals, unless the class declares uses_seed=False."""
     first = _configs(policy.runs["large"])
     others = [_configs(policy.run(policy.spaces["large"], seed=policy.seed + i)) for i in (1, 2)]
     differs = any(other != first for other in others)
     if policy.traits.uses_seed and not differs:
-        raise Breach(f"the first {len(first)} proposals are the same from three seeds")
+        raise Breach(f"the first {len(first)} proposals are the same for three different seeds")
     if not policy.traits.uses_seed and differs:
-        raise Breach("it declares uses_seed=False, but its proposals depend on the seed", "leave uses_seed out")
+        raise Breach("it declares uses_seed=False, but its proposals depend on the seed", "omit uses_seed")
 
 
-@rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
+@rule('draw from a generator of your own: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
 def global_random_state(policy: PolicySubject) -> None:
-    """It neither draws from the global random streams of Python and numpy, nor seeds them."""
+    """It neither draws from nor seeds the global random streams of Python and NumPy."""
     where = policy.spaces["large"]
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
             trials = run(policy.start(where), flaky, 32)
-        _check_same(policy.runs["large"], trials, "with other global random streams")
+        _check_same(policy.runs["large"], trials, "with different global random streams")
 
 
-@rule("limit the search by steps, not by seconds; derive no seed and no decision from the time", STEADY)
+@rule("limit the search by steps, not by seconds; do not derive seeds or decisions from the time", STEADY)
 def clock(policy: PolicySubject) -> None:
     """Its proposals do not depend on the clock."""
     with other_clock(policy.cls):
@@ -200,13 +200,13 @@ def clock(policy: PolicySubject) -> None:
     _check_same(policy.runs["large"], trials, "with a clock that runs a thousand times as fast")
 
 
-@rule("sort sets before iterating over them, or use a dict for its order; sum in one thread", STEADY)
+@rule("sort sets before iterating over them, or use an ordered dict; compute sums in one thread", STEADY)
 def every_process(policy: PolicySubject) -> None:
     """Its proposals are the same in every process, for any hash seed and number of threads."""
     first, second = in_two_processes(_proposals, policy)
     if first != second:
         number = next(i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
-        raise Breach(f"proposal {number} is {first[number]} in one process and {second[number]} in another")
+        raise Breach(f"proposal {number} is {first[number]} in one process, but {second[number]} in another")
 
 
 def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
@@ -215,13 +215,13 @@ def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
 
 @rule(
     "seed each ask from the seed and the number of trials told, and keep no state from an ask; "
-    "if it must know which trials were proposed together, declare it: class Mine(NeverTwice, needs_asks=True)",
+    "if it must know which trials were proposed together, declare this: class Mine(NeverTwice, needs_asks=True)",
     [*STEADY, "warm-start"],
 )
 def state_is_what_was_told(policy: PolicySubject) -> None:
-    """A policy that was only told the trials, in batches of any size, continues like the one that proposed them."""
+    """A policy that was only told the trials, in batches of any size, continues like the policy that proposed them."""
     if policy.traits.needs_asks:
-        raise NotApplicable("it declares needs_asks=True: it resumes by repeating its asks, which same-seed checks")
+        raise NotApplicable("it declares needs_asks=True, so it resumes by repeating its asks, which same-seed checks")
     for name, where in policy.spaces.items():
         lived = policy.start(where)
         trials = run(lived, flaky, 32)
@@ -235,7 +235,9 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
                 again = list(other.ask(8))
                 if again != asked:
                     other_first = _first_other(again, asked)
-                    raise Breach(f"told {len(trials)} trials of space {name!r} {how}, it continues with {other_first}")
+                    raise Breach(
+                        f"told {len(trials)} trials in space {name!r} {how}, it then continues with {other_first}"
+                    )
             told = trials_of(asked, flaky, len(trials))
             for instance in (lived, at_once, singly):
                 instance.tell(list(told))
@@ -244,7 +246,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
 
 @rule("copy lists before changing them: self.trials += trials, not self.trials = trials", RUNS)
 def leaves_what_it_is_told(policy: PolicySubject) -> None:
-    """It does not change the lists and records that it is told."""
+    """It does not modify the lists and records that it is told."""
     instance = policy.start(policy.spaces["large"])
     told: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
@@ -253,10 +255,12 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
         instance.tell(trials)
         for trials, before in told:
             if trials != before:
-                raise Breach(f"it changed a list of {len(before)} trials that it was told: it now has {len(trials)}")
+                raise Breach(
+                    f"it modified a list of {len(before)} trials that it was told, which now contains {len(trials)}"
+                )
 
 
-@rule("accept every trial in warm_start, which tells them by default, and do not propose them again", RUNS)
+@rule("accept every trial in warm_start, which calls tell by default, and do not propose these configs again", RUNS)
 def warm_start(policy: PolicySubject) -> None:
     """It learns from the trials of another run, and does not propose them again."""
     for where in policy.spaces.values():
@@ -266,14 +270,14 @@ def warm_start(policy: PolicySubject) -> None:
         left = where.space.size(64)
         trials = run(instance, flaky, 24)
         if not trials and (left is None or left > len(known)) and not policy.traits.stops:
-            raise Breach(f"after a warm start with {len(known)} trials of a larger space, it proposes nothing")
+            raise Breach(f"after a warm start with {len(known)} trials in a larger space, it proposes nothing")
         if again := {trial.config for trial in trials} & {trial.config for trial in known}:
-            raise Breach(f"it proposes a config of its warm start: {next(iter(again)).to_json()}")
+            raise Breach(f"it proposes a config from its warm start: {next(iter(again)).to_json()}")
 
 
-@rule("let a warm start depend on its trials and the seed only: a resumed run repeats it", [*STEADY, "warm-start"])
+@rule("make warm starts depend only on the trials and the seed: a resumed run repeats them", [*STEADY, "warm-start"])
 def same_warm_start(policy: PolicySubject) -> None:
-    """The same seed and warm start give the same proposals; the list of trials is not changed."""
+    """The same seed and warm start give the same proposals, and the list of trials is not modified."""
     where = policy.spaces["large"]
     known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
     runs = []
@@ -282,12 +286,12 @@ def same_warm_start(policy: PolicySubject) -> None:
         instance = policy.start(where)
         instance.warm_start(given)
         if given != known:
-            raise Breach(f"it changed the list of {len(known)} trials of its warm start: it now has {len(given)}")
+            raise Breach(f"it modified its warm start's list of {len(known)} trials, which now contains {len(given)}")
         runs.append(run(instance, flaky, 24))
     _check_same(runs[0], runs[1], "after the same warm start")
 
 
-@rule("skip trials whose config is not in the space (searchlab.NeverTwice does): another log may have some", WARM)
+@rule("skip trials whose config is not in the space, as searchlab.NeverTwice does; other logs may contain some", WARM)
 def foreign_trials(policy: PolicySubject) -> None:
     """It continues after trials whose configs are not in its space."""
     for where in policy.spaces.values():
@@ -299,13 +303,13 @@ def foreign_trials(policy: PolicySubject) -> None:
         run(instance, smooth, 24)
 
 
-@rule("propose random configs until one succeeds (or declare stops=True); a failure costs inf", RUNS)
+@rule("propose random configs until one succeeds (or declare stops=True); a failure has cost inf", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
     """It continues if every trial fails."""
     _check_goes_on(policy, all_invalid)
 
 
-@rule("do not divide by the spread of costs, which may be 0", RUNS)
+@rule("do not divide by the costs' spread, which may be 0", RUNS)
 def all_is_equal(policy: PolicySubject) -> None:
     """It continues if every trial takes the same time."""
     _check_goes_on(policy, all_equal)
@@ -320,8 +324,8 @@ def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
 
 
 @rule(
-    "fill the batch with space.sample_new(rng, n, seen), which finds what is left, and return [] if nothing is; "
-    "if the strategy ends earlier, declare it: class Mine(NeverTwice, stops=True)",
+    "fill the batch with space.sample_new(rng, n, seen), which finds the remaining configs, and return [] if none "
+    "remain; if the strategy ends earlier, declare this: class Mine(NeverTwice, stops=True)",
     RUNS,
 )
 def exhausts(policy: PolicySubject) -> None:
@@ -335,7 +339,7 @@ def exhausts(policy: PolicySubject) -> None:
         asked, empty = 0, 0
         while empty < 2:
             if asked > 4 * len(everything):
-                raise Breach(f"the space has {len(everything)} configs; it has proposed {asked}, and continues")
+                raise Breach(f"it has proposed {asked} configs and continues, although the space has {len(everything)}")
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
             instance.tell(trials_of(batch, flaky, asked))
@@ -343,24 +347,24 @@ def exhausts(policy: PolicySubject) -> None:
             asked += len(batch)
         missing = [config for config in everything if config not in proposed]
         if missing and not policy.traits.stops:
-            raise Breach(f"it left out {len(missing)} of {len(everything)} configs, the first {missing[0].to_json()}")
+            raise Breach(f"it omitted {len(missing)} of {len(everything)} configs, such as {missing[0].to_json()}")
 
 
-@rule("learn from each trial once, when it is told, or from a bounded number of trials", WARM)
+@rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM)
 def bounded_time(policy: PolicySubject) -> None:
     """After four times as many trials, tell and ask take at most sixteen times as long."""
     where = policy.spaces["large"]
     configs = where.space.sample_new(np.random.default_rng(3), 256, ())
     known = trials_of(configs, flaky)
     if len(known) < 256:
-        raise NotApplicable(f"the space has {len(known)} configs, and 256 are needed")
+        raise NotApplicable(f"the space has {len(known)} configs, but 256 are needed")
     few, many = (_step_seconds(policy.start(where), known[:count]) for count in (64, 256))
     if many > 16 * few + 0.2:
-        raise Breach(f"after 64 trials they take {few:.3g} s of CPU time, and {many:.3g} s after 256")
+        raise Breach(f"they take {few:.3g} s of CPU time after 64 trials, but {many:.3g} s after 256")
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """Return the CPU seconds of the fastest of three steps."""
+    """Return the CPU time of the fastest of three steps, in seconds."""
     policy.warm_start(known)
     seconds = []
     for step in range(3):
@@ -406,21 +410,21 @@ def policy_checks(
     seed: int = 0,
     time_limit: float = 120.0,
 ) -> list[Check]:
-    """Return the checks of a policy, in order.
+    """Return the checks for a policy, in order.
 
     Args:
         plugin: The policy.
-        space: Where to check a policy that supports certain spaces only. By default it is checked in toy spaces, and
-            nothing is scheduled, built or run.
-        workload: The workload of ``space``; by default the first of seven that the space supports.
-        target: The target of ``space``.
-        cost_model: The cost model for a policy that takes one; by default its own, else ``xgboost``.
-        features: The features of the cost model; by default its own, else ``knob``.
-        seed: The seed of the policy.
-        time_limit: Seconds after which a check fails.
+        space: The space in which to check a policy that supports only certain spaces. By default, the policy is checked
+            in toy spaces, and nothing is scheduled, built or run.
+        workload: The workload for ``space``; by default, the first of seven that the space supports.
+        target: The target for ``space``.
+        cost_model: The cost model for a policy that uses one; by default, the policy's own or ``xgboost``.
+        features: The cost model's features; by default, the policy's own or ``knob``.
+        seed: The policy's seed.
+        time_limit: The time limit for each check, in seconds.
 
     Raises:
-        SearchlabError: If there is no such plug-in, option, workload or target.
+        SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
     named, cls = POLICIES.named(plugin)
     POLICIES.check_options(named.name, cls, named.options)
@@ -439,7 +443,7 @@ def policy_checks(
 
 
 def _small(space: PluginSpec, given: SpaceSubject) -> dict[str, SpaceSubject]:
-    """Return the given space if it is small, else the space for the first tiny workload for which it is."""
+    """Return the given space if it is small, or else the space for the first tiny workload for which it is small."""
     for subject in (given, *(SpaceSubject.of(space, parse_workload(text), given.target) for text in TINY)):
         try:
             if (size := subject.space.size(FEW)) is not None and size <= FEW:

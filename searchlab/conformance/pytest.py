@@ -1,4 +1,4 @@
-"""The checks as classes for pytest, to derive the tests of a plug-in from::
+"""The checks as pytest classes, from which to derive a plug-in's tests::
 
 from searchlab.conformance.pytest import PolicyTests
 
@@ -26,7 +26,7 @@ class _Tests:
 
     _rules: ClassVar[tuple[Rule, ...]] = ()
     _make: ClassVar[Callable[..., list[Check]]]
-    _arguments: ClassVar[tuple[str, ...]] = ()  # the class variables that are arguments of _make
+    _arguments: ClassVar[tuple[str, ...]] = ()  # the class variables that are passed to _make
     _checks: ClassVar[dict[str, Check]]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -35,7 +35,7 @@ class _Tests:
 
     def test_contract(self, name: str) -> None:
         cls = type(self)
-        if "_checks" not in vars(cls):  # once per class: the checks share the runs of the plug-in
+        if "_checks" not in vars(cls):  # once per class, because the checks share the plug-in's runs
             given = {argument: getattr(cls, argument) for argument in cls._arguments}
             cls._checks = {check.name: check for check in cls._make(cls.plugin, seed=cls.seed, **given)}
         try:
@@ -45,7 +45,7 @@ class _Tests:
 
 
 class PolicyTests(_Tests):
-    """The checks of a policy. Class variables are the arguments of :func:`~searchlab.conformance.policy_checks`."""
+    """Checks a policy. Class variables are passed to :func:`~searchlab.conformance.policy_checks`."""
 
     space: ClassVar[PluginSpec | None] = None
     workload: ClassVar[str | None] = None
@@ -58,7 +58,7 @@ class PolicyTests(_Tests):
 
 
 class SpaceTests(_Tests):
-    """The checks of a space. Class variables are the arguments of :func:`~searchlab.conformance.space_checks`."""
+    """Checks a space. Class variables are passed to :func:`~searchlab.conformance.space_checks`."""
 
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
@@ -68,6 +68,6 @@ class SpaceTests(_Tests):
 
 
 class CostModelTests(_Tests):
-    """The checks of a cost model."""
+    """Checks a cost model."""
 
     _rules, _make = costmodels.RULES, staticmethod(costmodels.cost_model_checks)

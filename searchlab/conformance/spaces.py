@@ -1,4 +1,4 @@
-"""The checks of a space: the rules of :class:`~searchlab.space.Space`, one small function each."""
+"""Space checks: the rules of :class:`~searchlab.space.Space`, one small function each."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ WORKLOADS = (
     "gemm:64x64x64", "gemm:37x53x29:bias:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
     "conv2d:1x9x9x16x8x3x3:p1:bias:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
 )  # fmt: skip
-"""Workloads that a space is tried on; it raises UnsupportedWorkload for those that it does not support."""
+"""Workloads on which a space is tried; it must raise UnsupportedWorkload for those that it does not support."""
 
 
 @dataclass(frozen=True)
 class SpaceSubject(Subject):
-    """A space, for one workload and target."""
+    """A space to check, for one workload and target."""
 
     workload: Workload
     target: Target
@@ -59,7 +59,7 @@ class SpaceSubject(Subject):
     def supported(
         cls, spec: PluginSpec, workload: str | Workload | None, target: Target, seed: int = 0
     ) -> SpaceSubject:
-        """Return the space for ``workload``, by default for the first of :data:`WORKLOADS` that it supports."""
+        """Return the space for ``workload``, which defaults to the first of :data:`WORKLOADS` that it supports."""
         texts = WORKLOADS if workload is None else [workload]
         subjects = [cls.of(spec, parse_workload(text), target, seed) for text in texts]
         for subject in subjects:
@@ -74,7 +74,7 @@ class SpaceSubject(Subject):
 
     def start(self) -> Space:
         """Instantiate the space. Raises Refused if it rejects the workload, target or options."""
-        refused = f"space {self.plugin.name!r} rejects {self.workload} on {self.target.kind}"
+        refused = f"space {self.plugin.name!r} rejected {self.workload} on {self.target.kind}"
         space: Space = self.make(Space, refused, self.workload, self.target, **self.plugin.options)
         return space
 
@@ -84,12 +84,12 @@ class SpaceSubject(Subject):
 
     @cached_property
     def samples(self) -> list[Config]:
-        """40 distinct random configs, or all configs of a smaller space."""
+        """40 distinct random configs, or all configs if the space is smaller."""
         return self.space.sample_new(np.random.default_rng(self.seed), 40, ())
 
     @cached_property
     def valid(self) -> list[Config]:
-        """The first three samples that have a program. Raises NotApplicable in a space without programs."""
+        """The first three samples that have a program. Raises NotApplicable if the space has no programs."""
         if not self.space.has_programs:
             raise NotApplicable("its configs have no programs")
         return list(islice(filter(self._has_program, self.samples), 3))
@@ -108,15 +108,15 @@ PROGRAMS = (*KNOWN, "schedules")
 RIGHT = (*PROGRAMS, "one-program", "pickles", "keeps-the-function")
 
 
-@rule("give every option a default, take no *args or **kwargs: def __init__(self, workload, target, *, packed=True)")
+@rule("give options defaults, and accept no *args or **kwargs: def __init__(self, workload, target, *, packed=True)")
 def signature(space: SpaceSubject) -> None:
-    """The constructor takes workload, target, and options by keyword, each with a default."""
+    """The constructor accepts workload, target and, by keyword, options, and each option has a default."""
     check_constructor(space.cls, 2, seeded=False)
 
 
 @rule("call super().__init__(workload, target) first")
 def starts(space: SpaceSubject) -> None:
-    """It can be instantiated, and has its workload and target."""
+    """It can be instantiated, and stores its workload and target."""
     instance = space.space
     for name, given in (("workload", space.workload), ("target", space.target)):
         if getattr(instance, name, None) != given:
@@ -125,18 +125,18 @@ def starts(space: SpaceSubject) -> None:
 
 @rule("raise UnsupportedWorkload(text) in the constructor, before anything else", ["starts"])
 def unfit_workloads(space: SpaceSubject) -> None:
-    """For a workload without a program it raises UnsupportedWorkload, which names the supported workloads."""
+    """For a workload without a program, it raises UnsupportedWorkload, which lists the supported workloads."""
     for text in WORKLOADS:
         try:
             space.cls(parse_workload(text), space.target, **space.plugin.options)
         except UnsupportedWorkload as error:
             if not str(error):
-                raise Breach(f"for {text} it raises UnsupportedWorkload without a text") from None
+                raise Breach(f"for {text}, it raises UnsupportedWorkload without a message") from None
         except Exception as error:  # a plug-in may raise anything
-            raise Breach(f"for {text} it raises {described(error)}") from error
+            raise Breach(f"for {text}, it raises {described(error)}") from error
 
 
-@rule("see the line that is named: whatever was chosen, every later knob must have a choice", ["starts"])
+@rule("see the line above; whatever was chosen, every later knob must have a choice", ["starts"])
 def decides(space: SpaceSubject) -> None:
     """decide(choose) returns a Config, whatever choose returns."""
     for config in space.samples:
@@ -144,7 +144,7 @@ def decides(space: SpaceSubject) -> None:
             raise Breach(f"it returned a {type(config).__name__}", "return Config([(knob.name, value), ...])")
 
 
-@rule("decide by the choices only: no counter, no randomness, no order of a set", RUNS)
+@rule("make decide depend only on the choices, not on a counter, randomness or the order of a set", RUNS)
 def same_choices(space: SpaceSubject) -> None:
     """The same choices lead to the same knobs and the same config."""
     for rng_seed in range(20):
@@ -153,12 +153,12 @@ def same_choices(space: SpaceSubject) -> None:
             if again != first:
                 number = next((i for i, (a, b) in enumerate(zip(first[0], again[0], strict=False)) if a != b), None)
                 if number is None:
-                    raise Breach(f"the same choices returned {first[1]} first, and {again[1]} later")
-                raise Breach(f"after the same choices it asked for {again[0][number]} instead of {first[0][number]}")
+                    raise Breach(f"the same choices first returned {first[1]} and later {again[1]}")
+                raise Breach(f"after the same choices, it asked for {again[0][number]} instead of {first[0][number]}")
 
 
 def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
-    """Decide at random; return the names and choices of the knobs, and the config."""
+    """Decide at random, and return the knobs' names and choices and the config."""
     rng = np.random.default_rng(rng_seed)
     asked: list[tuple[str, list[Value]]] = []
 
@@ -175,9 +175,9 @@ def _asked(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
         yield _decided(space.space, rng_seed)[0]
 
 
-@rule("remove duplicate choices; True, 1 and 1.0 are equal, so use one type", RUNS)
+@rule("remove duplicate choices; True, 1 and 1.0 are equal, so use a single type", RUNS)
 def choices_differ(space: SpaceSubject) -> None:
-    """The choices of a knob differ."""
+    """A knob's choices all differ."""
     for asked in _asked(space):
         for name, choices in asked:
             if twice := [value for value, count in Counter(choices).items() if count > 1]:
@@ -185,7 +185,7 @@ def choices_differ(space: SpaceSubject) -> None:
                 raise Breach(f"knob {name!r} has the equal choices {same}")
 
 
-@rule("convert numpy numbers with int(...) or .tolist(); make a tile a tuple of whole numbers", RUNS)
+@rule("convert NumPy numbers with int(...) or .tolist(); represent tiles as tuples of whole numbers", RUNS)
 def plain_values(space: SpaceSubject) -> None:
     """A choice is a bool, int, float, str or tuple of ints, and a config survives a round trip through JSON."""
     for asked in _asked(space):
@@ -200,17 +200,17 @@ def plain_values(space: SpaceSubject) -> None:
             raise Breach(f"{config} becomes {again} when read back")
 
 
-@rule("give each knob its own name", RUNS)
+@rule("give each knob a unique name", RUNS)
 def knob_names(space: SpaceSubject) -> None:
-    """Each knob has a name, and no two knobs of a config have the same name."""
+    """Each knob has a name, and no two knobs in a config share one."""
     for asked in _asked(space):
         for name, count in Counter(name for name, _ in asked).items():
             if count > 1 or not isinstance(name, str) or not name:
-                raise Breach(f"one config has {count} knobs called {name!r}")
+                raise Breach(f"a config has {count} knobs called {name!r}")
 
 
 @rule(
-    "return Config with each knob's name and the value that choose returned, in the order of asking",
+    "return a Config with each knob's name and the value that choose returned, in the order of the calls",
     [*RUNS, "same-choices", "knob-names"],
 )
 def members(space: SpaceSubject) -> None:
@@ -218,7 +218,7 @@ def members(space: SpaceSubject) -> None:
     for rng_seed in range(20):
         asked, config = _decided(space.space, rng_seed)
         if list(config) != [name for name, _ in asked]:
-            raise Breach(f"it asked for {[name for name, _ in asked]} and returned {config}")
+            raise Breach(f"it asked for {[name for name, _ in asked]} but returned {config}")
         try:
             space.space.knobs(config)
         except InvalidConfig as error:
@@ -227,7 +227,7 @@ def members(space: SpaceSubject) -> None:
         raise Breach("a config with an unknown knob counts as a member")
 
 
-@rule("let overrides of mutate, crossover and neighbours end with self.repaired(wanted, rng), or remove them", KNOWN)
+@rule("end overrides of mutate, crossover and neighbours with self.repaired(wanted, rng), or remove them", KNOWN)
 def stays_inside(space: SpaceSubject) -> None:
     """Mutation, crossover and neighbours stay in the space."""
     instance, rng = space.space, np.random.default_rng(space.seed)
@@ -258,12 +258,12 @@ def enumerates(space: SpaceSubject) -> None:
 
 @rule("leave index_of and config_at to ProductSpace", KNOWN)
 def index(space: SpaceSubject) -> None:
-    """In a ProductSpace, index_of(config_at(i)) is i, and every other config has another index."""
+    """In a ProductSpace, index_of(config_at(i)) is i, and different configs have different indices."""
     product = space.space
     if not isinstance(product, ProductSpace):
         raise NotApplicable("it is not a ProductSpace")
     if product.size() < product.range_length:
-        raise NotApplicable("it leaves out some of its product")
+        raise NotApplicable("it excludes some combinations")
     indices = np.random.default_rng(space.seed).integers(product.size(), size=50).tolist()
     for number in {0, product.size() - 1, *indices}:
         config = product.config_at(number)
@@ -271,13 +271,13 @@ def index(space: SpaceSubject) -> None:
             raise Breach(f"config_at({number}) is {config.to_json()}, whose index_of is {product.index_of(config)}")
 
 
-@rule("do not rely on the order of a set, or on anything else that differs between processes", KNOWN)
+@rule("do not rely on the order of a set or on anything else that differs between processes", KNOWN)
 def fingerprint(space: SpaceSubject) -> None:
-    """The fingerprint, and the samples from a seed, are the same in every process."""
+    """The fingerprint and the samples for a given seed are the same in every process."""
     first, second = in_two_processes(_identity, space)
     if first != second:
         different = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
-        raise Breach(f"one process has {different[0]} where another has {different[1]}")
+        raise Breach(f"one process has {different[0]}, but another has {different[1]}")
 
 
 def _identity(space: SpaceSubject) -> list[Any]:
@@ -286,22 +286,22 @@ def _identity(space: SpaceSubject) -> list[Any]:
 
 
 @rule(
-    "in __getstate__ leave out what does not pickle, such as TVM objects, and recreate it on demand",
+    "in __getstate__, omit objects that cannot be pickled, such as TVM's, and recreate them on demand",
     [*PROGRAMS, "one-program"],
 )
 def pickles(space: SpaceSubject) -> None:
-    """cloudpickle can send it to another process, where it schedules configs to the same programs."""
+    """cloudpickle can send it to another process, where the same configs lead to the same programs."""
     import cloudpickle
 
     again = cloudpickle.loads(cloudpickle.dumps(space.space))
     for config in space.samples:
         if config not in again:
-            raise Breach(f"unpickled, it no longer contains {config.to_json()}")
+            raise Breach(f"after unpickling, it no longer contains {config.to_json()}")
     for config in space.valid:
-        _check_equal(space.space.schedule(config), again.schedule(config), "the unpickled space makes another program")
+        _check_equal(space.space.schedule(config), again.schedule(config), "the unpickled space builds another program")
 
 
-@rule("turn errors of the schedule into raise InvalidConfig(why); do not offer choices that never work", KNOWN)
+@rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", KNOWN)
 def schedules(space: SpaceSubject) -> None:
     """schedule(config) returns a Schedule, or raises InvalidConfig with the reason; some configs have a program."""
     from tvm.s_tir import Schedule
@@ -311,22 +311,22 @@ def schedules(space: SpaceSubject) -> None:
             schedule: Any = space.space.schedule(config)
         except InvalidConfig as error:
             if not str(error):
-                raise Breach(f"for {config.to_json()} it raises InvalidConfig without a text") from None
+                raise Breach(f"for {config.to_json()}, it raises InvalidConfig without a message") from None
             continue
         except Exception as error:  # TVM may raise anything
             raise Breach(
-                f"for {config.to_json()} it raises {type(error).__name__}: {_reason(error)}, raised at "
+                f"for {config.to_json()}, it raises {type(error).__name__}: {_reason(error)}, at "
                 f"{innermost(error, space.cls)}"
             ) from error
         if not isinstance(schedule, Schedule):
-            raise Breach(f"for {config.to_json()} it returns a {type(schedule).__name__}")
+            raise Breach(f"for {config.to_json()}, it returns a {type(schedule).__name__}")
     if not space.valid:
         config = space.samples[0]
         try:
             space.space.schedule(config)
         except InvalidConfig as error:
             raise Breach(
-                f"none of {len(space.samples)} random configs has a program; {config.to_json()} has none because: "
+                f"none of {len(space.samples)} random configs has a program; {config.to_json()} is invalid because: "
                 f"{_reason(error)}"
             ) from None
 
@@ -344,29 +344,29 @@ def refuses_others(space: SpaceSubject) -> None:
             space.space.schedule(config)
         except InvalidConfig:
             continue
-        raise Breach(f"it made a program from {config.to_json()}")
+        raise Breach(f"it built a program from {config.to_json()}")
 
 
-@rule("let the config alone determine the schedule: no random decisions, no counter", PROGRAMS)
+@rule("let the config alone determine the schedule, without random decisions or counters", PROGRAMS)
 def one_program(space: SpaceSubject) -> None:
     """The same config leads to the same program."""
     fresh = space.start()
     for config in space.valid:
         first = space.space.schedule(config)
         for again in (space.space.schedule(config), fresh.schedule(config)):
-            _check_equal(first, again, f"{config.to_json()} leads to another program the second time")
+            _check_equal(first, again, f"{config.to_json()} leads to a different program the second time")
 
 
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
-    """The program is still the function main, with the parameters of the workload."""
-    valid = space.valid  # first: without programs, neither the module nor the target may exist for TVM
+    """The program is still the function main, with the workload's parameters."""
+    valid = space.valid  # first, since without programs, neither the module nor the target may exist for TVM
     expected = _parameters(space.workload.module)
     for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
-            raise Breach(f"{config.to_json()} leads to a program with the functions {names}, without main")
+            raise Breach(f"{config.to_json()} leads to a program with the functions {names}, which do not include main")
         if (parameters := _parameters(module)) != expected:
             raise Breach(f"{config.to_json()} leads to a program with the parameters {parameters}, not {expected}")
 
@@ -376,9 +376,9 @@ def _parameters(module: Any) -> list[str]:
     return [f"{parameter.ty.dtype}{list(parameter.ty.shape)}" for parameter in function.params]
 
 
-@rule("transform the workload's own PrimFunc, by primitives that preserve what it computes", RIGHT)
+@rule("transform the workload's own PrimFunc with primitives that preserve its results", RIGHT)
 def right_answer(space: SpaceSubject) -> None:
-    """The programs of a few configs build and, if this machine is the target, compute the same as numpy."""
+    """Programs for a few configs build and, if this machine is the target, compute the same results as NumPy."""
     valid = space.valid  # first, as in keeps_the_function
     if not runs_here(space.target):
         _check_builds(space)
@@ -387,11 +387,11 @@ def right_answer(space: SpaceSubject) -> None:
     with LocalMeasurer(settings, space.target, {}, workers=1) as measurer:
         for config, result in zip(valid, measurer.measure(space.space, valid), strict=True):
             if result.failure:
-                raise Breach(f"{config.to_json()} fails with {result.failure}: {result.message}")
+                raise Breach(f"{config.to_json()} failed with {result.failure}: {result.message}")
 
 
 def runs_here(target: Target) -> bool:
-    """Return whether this CPU can run programs for ``target``."""
+    """Check whether this CPU can run programs for ``target``."""
     from tvm.target import codegen
 
     here = str(codegen.llvm_get_system_cpu())
@@ -410,23 +410,23 @@ def _check_builds(space: SpaceSubject) -> None:
 
 
 @rule(
-    "start from Schedule(self.workload.module), and change the program by its primitives only",
+    "start from Schedule(self.workload.module), and change the program only with its primitives",
     [*RIGHT, "right-answer"],
 )
 def trace_replays(space: SpaceSubject) -> None:
-    """Applying the trace of a program to the workload leads to the same program."""
+    """Applying a program's trace to the workload leads to the same program."""
     from tvm.s_tir import Schedule
 
     for config in space.valid:
         schedule = space.space.schedule(config)
         fresh = Schedule(space.workload.module)
         schedule.trace.apply_to_schedule(fresh, remove_postproc=False)
-        _check_equal(schedule, fresh, f"the trace of {config.to_json()} leads to another program")
+        _check_equal(schedule, fresh, f"the trace for {config.to_json()} leads to a different program")
 
 
-@rule("draw from your own generator: np.random.default_rng(0) where one is needed", PROGRAMS)
+@rule("draw from a generator of your own, such as np.random.default_rng(0), if one is needed", PROGRAMS)
 def global_random_state(space: SpaceSubject) -> None:
-    """It neither draws from the global random streams of Python and numpy, nor seeds them."""
+    """It neither draws from nor seeds the global random streams of Python and NumPy."""
     with global_streams(1), global_streams_untouched():
         instance = space.start()
         instance.sample(np.random.default_rng(space.seed))
@@ -451,16 +451,16 @@ RULES = (
 def space_checks(
     plugin: PluginSpec, *, workload: str | Workload | None = None, target: str | Target = "native", seed: int = 0
 ) -> list[Check]:
-    """Return the checks of a space, in order.
+    """Return the checks for a space, in order.
 
     Args:
         plugin: The space.
-        workload: What to check it for; by default the first of seven workloads that it supports.
+        workload: The workload for which to check it; by default, the first of seven that it supports.
         target: The target.
-        seed: The seed of the random configs.
+        seed: The seed for random configs.
 
     Raises:
-        SearchlabError: If there is no such plug-in, option, workload or target.
+        SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
     subject = SpaceSubject.supported(plugin, workload, resolve_target(target), seed)
     return [Check(rule, subject) for rule in RULES]

@@ -1,4 +1,4 @@
-"""Toy spaces and made-up costs for checking policies fast: nothing is built or run."""
+"""Toy spaces and synthetic costs for checking policies quickly, without building or running anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tiles(extent: int, parts: int) -> list[tuple[int, ...]]:
 
 
 class _Toy(Space):
-    """Schedules a config to the unchanged workload; 1 % of the configs have no program."""
+    """A space in which schedules leave the workload unchanged; 1 % of the configs have no program."""
 
     def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
         super().__init__(workload, target)
@@ -52,11 +52,11 @@ class _Product(_Toy, ProductSpace):
 
 
 class Bare(_Product):
-    """A single config, without any knob."""
+    """A single config without any knobs."""
 
 
 class One(_Product):
-    """A single config, whose only knob has a single choice."""
+    """A single config whose only knob has a single choice."""
 
     KNOBS = (Knob("tile", [(64, 1)]),)
 
@@ -65,19 +65,19 @@ _SWITCHES = (Knob("unroll", (0, 16, 64, 512)), Knob("order", ("ijk", "ikj", "jki
 
 
 class Small(_Product):
-    """120 configs, with a knob for each kind of value."""
+    """A space of 120 configs, with a knob for each kind of value."""
 
     KNOBS = (Knob("tile", tiles(16, 2)), *_SWITCHES)
 
 
 class Large(_Product):
-    """13 million configs: the tiles of a 512 x 512 x 1024 GEMM, and three switches."""
+    """A space of 13 million configs: the tiles of a 512 x 512 x 1024 GEMM and three switches."""
 
     KNOBS = (Knob("tile_m", tiles(512, 4)), Knob("tile_n", tiles(512, 4)), Knob("tile_k", tiles(1024, 2)), *_SWITCHES)
 
 
 class Dependent(_Toy):
-    """192 configs: the sketch determines which knobs exist, and the tile how wide a vector may be."""
+    """A space of 192 configs: the sketch determines which knobs exist, and the tile limits the vector width."""
 
     def decide(self, choose: Choose) -> Config:
         chosen: list[tuple[str, Value]] = []
@@ -103,7 +103,7 @@ Cost = Callable[[Config], Measurement]
 
 
 def smooth(config: Config) -> Measurement:
-    """Return costs with one basin and a few interactions; configs with large inner tiles fail."""
+    """Return a cost from a function with one basin and a few interactions; configs with large inner tiles fail."""
     optimum = {"tile": 2.0, "tile_m": 2.0, "tile_n": 4.0, "tile_k": 5.0}
     error = 0.0
     inner = 0.0
@@ -125,7 +125,7 @@ def smooth(config: Config) -> Measurement:
 
 
 def flaky(config: Config) -> Measurement:
-    """Return :func:`smooth` costs, but let a third of the configs fail, in five ways."""
+    """Return a :func:`smooth` cost, except that a third of the configs fail in one of five ways."""
     failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
     drawn = _draw(config)
     if drawn < 0.33:
@@ -150,7 +150,7 @@ def failed(failure: Failure, message: str) -> Measurement:
 
 
 def _draw(config: Config) -> float:
-    """Return a number in [0, 1) that depends on the config only."""
+    """Return a number in [0, 1) that depends only on the config."""
     digest = hashlib.sha256(json.dumps(config.to_json(), default=str).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -163,7 +163,7 @@ def trials_of(configs: Sequence[Config], cost: Cost, first: int = 0) -> list[Tri
 
 
 def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
-    """Run up to ``budget`` trials, in batches; fewer if the policy stops."""
+    """Run up to ``budget`` trials in batches, or fewer if the policy stops."""
     trials: list[Trial] = []
     while len(trials) < budget:
         asked = policy.ask(min(batch, budget - len(trials)))

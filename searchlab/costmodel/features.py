@@ -436,6 +436,6 @@ def make_features(name: str, space: Space) -> Features:
         raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")
     if issubclass(FEATURES[name], ScheduledFeatures) and not space.has_programs:
         raise UnsupportedSpace(
-            f"features {name!r} are extracted from programs, but the configs of {space.workload} have none; use 'knob'"
+            f"features {name!r} are extracted from programs, but configs for {space.workload} have none; use 'knob'"
         )
     return FEATURES[name](space)

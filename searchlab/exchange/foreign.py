@@ -63,7 +63,7 @@ class ForeignTask:
 
 
 class Reader(NamedTuple):
-    """How to import a format.
+    """The functions for importing a format.
 
     Attributes:
         lost: The parts of the records that a log does not keep.

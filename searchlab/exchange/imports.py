@@ -43,7 +43,7 @@ NAMED = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch"
 
 @dataclass(frozen=True)
 class As:
-    """How to import a file."""
+    """Options for importing a file."""
 
     workload: str | None = None  # overrides the workload in the file
     space: Plugin | None = None
@@ -120,7 +120,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         raise SearchlabError(f"no task in {path} can be imported: {'; '.join(notes)}")
     for one in logs:
         if one.path.exists():
-            raise SearchlabError(f"{one.path} already exists; choose another --out, or remove it")
+            raise SearchlabError(f"{one.path} already exists; choose a different --out, or remove it")
     for one in logs:
         log = one.path.with_suffix("" if one.path.suffix == ".gz" else ".jsonl")  # before compression
         writer = LogWriter(log, one.header, durable=False)

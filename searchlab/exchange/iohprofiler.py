@@ -31,7 +31,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         SearchlabError: If ``out`` exists, or if no log contains a trial.
     """
     if out.exists():
-        raise SearchlabError(f"{out} already exists; choose another directory as --out")
+        raise SearchlabError(f"{out} already exists; choose a different directory as --out")
     numbers: dict[str, int] = {}
     strategies: dict[tuple[str, str], dict[int, list[Log]]] = {}
     notes = []

@@ -267,7 +267,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
         config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
         if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
             raise SearchlabError(
-                f"{problem}: its configuration is {result.configuration!r}, which has different parameters or no values"
+                f"{problem}: its configuration {result.configuration!r} has different parameters or invalid values"
             )
         _check_objective(path, result.objectives)
         times = result.times
@@ -324,7 +324,7 @@ def _time(given: Any, unit: float, problem: str) -> float | str:
 
 
 def _rate(values: Iterable[tuple[str, Any]]) -> float:
-    """Return the only value that is a rate in GFLOP/s, or NaN unless exactly one is."""
+    """Return the only rate in GFLOP/s among ``values``, or NaN if there is not exactly one."""
     numbers = [value for name, value in values if str(name).lower() in RATES and is_number(value)]
     rates = [float(value) for value in numbers if abs(value) < 1e300]  # an integer may be larger than any float
     return rates[0] if len(rates) == 1 else math.nan
@@ -465,7 +465,7 @@ def export(log: Log, out: Path, format: str) -> None:
         SearchlabError: If ``out`` exists, or if trials have different knobs, which a cache file cannot represent.
     """
     if out.exists():
-        raise SearchlabError(f"{out} already exists; choose another file as --out")
+        raise SearchlabError(f"{out} already exists; choose a different file as --out")
     content = _t4_of(log) if format == T4 else _cache_of(log)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(content, indent=1) + "\n")

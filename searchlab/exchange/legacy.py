@@ -247,7 +247,7 @@ def _pair(given: Any) -> tuple[int, int]:
 
 
 def _conv2d(args: Sequence[Any], fused: bool) -> Workload:
-    """Read (N, H, W, CO, CI, KH, KW, stride, padding), as in the tutorials; ``fused`` adds a bias and a ReLU."""
+    """Parse (N, H, W, CO, CI, KH, KW, stride, padding), as in the tutorials; ``fused`` adds a bias and a ReLU."""
     if len(args) != 9:
         raise ValueError(f"expected 9 arguments, not {len(args)}")
     sizes, _ = _sizes(args[:7], 7)
@@ -256,7 +256,7 @@ def _conv2d(args: Sequence[Any], fused: bool) -> Workload:
 
 
 def _topi_conv2d(args: Sequence[Any]) -> Workload:
-    """Read (data, weight, strides, padding, dilation[, layout, out_layout], out_dtype), as in TOPI."""
+    """Parse (data, weight, strides, padding, dilation[, layout, out_layout], out_dtype), as in TOPI."""
     data, weight, strides, padding, dilation, *layouts, out_dtype = args
     shapes = [_tensor(tensor) for tensor in (data, weight)]
     if any(layout != "NCHW" for layout in layouts):

@@ -52,7 +52,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     """
     for path in files_of(out):
         if path.exists():
-            raise SearchlabError(f"{path} already exists; choose another directory as --out")
+            raise SearchlabError(f"{path} already exists; choose a different directory as --out")
     results = [Result(log) for log in logs]
     for result in results:
         _ = result.space  # raises before anything is written

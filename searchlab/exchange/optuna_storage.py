@@ -42,7 +42,7 @@ def export(logs: Sequence[tuple[str, Log]], out: Path) -> None:
 
     storage, taken = _open(out)
     if again := taken & {name for name, _ in logs}:
-        raise SearchlabError(f"{out} already contains a study {sorted(again)[0]!r}; choose another file as --out")
+        raise SearchlabError(f"{out} already contains a study {sorted(again)[0]!r}; choose a different file as --out")
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -69,7 +69,7 @@ def _open(out: Path) -> tuple[BaseStorage, set[str]]:
         return storage, set(optuna.get_all_study_names(storage))
     except (SQLAlchemyError, RuntimeError, ValueError, LookupError, TypeError) as error:
         raise SearchlabError(
-            f"{out} is not an Optuna storage: {first_line(error)}; choose another file as --out"
+            f"{out} is not an Optuna storage: {first_line(error)}; choose a different file as --out"
         ) from None
 
 

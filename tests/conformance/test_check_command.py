@@ -117,9 +117,9 @@ def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) 
         (["policy", "evolutionry"], "did you mean 'evolutionary'"),
         (["policy", "mine:Sound", "--option", "shore=0.25"], "did you mean 'share'"),
         (["policy", "mine:Sound", "--only", "same-sead"], "did you mean 'same-seed'"),
-        (["policy", "mine:Picky"], "if it supports certain spaces only, name one"),
+        (["policy", "mine:Picky"], "if it supports only certain spaces, specify one"),
         (["costmodel", "ridge", "--workload", "gemm:8x8x8"], "omit --space"),
-        (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "rejects gemm:8x8x8"),
+        (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "rejected gemm:8x8x8"),
         (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),
     ],
 )  # fmt: skip

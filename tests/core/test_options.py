@@ -135,7 +135,7 @@ def test_no_plug_in_is_started_to_show_its_options() -> None:
     lines = {line.split()[0]: " ".join(line.split()[2:]) for line in shown.stdout.splitlines() if line.split()}
     assert lines["legs"] == "a whole number of at least 1, or null"
     assert lines["share"] == "a number from 0 to 1"
-    assert lines["gait"] == "one of 'walk', 'run', or a list, each item a whole number"
+    assert lines["gait"] == "one of 'walk', 'run', or a list in which each item is a whole number"
     assert lines["odd"] == "Missing"  # only type checkers can tell what that is
 
 

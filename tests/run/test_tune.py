@@ -132,7 +132,7 @@ def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="must be a function of a schedule"):
         tune("gemm:16x16x16", space=space, policy="random", log=tmp_path / "a.jsonl")
     policy = {"name": "tests.run.test_tune:Rogue", "options": {"how": object()}}
-    with pytest.raises(SearchlabError, match="option 'how' is <object.*; it must be a text"):
+    with pytest.raises(SearchlabError, match="option 'how' is <object.*; it must be a string"):
         tune("gemm:16x16x16", space="trace", policy=policy, log=tmp_path / "a.jsonl")
 
 

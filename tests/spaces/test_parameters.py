@@ -111,7 +111,7 @@ PACKED = base64.b64encode(zlib.compress(b"\x00\x7f")).decode()
         ({"x": [1, 2]}, PACKED[:8], "damaged"),
         ({"x": [1, 2]}, base64.b64encode(zlib.compress(b"\xff" * 400)).decode(), "unterminated"),
         ({"x": [1, 2]}, base64.b64encode(zlib.compress(bytes(1 << 25))).decode(), "truncated or too long"),
-        ({"x": [1, 2]}, 3, "option 'listed' is 3; it must be a text"),
+        ({"x": [1, 2]}, 3, "option 'listed' is 3; it must be a string"),
         ({f"x{i}": list(range(100)) for i in range(9)}, "", "at most"),
     ],
 )
