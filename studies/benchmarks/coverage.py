@@ -177,8 +177,7 @@ def experiments(tables: list[Floats], random: np.random.Generator) -> dict[str, 
 
 
 def coverage(experiment: Experiment, seeds: int, repetitions: int) -> float | None:
-    """Return the share of experiments whose interval contains the true value, or None if no interval can be
-    computed."""
+    """Return the share of experiments whose interval contains the true value, or None if none has an interval."""
     held = []
     for _ in range(repetitions):
         interval, truth = experiment(seeds)

@@ -234,8 +234,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each space and workload, with the number of random configs without a program, and compiler
-    errors."""
+    """Return a row for each space and workload: the number of random configs without a program, and compiler errors."""
     os.environ.setdefault(COMPILE_MODE, compile_mode())
     target = Target({"kind": "cuda", "arch": arch})
     found = []

@@ -85,8 +85,7 @@ def run(*words: str) -> str:
 
 
 def stage(folder: Path, commit: str, python: str, specs: Sequence[str]) -> None:
-    """Create, in ``folder``, ``tree/`` with the sources and ``site/`` with the installed packages, including
-    searchlab."""
+    """Fill ``folder`` with ``tree/``, the sources, and ``site/``, the installed packages, including searchlab."""
     archive = folder / "tree.tar"
     run("git", "archive", "--output", str(archive), commit, *SOURCES)
     with tarfile.open(archive) as sources:

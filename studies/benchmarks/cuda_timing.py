@@ -126,8 +126,7 @@ def program(space: str, workload: Workload, target: Target, config: Config) -> R
 
 
 def library_sides(workload: Workload) -> dict[str, Run]:
-    """Return a launcher for cuBLAS or cuDNN through PyTorch: float32 without TF32, same layout, cuDNN's fastest
-    algorithm."""
+    """Return a launcher for cuBLAS or cuDNN through PyTorch: no TF32, the same layout, cuDNN's fastest algorithm."""
     import torch
 
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):

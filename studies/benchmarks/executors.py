@@ -106,8 +106,7 @@ def by_shards(path: Path, out: Path) -> None:
 
 
 def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]]:
-    """Return each way to run the study file ``path``. A way is a function that returns the number of killed
-    processes."""
+    """Return each way to run the study file ``path``: a function that returns the number of killed processes."""
 
     def made(executor: dict[str, Any] | None, kill: bool = False) -> Callable[[Path], int]:
         def make(out: Path) -> int:

@@ -44,8 +44,7 @@ from searchlab.tables.info import TableInfo, info_table
 ROOT = Path(__file__).parents[2]
 GOLDEN, FOREIGN = ROOT / "tests" / "golden" / "data", ROOT / "tests" / "exchange" / "data"
 SECONDS = 20.0
-"""The time limit for reading a file of ordinary size, in seconds. Even on a busy machine, it is hundreds of times too
-long."""
+"""The time limit for a file of ordinary size, in seconds: hundreds of times what an idle machine needs."""
 
 SECONDS_PER_MEGABYTE = 2.0
 GROWTH = 64
@@ -98,9 +97,8 @@ def table(path: Path) -> None:
     refused(settings.measurable)
     header = read_header(path)
     with TableMeasurer([path], missing="nearest") as measurer:
-        of_log: Any = SimpleNamespace(
-            workload=header.workload, fingerprint=header.fingerprint
-        )  # all that is needed of the space
+        # Of the space, only these are used.
+        of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint)
         measurer.optimum(of_log)
 
 
@@ -261,7 +259,7 @@ def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
     problem = ""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # numpy's, on standard error
+            warnings.simplefilter("error", RuntimeWarning)  # numpy's would go to standard error
             warnings.simplefilter("ignore", SearchlabWarning)
             refused(read, path)
     except Exception:

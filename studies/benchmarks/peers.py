@@ -152,8 +152,7 @@ def onednn_conv2d(workload: Conv2d) -> Side:
 
 
 def onednn_blocked(workload: Conv2d) -> Side:
-    """Return oneDNN's convolution in the layout that it chooses for inference, as torch.compile calls it, without
-    reorders.
+    """Return oneDNN's convolution in the layout that it chooses for inference, without reorders, as in torch.compile.
 
     Weights are in its blocked layout, images are channels-last, and bias and ReLU are part of the convolution. For
     int8, the image is made unsigned beforehand, as is usual in models, and the result is float32. For bfloat16, the

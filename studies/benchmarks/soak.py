@@ -154,7 +154,7 @@ ORPHANED = 10.0
 PAUSE = 12.0
 """No command takes longer than this. Its signal is sent within this number of seconds of its start."""
 IGNORED = "Exception ignored in"
-"""Python drops an interrupt that arrives while a weak reference is being removed. It says so, and the command
+"""If an interrupt arrives while a weak reference is being removed, Python only reports it, and the command
 continues."""
 ENDS = (0, 130, -9, -15, -2)
 """The exit codes with which a command may end: a signal's own if it arrives before Python has read any of our code."""

@@ -49,8 +49,7 @@ def table() -> tuple[KnobTemplate, Answers]:
 
 
 def recorded(name: str) -> dict[int, list[int]]:
-    """Return, by seed, the indices that AutoTVM's tuner measured, without repeats, which do not count as trials
-    here."""
+    """Return, by seed, the indices that AutoTVM's tuner measured. Repeats do not count as trials, and are omitted."""
     runs = json.loads((HERE / "recorded" / f"{name}.json").read_text())
     return {int(seed): list(dict.fromkeys(indices)) for seed, indices in runs.items()}
 

@@ -88,8 +88,7 @@ def portability(suite: Suite) -> str:
 
 
 def importance(suite: Suite) -> str:
-    """Return how much R^2 a model of log seconds loses if one knob is permuted. R^2 is from five-fold
-    cross-validation."""
+    """Return how much cross-validated R^2 (five folds) a model of log seconds loses if one knob is permuted."""
     parts = []
     for name, tables in kernels(suite):
         rows: list[list[str]] = []

@@ -38,6 +38,14 @@ def test_every_option_and_every_key_is_described(generate: ModuleType) -> None:
         assert not re.findall(r"^`\w+`[:;].*\n(?!: )", page, re.MULTILINE)
 
 
+def test_options_that_a_class_inherits_are_described(generate: ModuleType) -> None:
+    page = generate.catalogue(generate.POLICIES)
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert re.search(
+        r"^`plan_size`.*\n: The number of trials between trainings", sections["autotvm-xgb-rank"], re.MULTILINE
+    )
+
+
 def test_the_page_of_the_command_line_has_every_command(generate: ModuleType) -> None:
     page = generate.command_line()
     assert all(f"# searchlab {name}\n" in page for name in ("run", "suite info", "log check", "costmodel eval"))

@@ -52,9 +52,9 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
     Args:
         plan_size: The number of trials between trainings. The cost model has an option of the same name; set both to
             the same value.
-        diversity_filter_ratio: If not 0, annealing finds this many times as many configs as the plan needs, and those
+        diversity_filter_ratio: The number of configs that annealing finds, as a multiple of the plan's size; those
             whose knob values are most diverse are planned. AutoTVM multiplies their scores by zero, so the scores do
-            not count; this reproduction does the same.
+            not count; this reproduction does the same. With 0, the best configs are planned.
         chains: The number of annealing chains that run in parallel.
         steps: The maximum number of steps of a chain.
         early_stop: Annealing ends after this many steps in which no new config was among the best.

@@ -48,8 +48,7 @@ class CmaEs(OptunaPolicy):
         "cmaes/_cma.py",
         "original",
         (
-            "it is told all trials in order, a population of them as one generation, whichever generation proposed "
-            "them",
+            "it is told all trials in order, and each population of them counts as a generation, whoever proposed them",
             "a number is represented by the index of its choice, scaled to [0, 1]; a tile by one number per factor",
             "TPESampler suggests parameters that are not numbers or do not occur in every config",
             "a known suggestion is mutated until it is new",

@@ -7,9 +7,9 @@ fill; S is the size of an element in bytes. A_r and B_r are the micro-panels (mr
 blocks (mc x kc, kc x nc). One way of each cache is reserved for C and for streaming data.
 
 This module differs from the paper in two ways. First, if C is resident, kc is by default all of k, provided that
-micro-panels of this depth fit in L2 rather than L1 (see :data:`KC`). Second, the loop over blocks of k is then inside
-the loop over blocks of y, so X (B in the paper) is packed in its full depth at once. Its block in L3 is k x nc instead
-of kc x nc, and nc is sized accordingly.
+micro-panels of this depth fit in L2 rather than L1 (see :data:`KC`). Second, in that case, the loop over blocks of k is
+inside the loop over blocks of y, so X (B in the paper) is packed in its full depth at once. Its block in L3 is k x nc
+instead of kc x nc, and nc is sized accordingly.
 
 The paper's algorithm is B3A2C0. The other five follow by symmetry: with X in the L3 cache, Y in the L2 cache and Z in
 registers, Y takes the role of A, X that of B, and Z that of C. Likewise, x takes the role of n, y that of m, and s that
@@ -91,7 +91,7 @@ class Blocking:
 
 
 def even(total: int, limit: int) -> int:
-    """Return the size of the blocks, as few and as equal as possible and at most ``limit``, that make up ``total``."""
+    """Return the size of the blocks that split ``total`` about equally, with as few blocks as ``limit`` allows."""
     return ceil(total / ceil(total / limit))
 
 

@@ -14,7 +14,7 @@ EDGE = "pragma_loop_partition_hint"
 """Makes TVM peel off the iterations of a loop that reach an edge, so the others need no bound checks."""
 
 FORK = 2_000_000
-"""The FLOP from which a parallel loop pays off: waking the workers takes about as long as these on one core."""
+"""A parallel loop pays off from this number of FLOP, which takes one core about as long as waking the workers."""
 
 UNROLLED = 4
 """The number of reduction steps per iteration of the innermost loop and per chunk of a packed scalar operand."""

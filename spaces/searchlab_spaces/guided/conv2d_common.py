@@ -19,8 +19,7 @@ BALANCED = 0.9
 
 
 def accumulators(target: Target, searched: bool = False) -> range:
-    """Return the range for the number of vectors in a register tile: enough to hide a multiply-add's latency, but no
-    spills.
+    """Return the range of vectors in a register tile: enough to hide a multiply-add's latency without spilling.
 
     If ``searched`` is true, the range extends beyond both limits.
     """

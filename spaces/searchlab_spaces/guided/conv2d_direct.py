@@ -105,8 +105,7 @@ class Direct:
         return w.n > 1 and w.co * w.reduction > w.n * w.ci * w.h * w.w
 
     def _by_block(self, channels: int) -> bool:
-        """Return whether a task processes one block of channels for all images; this requires about equal work for the
-        cores.
+        """Return whether a task processes one block of channels for all images, which requires balanced cores.
 
         The block's weights are packed immediately before, and stay in L2.
         """
@@ -202,8 +201,8 @@ class Direct:
     def _pack(self, sch: Schedule, weights: SBlockRV, in_parallel: bool) -> None:
         """Transpose the weights into vectors of channels, TRANSPOSED products of a vector at a time.
 
-        With words, the elements of a word are not contiguous unless the kernel is 1x1. In that case, the words for all
-        pixels of a kernel are packed at once.
+        With words and any kernel other than 1x1, the elements of a word are not contiguous, so the words for all pixels
+        of a kernel are packed at once.
         """
         w = self.workload
         o, c, a, b = sch.get_loops(weights)[-4:]

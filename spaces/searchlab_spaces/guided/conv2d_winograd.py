@@ -274,6 +274,7 @@ def transforms() -> tuple[Array, Array, Array]:
     of_result = np.vstack([np.vander(POINTS, RESULTS, increasing=True), infinity[:, -RESULTS:]]).T
     of_kernel = np.vstack([np.vander(POINTS, KERNEL, increasing=True), infinity[:, -KERNEL:]])
     of_image = np.linalg.inv(values).T
-    # To keep the rows for the image small, they are multiplied by a scale, and those for the kernel are divided by it.
+    # The rows for the image are multiplied by a scale, and those for the kernel divided by it, to keep the former
+    # small.
     scale = np.array([np.prod([x - y for y in POINTS if y != x]) for x in POINTS] + [1.0])[:, None]
     return np.round(of_image * scale, 12), of_kernel / scale, of_result

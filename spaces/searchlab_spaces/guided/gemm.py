@@ -233,8 +233,7 @@ class GuidedGemm(ProductSpace):
         )
 
     def _vector(self, packed: frozenset[str]) -> int:
-        """Return the number of elements in a vector: as many as in a register, or half if this avoids edges of an
-        unpacked B.
+        """Return the number of elements in a vector: a full register, or half if this avoids edges of an unpacked B.
 
         A vector at the edge of a task is read element by element. With a single row of A, the bandwidth for B is the
         limit, and reading this way takes longer than reading vectors of half the width.

@@ -58,8 +58,7 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
 
 
 def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
-    """Schedule a GEMM with operand blocks in the caches and one operand's micro-tile in registers, according to
-    ``plan``.
+    """Schedule operand blocks in the caches and one operand's micro-tile in registers, according to ``plan``.
 
     Operands are padded to complete micro-panels. They become packed copies, or are loaded in place immediately before
     use; either way, the padding's conditions are kept out of the multiply-adds. The result passes through a scratch

@@ -155,8 +155,7 @@ class _Listed(Mapping[str, Entity]):
 
 
 def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:
-    """Evaluate ``condition`` for all combinations of the knobs that it reads; return the results and the knobs'
-    names."""
+    """Evaluate ``condition`` for all combinations of the knobs that it reads. Return the results and these names."""
     looked_at: set[str] = set()
     while True:
         names = [name for name in entities if name in looked_at]

@@ -34,8 +34,7 @@ def stochastic_schedule_mm(sch: Schedule) -> None:
 
 
 def stochastic_schedule_gemm(sch: Schedule) -> None:
-    """Schedule a GEMM with register tiles of unrolled rows and vectorised columns; the space is small enough to
-    enumerate.
+    """Schedule a GEMM with register tiles of unrolled rows and vectorised columns, in a space that can be enumerated.
 
     A tile's maximum width depends on its height. The first pick decides what is summed before the next part begins: a
     tile, in registers (0); a row of tiles, in a scratch buffer (1); or a column of tiles, in place (2). The loop over
@@ -89,7 +88,7 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
 
     A register tile of vectorised channels by unrolled pixels iterates over two levels of input channels. Weights and
     result are packed by the tile's channels. The tile's maximum width depends on its height. If the workload has
-    padding, bias or ReLU, where to compute them is a choice, too.
+    padding, bias or ReLU, the function also samples where to compute them.
     """
     block = sch.get_sblock("conv2d")
     _, c, y, x, rc, _, rx = sch.get_loops(block)
