@@ -240,7 +240,7 @@ def kind_of(run: Header | Run) -> Kind:
 class RecordedRun:
     header: Header
     trials: tuple[TrialTimes, ...]
-    ended: Ended | None  # why the run ended before its number of trials
+    ended: Ended | None  # why the run ended early
 
     def has_ended(self, run: Run) -> bool:
         """Check whether the last trial here would also be the last trial of ``run``."""

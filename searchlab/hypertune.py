@@ -70,7 +70,7 @@ class ProblemScores(Compared, frozen=True, kw_only=True):
     workload: str
     space: str
     held_out: bool
-    trials: int  # the score covers this many trials, from the first
+    trials: int  # the number of trials, from the first, that the score covers
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"problems": "tasks"}):

@@ -57,7 +57,7 @@ class Measurement:
     connect_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.message:  # from a plug-in, a compiler or a candidate: any length, any characters
+        if self.message:  # from a plug-in, compiler or candidate, so it may have any length and any characters
             object.__setattr__(self, "message", encodable(cut(self.message)))
 
     @cached_property

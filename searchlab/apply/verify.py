@@ -51,7 +51,7 @@ class SpeedUp:
     ratio: float
     low: float
     high: float
-    rounds: int  # that timed both in turn; 0 if the untuned program is so slow that it has only its first readings
+    rounds: int  # the number that timed both in turn; 0 if the untuned program is too slow for any
     least: bool = False  # whether the untuned program hit its time limit, which makes all three values lower bounds
 
 

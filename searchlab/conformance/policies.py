@@ -262,7 +262,7 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
 
 @rule("accept every trial in warm_start, which calls tell by default, and do not propose these configs again", RUNS)
 def warm_start(policy: PolicySubject) -> None:
-    """It learns from the trials of another run, and does not propose them again."""
+    """It learns from another run's trials and does not propose their configs again."""
     for where in policy.spaces.values():
         known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(where)
@@ -329,7 +329,7 @@ def _check_goes_on(policy: PolicySubject, cost: Cost) -> None:
     RUNS,
 )
 def exhausts(policy: PolicySubject) -> None:
-    """It proposes every config of a small space (unless the class declares stops=True), then nothing."""
+    """It proposes every config in a small space (unless the class declares stops=True), and then nothing."""
     if not policy.small:
         raise NotApplicable("the space has too many configs even for the smallest workloads")
     for where in policy.small.values():

@@ -317,7 +317,7 @@ class PerStoreFeatures(ScheduledFeatures):
         return [stores.reshape(-1) for stores in self.stores(programs)]
 
 
-_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # ends the name of a copy, as in A_shared_local
+_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # the suffix of a copy's name, as in A_shared_local
 
 
 class LoopFeatures(ScheduledFeatures):

@@ -32,7 +32,7 @@ class ForeignTrial(NamedTuple):
     """Another tuner's trial."""
 
     line: int  # its position in the file, from 1
-    record: Record  # its config is spelled as in the file, unless searchlab wrote the file
+    record: Record  # with the config spelled as in the file, unless searchlab wrote the file
     source: Any = None  # the data that config_in reads, whose form depends on the format
 
 

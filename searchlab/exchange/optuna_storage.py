@@ -110,6 +110,6 @@ def _trial(record: Record, distributions: dict[str, BaseDistribution]) -> Frozen
     )
     if record.time:
         spent = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
-        trial.datetime_complete = moment(record.time).astimezone().replace(tzinfo=None)  # local, as Optuna's
+        trial.datetime_complete = moment(record.time).astimezone().replace(tzinfo=None)  # local time, as in Optuna
         trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent)
     return trial
