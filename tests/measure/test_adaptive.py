@@ -41,7 +41,7 @@ def one(local: LocalMeasurer, space: Counted, us: int, best: float = math.inf) -
 
 
 def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native: Target) -> None:
-    """TVM's evaluator runs a program once before it times it. On a busy machine, a run may take as long as a slower one."""
+    """TVM's evaluator runs a program once before it times it. On a busy machine, any run may be slow."""
     full = 1 + 1 + 3
     for us, best, runs, repeats in (
         (60000, math.inf, {full}, 3),  # nothing to compare with
