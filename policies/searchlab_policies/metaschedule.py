@@ -85,8 +85,8 @@ class MetaSchedule(NeverTwice):
         super().__init__(space, seed=seed)
         if not isinstance(space, TracedSpace):
             raise UnsupportedSpace(
-                f"policy 'metaschedule' cannot search {type(space).__name__}: TVM mutates the sampling decisions of a "
-                f"trace, and the knobs of this space are not such decisions; use the space sketch or trace, or the "
+                f"policy 'metaschedule' cannot search {type(space).__name__}: TVM mutates sampling decisions, but "
+                f"the knobs of this space are of another kind; use the space sketch or trace, or the "
                 f"policy evolutionary-model"
             )
         from tvm.s_tir.meta_schedule.cost_model import XGBModel

@@ -84,7 +84,7 @@ class Memory:
         except _Differs:
             raise SearchlabError(
                 f"{name} asks for different knobs after the same choices, "
-                f"{ {knob: made[knob] for knob in known} }; only the choices may determine what it does"
+                f"{ {knob: made[knob] for knob in known} }; its behaviour must depend only on the choices"
             ) from None
         if self._kept == KEPT:
             self._first, self._kept = None, 0

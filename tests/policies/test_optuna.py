@@ -227,7 +227,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
         "except SearchlabError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
-    assert "policy 'gp' needs PyTorch" in said and "pip install 'searchlab[gp]'" in said
+    assert "policy 'gp' requires PyTorch" in said and "pip install 'searchlab[gp]'" in said
 
 
 def test_optuna_has_the_settings_that_it_does_not_take() -> None:

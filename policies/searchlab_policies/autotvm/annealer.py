@@ -24,8 +24,7 @@ class Annealer:
     def maximums(
         self, model: BoundCostModel, n: int, exclude: Container[Config], rng: np.random.Generator
     ) -> list[Config]:
-        """Return up to ``n`` visited configs, best first, whose predictions are >= 0 and that are not in
-        ``exclude``."""
+        """Return up to ``n`` visited configs with predictions >= 0 that are not in ``exclude``, best first."""
         points = self._points or self.space.sample_new(rng, self.chains, ())
         # Trees predict many ties. AutoTVM breaks them by dropping the lowest index first.
         met = count()

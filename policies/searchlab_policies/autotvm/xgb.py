@@ -82,7 +82,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
         self.plan_size = self.n_startup = plan_size
         self.ratio = diversity_filter_ratio
         if 0 < self.ratio < 1:
-            raise SearchlabError(f"option 'diversity_filter_ratio' is {self.ratio}; it must be 0, or at least 1")
+            raise SearchlabError(f"option 'diversity_filter_ratio' is {self.ratio}; it must be 0 or at least 1")
         self._annealer = Annealer(space, chains=chains, steps=steps, early_stop=early_stop, temperature=temperature)
         self._plan: Sequence[Config] = ()
         self._told: dict[Config, None] = {}

@@ -68,7 +68,7 @@ class Gp(OptunaPolicy):
             import_module("torch")
         except ImportError as error:
             raise SearchlabError(
-                f"policy 'gp' needs PyTorch, which cannot be imported ({error}): pip install 'searchlab[gp]'"
+                f"policy 'gp' requires PyTorch, which cannot be imported ({error}); run pip install 'searchlab[gp]'"
             ) from error
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.candidates = candidates

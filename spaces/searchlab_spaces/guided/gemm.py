@@ -123,7 +123,9 @@ class GuidedGemm(ProductSpace):
         self.variant: Variant = variant
         self.algorithm = ALGORITHMS[algorithm]
         if parallel not in (loops := ("auto", "none", *self._spatial_loops())):
-            raise SearchlabError(f"option 'parallel' cannot be {parallel!r} here{did_you_mean(parallel, loops)}")
+            raise SearchlabError(
+                f"option 'parallel' cannot be {parallel!r} with these options{did_you_mean(parallel, loops)}"
+            )
         self.parallel = parallel
         self.blocks = blocks
         self.kc = kc

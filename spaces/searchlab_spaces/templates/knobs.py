@@ -352,7 +352,9 @@ class TemplateConfig:
     def __getitem__(self, name: str) -> Any:
         """Return the chosen :class:`Split`, :class:`Reorder`, :class:`Annotate` or :class:`Option`."""
         if name not in self.knobs:
-            raise SearchlabError(f"the template asks for knob {name!r}{did_you_mean(name, self.knobs)}")
+            raise SearchlabError(
+                f"the template uses knob {name!r}, which it does not define{did_you_mean(name, self.knobs)}"
+            )
         knob = self.knobs[name]
         return knob.chosen(knob.choices[0] if self._chosen is None else self._chosen[name])
 

@@ -43,7 +43,7 @@ class Template:
         """Raise UnsupportedWorkload if the template does not support ``workload`` on ``target``."""
         if (self.op or workload.op, self.target or target.kind) != (workload.op, target.kind):
             raise UnsupportedWorkload(
-                f"template {self.name!r} is for {self.op or 'any op'} on {self.target or 'any target'}, "
+                f"template {self.name!r} supports {self.op or 'any op'} on {self.target or 'any target'}, "
                 f"not {workload} on {target.kind}"
             )
 
@@ -129,7 +129,7 @@ def _load(name: str, reference: str) -> Template:
 
 def _template_of(name: str, function: Any) -> Template:
     if not callable(function):
-        raise SearchlabError(f"template {name!r} is {function!r:.200}, not a function")
+        raise SearchlabError(f"template {name!r} must be a function, not {function!r:.200}")
     try:
         inspect.signature(function).bind("config", "schedule", "target")
     except (TypeError, ValueError):

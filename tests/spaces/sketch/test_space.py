@@ -187,7 +187,7 @@ def _is_valid(space: Sketch, config: Config) -> bool:
 
 
 def test_other_targets_are_refused() -> None:
-    with pytest.raises(UnsupportedWorkload, match="llvm and cuda, not for metal"):
+    with pytest.raises(UnsupportedWorkload, match="llvm and cuda, not metal"):
         Sketch(gemm(8, 8, 8), Target({"kind": "metal"}))
 
 

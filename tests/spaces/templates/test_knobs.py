@@ -115,7 +115,10 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         (lambda cfg, loops: cfg.define_annotate("t", loops, "locate_cache", num_anchor=4), "no legal choice"),
         (lambda cfg, loops: cfg.define_annotate("t", loops[:2], "vec"), "no legal choice"),
         (lambda cfg, loops: [cfg.define_knob("t", [1]), cfg.define_knob("t", [2])], "knob 't' twice"),
-        (lambda cfg, loops: [cfg.define_knob("tile", [1]), cfg["tiel"]], "knob 'tiel'; did you mean 'tile'"),
+        (
+            lambda cfg, loops: [cfg.define_knob("tile", [1]), cfg["tiel"]],
+            "knob 'tiel', which it does not define; did you mean 'tile'",
+        ),
     ],
 )
 def test_what_cannot_be_defined_is_said(define: Callable[[TemplateConfig, list[Any]], None], reason: str) -> None:

@@ -245,9 +245,9 @@ def test_decorated_template_is_found_by_name(native: Target, registered: dict[st
     assert template("mine", op="gemm", target="llvm")(ordered) is ordered
     made = KnobTemplate(parse_workload("gemm:12x20x18"), native, template="mine")
     assert made.fingerprint == space("ordered", native).fingerprint
-    with pytest.raises(UnsupportedWorkload, match="template 'mine' is for gemm on llvm, not conv2d"):
+    with pytest.raises(UnsupportedWorkload, match="template 'mine' supports gemm on llvm, not conv2d"):
         KnobTemplate(parse_workload("conv2d:1x8x8x4x4x3x3"), native, template="mine")
-    with pytest.raises(UnsupportedWorkload, match="template 'mine' is for gemm on llvm, not gemm:8x8x8 on cuda"):
+    with pytest.raises(UnsupportedWorkload, match="template 'mine' supports gemm on llvm, not gemm:8x8x8 on cuda"):
         KnobTemplate(parse_workload("gemm:8x8x8"), CUDA, template=f"{__name__}:ordered")
 
 
@@ -255,7 +255,7 @@ def test_decorating_again_replaces_but_never_another_function(registered: dict[s
     template("mine")(ordered)
     template("mine", op="gemm")(ordered)
     assert registered["mine"].op == "gemm"
-    with pytest.raises(SearchlabError, match="dependent cannot be registered as template 'mine': .*ordered already"):
+.*ordered is already"):
         template("mine")(dependent)
 
 
@@ -278,7 +278,7 @@ def test_template_of_another_package_is_found_by_name(native: Target, monkeypatc
         ("conv2d_no_batchin", "unknown template 'conv2d_no_batchin'; did you mean 'conv2d_no_batching'"),
         ("no_such_package:f", "'no_such_package:f' cannot be loaded: No module named"),
         (f"{__name__}:missing", "cannot be loaded: .* has no attribute 'missing'"),
-        (f"{__name__}:PAIRS", "not a function"),
+        (f"{__name__}:PAIRS", "must be a function"),
         (":f", "cannot be loaded"),
         (
             f"{__name__}:assert_right",
