@@ -154,7 +154,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
     for check in checks:
         if missing := [name for name in check.rule.needs if name in lost]:
             lost.add(check.name)
-            yield Outcome(check.name, "not run", f"it needs {missing[0]!r} to hold")
+            yield Outcome(check.name, "not run", f"it requires {missing[0]!r} to pass")
             continue
         try:
             check()
@@ -282,8 +282,8 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
         process.kill()
         process.wait()
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines() or ["without a message"]
-        raise Breach(f"in a new process it ended with exit code {process.returncode}: {lines[-1]}")
+        lines = said.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise Breach(f"in a new process, it ended with exit code {process.returncode}: {lines[-1]}")
     return here, json.loads(text.decode().strip().rpartition("\n")[2])
 
 

@@ -237,7 +237,7 @@ def _predictions(model: CostModelSubject) -> list[float]:
 def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0) -> None:
     """Raise Breach if predictions differ by more than ``tolerance``."""
     if before.shape != after.shape:
-        raise Breach(f"{when} {after.shape} scores, not {before.shape}")
+        raise Breach(f"{when} scores of shape {after.shape}, not {before.shape}")
     off = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
     if (off > tolerance).any():
         row = int(np.argmax(off))

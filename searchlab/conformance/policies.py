@@ -389,13 +389,13 @@ def _configs(trials: Sequence[Trial]) -> list[Config]:
 
 def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> None:
     if _configs(before) != _configs(after):
-        raise Breach(f"{when} it proposes {_first_other(_configs(after), _configs(before))}")
+        raise Breach(f"{when}, it proposes {_first_other(_configs(after), _configs(before))}")
 
 
 def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
     for number, (this, that) in enumerate(zip(these, those, strict=False)):
         if this != that:
-            return f"{this.to_json()}, not {that.to_json()}, as number {number}"
+            return f"{this.to_json()}, not {that.to_json()}, as proposal {number}"
     return f"{len(these)} configs, not {len(those)}"
 
 

@@ -263,7 +263,7 @@ def index(space: SpaceSubject) -> None:
     if not isinstance(product, ProductSpace):
         raise NotApplicable("it is not a ProductSpace")
     if product.size() < product.range_length:
-        raise NotApplicable("it excludes some combinations")
+        raise NotApplicable("it excludes some combinations of choices")
     indices = np.random.default_rng(space.seed).integers(product.size(), size=50).tolist()
     for number in {0, product.size() - 1, *indices}:
         config = product.config_at(number)

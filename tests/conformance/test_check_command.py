@@ -89,7 +89,7 @@ def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
         done.stdout
     )
     assert "expected: It proposes and learns" in done.stdout and "likely fix: " in done.stdout
-    assert "not run  members: it needs 'runs' to hold" in done.stdout
+    assert "not run  members: it requires 'runs' to pass" in done.stdout
     assert done.stdout.splitlines()[-1] == "2 of 20 checks pass; runs failed"
     assert "Traceback" not in done.stdout + done.stderr
 
