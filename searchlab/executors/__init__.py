@@ -1,1 +1,1 @@
-"""Executors: processes of this machine, a Dask cluster, Slurm."""
+"""Executors: local processes, Dask clusters and Slurm."""

@@ -1,4 +1,4 @@
-"""The contract of executors, which make the runs of a study; their entry-point group is ``searchlab.executors``."""
+"""The contract for executors, which perform a study's runs. Their entry-point group is ``searchlab.executors``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 
 class RunExecutor(Executor, ABC):
-    """A standard executor that tells a study how to use it.
+    """A standard executor with attributes that tell a study how to use it.
 
-    It calls ``fn(*args)`` in some worker, and the future gets the result or, if the worker is lost, an error. The
-    executor replaces lost workers, and the study submits their runs again. Options are keyword arguments of the
-    constructor with defaults, usually ``jobs`` and ``batch`` among them.
+    It calls ``fn(*args)`` in one of its workers. The future receives the result or, if the worker is lost, an error.
+    The executor replaces lost workers, and the study resubmits their runs. The executor's options are constructor
+    keyword arguments with default values, and usually include ``jobs`` and ``batch``.
 
     Attributes:
-        jobs: The number of calls at the same time. Twice as many are submitted, so that no worker waits.
-        batch: The number of short runs per call. If there are few runs, each call makes fewer, so that there is a call
-            for each job.
-        one_per_machine: Whether it keeps exclusive calls on different machines. If not, they are submitted one by one.
-        ends_workers: Whether its processes end with it. Measuring processes are then kept for the next run of the
-            study.
+        jobs: The number of simultaneous calls. Twice as many are submitted, so that no worker has to wait.
+        batch: The maximum number of short runs per call. If there are few runs, calls perform fewer of them, so that
+            every job gets a call.
+        one_per_machine: Whether exclusive calls are kept on different machines. If not, they are submitted one by one.
+        ends_workers: Whether its processes end when it does. If so, measuring processes are kept for the study's next
+            run.
 
     Example:
         >>> from concurrent.futures import Future
@@ -55,21 +55,21 @@ class RunExecutor(Executor, ABC):
         """Start an executor.
 
         Args:
-            exclusive: Whether each call measures the machine that it runs on, so that a machine must not have two
-                calls at the same time.
-            folder: The directory of the study's logs, for files of the executor.
+            exclusive: Whether each call measures the machine on which it runs, so that no machine may run two calls at
+                the same time.
+            folder: The directory that contains the study's logs, in which the executor may create files.
         """
 
     @abstractmethod
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
 
     def kill_workers(self) -> None:
-        """End all calls at once, after an interrupt. By default, calls that have started run to their end."""
+        """End all calls immediately after an interrupt. By default, calls that have already started are completed."""
         self.shutdown(wait=False, cancel_futures=True)
 
 
 class PlainExecutor(RunExecutor):
-    """Adapts any other executor, such as a pool of the standard library, which the caller shuts down."""
+    """An adapter for any other executor, such as a standard-library pool. The caller shuts that executor down."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -82,19 +82,19 @@ EXECUTORS = PluginKind("executor", "searchlab.executors", RunExecutor, positiona
 
 
 def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugin:
-    """Return the executor that ``name`` or ``name://address`` stands for, with ``options``."""
+    """Return the executor specified by ``name`` or ``name://address``, with ``options``."""
     name, found, address = text.partition("://")
     return Plugin(name, {**(options or {}), **({"address": address} if found else {})})
 
 
 def adapted(executor: Executor) -> RunExecutor:
-    """Return ``executor`` with the attributes that a study needs."""
+    """Return ``executor`` itself, or an adapter with the attributes that a study needs."""
     return executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
 
 
 @contextmanager
 def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
-    """Start an executor that ends with the context. An error or an interrupt ends all calls at once."""
+    """Start an executor that is shut down when the context ends. An error or interrupt ends all calls immediately."""
     executor = EXECUTORS.make(plugin, exclusive, folder)
     try:
         yield executor
@@ -105,16 +105,16 @@ def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecut
 
 
 def jobs_here(jobs: int, exclusive: bool, cores: int) -> int:
-    """Return the number of calls at the same time on this machine: ``jobs``, or one per core if 0.
+    """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0.
 
     Raises:
-        SearchlabError: If ``jobs`` is negative, or if calls that measure the machine would disturb each other.
+        SearchlabError: If ``jobs`` is negative, or calls that measure the machine would disturb each other.
     """
     if jobs < 0:
         raise SearchlabError(f"jobs must be at least 1, or 0 for one per core, not {jobs}")
     if jobs > 1 and exclusive:
         raise SearchlabError(
-            f"the study measures on this machine, where {jobs} jobs would disturb each other's times; leave jobs at 1, "
+            f"the study measures on this machine, where {jobs} jobs would disturb each other's timings; set jobs to 1, "
             f'or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
         )
     return jobs or (1 if exclusive else cores)

@@ -1,4 +1,4 @@
-"""Dask: an existing cluster, or processes of this machine for the duration of the study."""
+"""The Dask executor, which uses an existing cluster or starts local processes for the duration of the study."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from .contract import RunExecutor, jobs_here
 
 T = TypeVar("T")
 
-MACHINE = "machine"  # the resource that exclusive calls require; at most one worker per host offers one unit of it
+MACHINE = "machine"  # the resource that exclusive calls require, one unit of which is offered by one worker per host
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
 }
-"""Settings of a cluster that we start. By default, Dask's processes observe themselves up to a hundred times a second
-for a dashboard that nobody sees, and short runs take a fifth longer."""
-LOOK_SECONDS = 5.0  # between queries of a cluster's size
+"""The settings for clusters that this executor starts. By default, Dask's processes profile themselves up to a hundred
+times a second for a dashboard that nobody sees, which makes short runs take a fifth longer."""
+LOOK_SECONDS = 5.0  # the time between queries of the cluster's size
 
 
 class DaskExecutor(RunExecutor):
-    """A Dask cluster.
+    """Executes runs on a Dask cluster.
 
-    Dask replaces lost workers of a cluster that it has started, and gives their calls to others. Start one worker per
-    host with ``--nthreads 1 --resources machine=1`` for runs that measure. A worker makes one run at a time, so give
-    each worker one thread. The workers need the packages that the study names.
+    Dask reassigns the calls of lost workers, and replaces lost workers in clusters that it has started. A worker
+    performs one run at a time, so start each worker with a single thread. For runs that measure, start one worker per
+    host with ``--nthreads 1 --resources machine=1``. The packages that the study uses must be installed on the workers.
 
     Args:
-        address: The address of the scheduler of an existing cluster; if "", processes of this machine are started.
-        jobs: The number of these processes; one per core if 0.
-        batch: The maximum number of short runs per call; a call takes Dask about 20 ms.
+        address: The scheduler address of an existing cluster, or "" to start local processes.
+        jobs: The number of local processes, or 0 for one per core.
+        batch: The maximum number of short runs per call. Dask's overhead is about 20 ms per call.
     """
 
     one_per_machine = True
@@ -52,19 +52,19 @@ class DaskExecutor(RunExecutor):
             import dask
             from distributed import Client, LocalCluster, WorkerPlugin
         except ImportError:
-            raise SearchlabError("the executor 'dask' needs Dask: pip install 'searchlab[dask]'") from None
+            raise SearchlabError("the executor 'dask' requires Dask: pip install 'searchlab[dask]'") from None
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
         self._ends = ExitStack()
         if address:
             if jobs:
                 raise SearchlabError(
-                    f"the Dask cluster at {address} decides how many runs it makes at the same time; leave out jobs"
+                    f"the Dask cluster at {address} determines the number of simultaneous runs; omit jobs"
                 )
             try:
                 self._client: Any = Client(address, set_as_default=False)
             except (OSError, ValueError) as error:
-                raise SearchlabError(f"no Dask scheduler answers at {address}: {first_line(error)}") from None
+                raise SearchlabError(f"cannot reach a Dask scheduler at {address}: {first_line(error)}") from None
             if exclusive:
                 self._check_machines(address)
         else:
@@ -88,7 +88,7 @@ class DaskExecutor(RunExecutor):
         self._jobs = 0
 
     @property
-    def jobs(self) -> int:  # type: ignore[override]  # read-only: the cluster decides
+    def jobs(self) -> int:  # type: ignore[override]  # read-only, since the cluster determines it
         """The current number of workers."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
@@ -106,32 +106,32 @@ class DaskExecutor(RunExecutor):
         self._ends.close()
 
     def kill_workers(self) -> None:
-        """Cancel all calls. On an existing cluster, calls that have started run to their end."""
+        """Cancel all calls. On an existing cluster, calls that have already started are completed."""
         self.shutdown(cancel_futures=True)
 
     def _workers(self) -> list[dict[str, Any]]:
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def _check_machines(self, address: str) -> None:
-        """Raise SearchlabError unless workers offer the resource ``machine``, at most one per host."""
+        """Raise SearchlabError unless workers offer the resource ``machine``, with at most one such worker per host."""
         hosts = Counter(worker["host"] for worker in self._workers() if worker["resources"].get(MACHINE))
         for host, count in hosts.items():
             if count > 1:
                 raise SearchlabError(
-                    f"the study measures the machines of its workers, and {count} workers of the Dask cluster at "
-                    f"{address} offer the resource 'machine' on {host}; leave one on each host"
+                    f"the study measures its workers' machines, but {count} workers in the Dask cluster at {address} "
+                    f"offer the resource 'machine' on {host}; start only one such worker on each host"
                 )
         if not hosts:
             raise SearchlabError(
-                f"the study measures the machines of its workers, and no worker of the Dask cluster at {address} "
-                f"offers the resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 "
-                f"--resources machine=1"
+                f"the study measures its workers' machines, but no worker in the Dask cluster at {address} offers the "
+                f"resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 --resources "
+                f"machine=1"
             )
 
 
 @contextmanager
 def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
-    """Close a cluster whose start is interrupted. Dask would close it at exit, with tracebacks."""
+    """Close a cluster if starting it is interrupted. Dask itself would close it only at exit, printing tracebacks."""
     try:
         yield
     except BaseException:
@@ -146,5 +146,5 @@ def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
 
 
 def _ignore_interrupts(plugin: object, worker: object) -> None:
-    """Leave Ctrl-C to the parent of the worker."""
+    """Make the worker ignore Ctrl-C, which its parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Processes of this machine; ``python -m searchlab.executors.local`` is one of them."""
+"""The executor that uses local processes, each of which is started as ``python -m searchlab.executors.local``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class LocalExecutor(RunExecutor):
-    """Processes of this machine.
+    """Executes runs in local processes.
 
-    A call whose process dies fails with :class:`~searchlab.measure.process.WorkerDied`, which says how the process
-    died; the next call gets a new process. A ``ProcessPoolExecutor`` would be broken then, and it runs a user's script
-    again in each of its processes.
+    If a call's process dies, the call fails with :class:`~searchlab.measure.process.WorkerDied`, which says how the
+    process died, and the next call gets a new process. A ``ProcessPoolExecutor`` would be broken at this point. It also
+    runs the user's script again in each of its processes.
 
     Args:
-        jobs: The number of processes; one per core if 0.
+        jobs: The number of processes, or 0 for one per core.
         batch: The maximum number of short runs per call.
     """
 
@@ -43,7 +43,7 @@ class LocalExecutor(RunExecutor):
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
         self._killed = False
-        self._scratch = ScratchFolder()  # workers are killed and cannot clean up
+        self._scratch = ScratchFolder()  # removed here, since workers are killed and cannot clean up
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return self._calls.submit(self._call, pickle.dumps((fn, args, kwargs)))
@@ -56,7 +56,7 @@ class LocalExecutor(RunExecutor):
             self._scratch.cleanup()
 
     def kill_workers(self) -> None:
-        """Kill all processes and everything that runs in them."""
+        """Kill all processes, and everything that is running in them."""
         self._calls.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._killed = True
@@ -65,7 +65,7 @@ class LocalExecutor(RunExecutor):
         self.shutdown()
 
     def _call(self, data: bytes) -> Any:
-        """Make a call in an idle process, or in a new one."""
+        """Perform a call in an idle process, or in a new one."""
         with self._lock:
             if self._killed:
                 raise WorkerDied("was killed")

@@ -1,4 +1,4 @@
-"""Slurm, through submitit: jobs of a cluster whose nodes share the directory of the logs."""
+"""The Slurm executor, which uses submitit to run jobs on a cluster whose nodes share the directory of the logs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ T = TypeVar("T")
 
 
 class SlurmExecutor(RunExecutor):
-    """Jobs of Slurm.
+    """Executes runs as Slurm jobs.
 
-    Runs that measure have a node to themselves. The output of each job is kept in the folder ``slurm`` beside the logs
+    Runs that measure have a node to themselves. Each job's output is kept in the folder ``slurm``, next to the logs,
     until the job has succeeded.
 
     Args:
-        jobs: The number of jobs at the same time; about twice as many are queued.
-        batch: The number of runs from tables per job; runs that measure have one job each.
-        cluster: ``"local"`` for processes of this machine instead of Slurm, ``"debug"`` for calls in this process.
-        poll_seconds: The time between two queries of the jobs' states.
-        parameters: Parameters of submitit, such as ``timeout_min = 60`` (per job), ``cpus_per_task``, ``mem_gb``,
-            ``slurm_partition`` and ``slurm_account``.
+        jobs: The number of simultaneous jobs. About twice as many are queued.
+        batch: The maximum number of runs per job for runs that are answered from tables. Each run that measures is a
+            separate job.
+        cluster: Pass ``"local"`` to use local processes instead of Slurm, or ``"debug"`` to perform calls in this
+            process.
+        poll_seconds: The time between two queries of the jobs' states, in seconds.
+        parameters: Parameters to pass to submitit, such as ``timeout_min = 60`` (per job), ``cpus_per_task``,
+            ``mem_gb``, ``slurm_partition`` and ``slurm_account``.
     """
 
     one_per_machine = True
@@ -40,7 +42,7 @@ class SlurmExecutor(RunExecutor):
         try:
             import submitit
         except ImportError:
-            raise SearchlabError("the executor 'slurm' needs submitit: pip install 'searchlab[slurm]'") from None
+            raise SearchlabError("the executor 'slurm' requires submitit: pip install 'searchlab[slurm]'") from None
         self.one_per_machine = not exclusive or cluster == "slurm"
         self.jobs = jobs
         self.batch = batch
@@ -63,7 +65,7 @@ class SlurmExecutor(RunExecutor):
         future.set_running_or_notify_cancel()
         with self._changed:
             if self._ends:
-                raise RuntimeError("cannot submit a call: the executor was shut down")
+                raise RuntimeError("cannot submit a call: the executor has been shut down")
             self._left[self._executor.submit(fn, *args, **kwargs)] = future
             self._changed.notify()
         return future
@@ -83,7 +85,7 @@ class SlurmExecutor(RunExecutor):
         self.shutdown(cancel_futures=True)
 
     def _watch(self) -> None:
-        """Complete the future of each job once the job has ended."""
+        """Complete each job's future once the job has ended."""
         while True:
             with self._changed:
                 if self._left:
@@ -102,7 +104,7 @@ class SlurmExecutor(RunExecutor):
     def _end(self, job: Any, future: Future[Any]) -> None:
         try:
             result = job.result()
-        except Exception as error:  # the job's files are kept: they say more
+        except Exception as error:  # the job's files are kept because they contain details
             future.set_exception(error)
             return
         with suppress(OSError):

@@ -1,1 +1,1 @@
-"""Logs of runs: writing, reading and repairing them, and the results and the noise in them."""
+"""Write, read and repair the logs of runs, and evaluate the results and the noise in them."""

@@ -1,9 +1,9 @@
-"""Logs as arrays: what an analysis needs of a trial, in a hundred bytes instead of a thousand.
+"""Logs as arrays, which store what an analysis needs in a hundred bytes per trial instead of a thousand.
 
-:func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`, and is faster if logs share
-configs, which it decodes once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it reads. The
-cache is derived from the logs: a log whose file has changed in any way is read again, and a cache that is damaged or
-belongs to another user is ignored. In directories that cannot be written to, all logs are read each time.
+:func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`. It is faster if logs share
+configs, which are decoded only once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it
+reads. If a log file changes in any way, the log is read again. A cache that is damaged or belongs to a different user
+is ignored. In directories that are not writable, all logs are read every time.
 """
 
 from __future__ import annotations
@@ -50,33 +50,33 @@ from .format import (
 from .packed import costs_of
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
-"""What is kept of each :class:`~searchlab.costmodel.quality.ModelQuality`: the columns of :attr:`Columns.qualities`."""
+"""The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`Columns.qualities` contains."""
 
 Texts = dict[bytes, bytes]
-"""The distinct configs of some logs, as JSON: the runs of a study share most of their configs."""
+"""The distinct configs in some logs, as JSON text. A study's runs share most of their configs."""
 
 _PER_TRIAL = ("costs", "batches", "spent", "failures", "nearest", "reused", "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
-_NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended)",[^\n]*)')  # a line that is no trial
+_NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended)",[^\n]*)')  # a line that is not a trial
 
 
 @dataclass(frozen=True, eq=False)
 class Columns(LoggedTrials):
-    """The content of a log, in arrays with a value for each trial.
+    """The content of a log, as arrays. Unless stated otherwise, each array has one value per trial.
 
     Attributes:
-        costs: Seconds, infinity for a failure.
-        batches: The number of its batch.
-        spent: Seconds of proposing, training, building and running, shape (trials, 4).
-        failures: The position of its kind in :data:`~searchlab.records.FAILURES`, -1 for none.
+        costs: The cost in seconds, or infinity for a failure.
+        batches: The number of the trial's batch.
+        spent: The seconds spent on proposing, training, building and running, shape (trials, 4).
+        failures: The position of the kind of failure in :data:`~searchlab.records.FAILURES`, or -1 for none.
         nearest, reused: See :class:`~searchlab.records.Measurement`.
-        configs: As JSON.
-        sentinels: See :class:`~searchlab.log.format.Record`, NaN for none.
-        counts: The number of its readings.
+        configs: The config as JSON text.
+        sentinels: See :class:`~searchlab.log.format.Record`; NaN for none.
+        counts: The number of readings.
         readings: The readings of all trials in order, in seconds, shape (sum of ``counts``,).
         rounds: The indices of the trials with a :class:`~searchlab.costmodel.quality.ModelQuality`, shape (rounds,).
-        qualities: Their :data:`METRICS`, NaN for an undefined one, shape (rounds, 5).
+        qualities: The :data:`METRICS` of these trials, or NaN if undefined, shape (rounds, 5).
     """
 
     path: Path
@@ -140,11 +140,11 @@ class Columns(LoggedTrials):
         return len(self.costs)
 
     def config(self, index: int) -> ConfigJson:
-        """Return the config of a trial."""
+        """Return a trial's config."""
         return _CONFIG.decode(self.configs[index])
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return the first ``trials``, fewer than it has; ``ended`` is why the run ended there."""
+        """Return the first ``trials``, which must be fewer than all. ``ended`` is why the run ended there."""
         arrays = {name: getattr(self, name)[:trials] for name in ("configs", *_PER_TRIAL)}
         arrays["readings"] = self.readings[: int(arrays["counts"].sum())]
         rounds = int(np.searchsorted(self.rounds, trials))
@@ -160,7 +160,7 @@ def objects(values: Sequence[Any]) -> Array:
 
 
 class _Row(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"):
-    """A record whose config is not decoded: most configs of a study have been decoded before."""
+    """A record whose config is not decoded, because most configs in a study have already been decoded."""
 
     config: msgspec.Raw  # type: ignore[assignment]
 
@@ -170,19 +170,19 @@ _NOTES = msgspec.json.Decoder(Final | Ended)
 
 
 def read_columns(path: Path, texts: Texts) -> Columns:
-    """Read the log at ``path``, without a torn last line, and add its configs to ``texts``.
+    """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``texts``.
 
-    Raises SearchlabError as :func:`~searchlab.log.format.read_log`.
+    Raises SearchlabError in the same cases as :func:`~searchlab.log.format.read_log`.
     """
     data = read_bytes(path)
     with suppress(*UNREADABLE):
         if columns := _quickly(path, data, texts):
             return columns
-    return Columns.of(decode_log(path, data), texts)  # names what is wrong, and in which line
+    return Columns.of(decode_log(path, data), texts)  # reports what is wrong, and in which line
 
 
 def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
-    """Decode a log; None if anything in it is unusual. Raises what is ``UNREADABLE``."""
+    """Decode a log, or return None if anything in it is unusual. Raises the errors in ``UNREADABLE``."""
     data = data[: data.rfind(b"\n") + 1]
     start = data.find(b"\n") + 1
     if not start or not data.startswith(STARTS):
@@ -211,34 +211,34 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
 
 
 CACHE = "log-cache.npz"
-"""The name of the cache."""
+"""The name of the cache file."""
 
 FEWEST = 200
-"""Fewer logs than this are read within a second, and get no cache."""
+"""The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
 
 STALE = 0.02
-"""The cache is rewritten when more than this share of the logs had to be read."""
+"""The share of logs that may be missing from the cache before it is rewritten."""
 
-_INDEX = "index-1"  # of this version
+_INDEX = "index-1"  # the index name in this version
 _TAIL = 4096  # bytes
-_ARRAYS = (*_PER_TRIAL, "readings", "rounds", "qualities")  # without the configs
+_ARRAYS = (*_PER_TRIAL, "readings", "rounds", "qualities")  # except for the configs
 _READINGS = ("counts", "readings")
 _SIZE_OF = {"readings": 1, "rounds": 2, "qualities": 2}
-"""The size of a log (see _Cached) that is the length of these arrays; all others have a value for each trial."""
+"""The position in ``_Cached.sizes`` of these arrays' lengths. All other arrays have one value per trial."""
 
 
 class Stamp(NamedTuple):
-    """What shows that a file has not changed. No program can set ``changed``, so a copy of a file has another."""
+    """Identifies the state of a file. Programs cannot set ``changed``, so copies of a file have a different value."""
 
     size: int
     modified: int  # nanoseconds
     changed: int  # nanoseconds
     inode: int
-    tail: bytes  # digest of the last bytes
+    tail: bytes  # the digest of the last bytes
 
     @classmethod
     def of(cls, path: Path) -> Stamp | None:
-        """Return None if the file cannot be read."""
+        """Return the stamp of the file at ``path``, or None if the file cannot be read."""
         try:
             with open(path, "rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
@@ -254,8 +254,8 @@ class _Cached(msgspec.Struct, frozen=True, array_like=True):
 
     file: bytes
     stamp: Stamp
-    sizes: tuple[int, int, int]  # numbers of trials, readings and rounds
-    header: int  # its place among the distinct headers, which lack the next three
+    sizes: tuple[int, int, int]  # the numbers of trials, readings and rounds
+    header: int  # its position in the list of distinct headers, which lack the next three fields
     seed: int
     created: float
     machine: dict[str, Any]
@@ -264,29 +264,29 @@ class _Cached(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Index(msgspec.Struct, frozen=True, array_like=True):
-    """Everything in the cache but the arrays."""
+    """Everything in the cache except the arrays."""
 
-    headers: list[Header]  # the runs of a strategy share one
+    headers: list[Header]  # a strategy's runs share one header
     configs: list[bytes]
     logs: list[_Cached]
 
 
 def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True) -> list[Columns]:
-    """Read the logs at ``paths``, in order. Raises SearchlabError as :func:`read_columns`.
+    """Read the logs at ``paths``, in order. Raises SearchlabError in the same cases as :func:`read_columns`.
 
     Args:
-        directory: Their common directory, which holds the cache; None for no cache.
-        paths: The logs.
-        texts: The configs that are known already; those of the logs are added.
-        readings: Whether ``counts`` and ``readings`` are needed, a third of all data; if not, they may be empty.
+        directory: The logs' common directory, in which the cache is stored, or None for no cache.
+        paths: The paths of the logs.
+        texts: The configs that are already known. The logs' configs are added to it.
+        readings: Whether ``counts`` and ``readings``, a third of all data, are needed. If not, they may be empty.
     """
     if directory is None or len(paths) < FEWEST:
         return [read_columns(path, texts) for path in paths]
-    stamps = {path: Stamp.of(path) for path in paths}  # before they are read, as they may grow meanwhile
+    stamps = {path: Stamp.of(path) for path in paths}  # determined before reading, as logs may grow in the meantime
     held = _read_cache(directory, stamps, texts, readings)
     stale = len(paths) - len(held) > STALE * len(paths)
     if stale and held and not readings:
-        held = _read_cache(directory, stamps, texts)  # all of it goes into the new cache
+        held = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
     logs = [held.get(path) or read_columns(path, texts) for path in paths]
     if stale:
         _write_cache(directory, [(stamp, log) for log in logs if (stamp := stamps[log.path])])
@@ -296,7 +296,7 @@ def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readi
 def _read_cache(
     directory: Path, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool = True
 ) -> dict[Path, Columns]:
-    """Return the cached logs among ``stamps`` that have not changed since."""
+    """Return those logs in ``stamps`` that are in the cache and have not changed since they were cached."""
     path = directory / CACHE
     try:
         with path.open("rb") as file:
@@ -306,7 +306,7 @@ def _read_cache(
                 return _cached(directory, archive, stamps, texts, readings)
     except FileNotFoundError:
         pass
-    except Exception as error:  # damage may show in any way
+    except Exception as error:  # damage may cause any error
         warnings.warn(f"{path} is damaged ({described(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
     return {}
 
@@ -317,11 +317,11 @@ def _cached(
     def load(name: str) -> Array:
         with archive.open(name) as member:
             array: Array = np.lib.format.read_array(member, allow_pickle=False)
-            member.read()  # at the end, its checksum is verified
+            member.read()  # reading to the end verifies the checksum
         return array
 
     if _INDEX not in archive.namelist():
-        return {}  # another version
+        return {}  # written by a different version
     index = msgspec.msgpack.decode(load(_INDEX).tobytes(), type=_Index)
     flat = {name: load(name) for name in ("configs", *_ARRAYS) if readings or name not in _READINGS}
     flat["configs"] = objects([texts.setdefault(text, text) for text in index.configs])[flat["configs"]]
@@ -341,7 +341,7 @@ def _cached(
 
 
 def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None:
-    """Replace the cache; a directory that cannot be written to is left as it is."""
+    """Replace the cache. If the directory is not writable, it is left unchanged."""
     headers: dict[bytes, int] = {}
     configs: dict[bytes, int] = {}
     entries = []
@@ -373,5 +373,5 @@ def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None
                         np.lib.format.write_array(member, array, allow_pickle=False)
             os.replace(part, directory / CACHE)
         finally:
-            with suppress(FileNotFoundError):  # it has its final name now
+            with suppress(FileNotFoundError):  # it already has its final name
                 os.unlink(part)

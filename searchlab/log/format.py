@@ -1,12 +1,12 @@
-"""The log of one run: JSON Lines, a header and then a line for each trial, in order.
+"""The log of a single run, in JSON Lines format: a header, followed by a line for each trial, in order.
 
-After the last trial, lines of other kinds may follow: why the run ended before its budget of trials was spent, and the
-fastest trials, measured again. The run may still be extended after them. A log that is only read may be compressed,
-``*.jsonl.gz``. Reading a log executes nothing in it.
+After the last trial, there may be other kinds of lines. They record why the run ended before its budget of trials was
+spent, and the fastest trials' times when they were measured again. The run can still be extended after these lines.
+Logs that are only read may be compressed (``*.jsonl.gz``). Reading a log never executes anything in it.
 
-All readers use :func:`scan`: :func:`read_log` raises at the first problem, :func:`searchlab.log.writer.examine`
-collects all problems, and :class:`Follower` reads a growing log. Only :class:`~searchlab.log.writer.LogWriter`
-writes one.
+All readers use :func:`scan`. :func:`read_log` raises an error at the first problem,
+:func:`searchlab.log.writer.examine` collects all problems, and :class:`Follower` reads a growing log. Logs are written
+only by :class:`~searchlab.log.writer.LogWriter`.
 """
 
 from __future__ import annotations
@@ -44,45 +44,47 @@ FORMAT = "1.0"
 """The version of the log format; see docs/design/log-format.md."""
 
 DRAFT = 1
-"""The version before 1.0, which the tables of suite v1 have: its lines have no ``kind`` and no ``batch``."""
+"""The version before 1.0, used by the tables in suite v1. Its lines have no ``kind`` and no ``batch``."""
 
 STARTS = (b'{"kind":"header","searchlab_log":', b'{"searchlab_log":')
-"""The beginning of a log, and of a log in the draft format."""
+"""The first bytes of a log, and those of a log in the draft format."""
 
 TABLE = "table"
-"""The label of a run that measures every config of a table."""
+"""The label of a run that measures every config in a table."""
 
 GAIN = 0.01
-"""The relative rise of the best throughput that counts as a gain, where a run stops without one."""
+"""The relative increase in the best throughput that counts as a gain for runs that stop without one."""
 
 LOGS = (".jsonl", ".jsonl.gz", packed.SUFFIX)
-"""What the name of a log ends with."""
+"""The file-name endings of logs."""
 
 UNPACK = "SEARCHLAB_UNPACK_MB"
-"""Environment variable: the largest size of a compressed file once it is unpacked."""
+"""The environment variable that limits the size of unpacked files, in MB."""
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """How the programs of a table were timed: all of them in each of ``count`` passes, in random order."""
+    """How a table's programs were timed: each of the ``count`` passes times all of them, in random order."""
 
     count: int
-    block: int  # programs between two readings of the sentinel
-    sentinel: tuple[tuple[float, float], ...]  # seconds since the first pass began, and median seconds of a reading
-    again: int = 0  # blocks that were timed again since the sentinel deviated
-    finalists: int = 0  # fastest programs that were timed again in turn
-    rounds: int = 0  # in which the finalists were timed
+    block: int  # the number of programs between two readings of the sentinel
+    sentinel: tuple[
+        tuple[float, float], ...
+    ]  # when each reading began, since the first pass, and its median, in seconds
+    again: int = 0  # the number of blocks that were timed again because the sentinel deviated
+    finalists: int = 0  # the number of fastest programs that were timed again, in turn
+    rounds: int = 0  # the number of rounds in which the finalists were timed
 
 
 class RandomDraws(msgspec.Struct, frozen=True):
-    """What random search finds in a space that a complete table covers, in logarithms of seconds."""
+    """What random search finds in a space for which a complete table exists, as logarithms of seconds."""
 
-    expected: tuple[float, ...]  # of the lowest latency after 1, 2, ... draws
-    median: float  # of the working configs, weighted by how often they are drawn
-    slowest: float  # of the slowest working config
+    expected: tuple[float, ...]  # the expected value for the lowest latency after 1, 2, ... draws
+    median: float  # the median of the working configs, weighted by how often they are drawn
+    slowest: float  # the latency of the slowest working config
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
-    """Facts about a run. Those in ``IDENTITY`` must not change when the run resumes."""
+    """Facts about a run. Those listed in ``IDENTITY`` must not change when the run resumes."""
 
     searchlab_log: str | int = FORMAT
     workload: str
@@ -98,19 +100,19 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}  # other facts: see searchlab.machine.host.machine
     starts: str = ""
-    """What is hashed into the seed so that a strategy draws its own first configs; empty if strategies share them."""
-    warm_start: tuple[str, ...] = ()  # digests of the logs that the run started from, in order
+    """What is hashed into the seed so that the strategy draws its own first configs, or "" if strategies share them."""
+    warm_start: tuple[str, ...] = ()  # digests of the logs from which the run started, in order
     label: str = ""
     space_label: str = ""
     space_size: int | None = None  # None if its configs were not counted
     optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The lowest cost of any config in seconds, if a complete table answered; None if unknown."""
+    """The lowest cost of any config, in seconds, if a complete table answered; None if unknown."""
     random: RandomDraws | None = None
-    """What random search finds within the budget of trials, if a complete table answered."""
+    """What random search finds within the trial budget, if a complete table answered."""
     contrasts: tuple[tuple[str, str], ...] = ()
-    """The pairs of strategies, by name, whose comparison the study had registered when the run began."""
+    """The pairs of strategies, by name, that the study had registered for comparison when the run began."""
     effective: dict[str, Any] = {}
-    """Options that the policy could not use as given (or by default), with the values that it used."""
+    """Options that the policy could not use as specified (or by default), with the values that it used instead."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
     versions: dict[str, str] = {}
     created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)] = 0.0  # a clock may be wrong
@@ -118,12 +120,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
 
     @property
     def name(self) -> str:
-        """The name of the strategy in figures and tables."""
+        """The strategy's name in figures and tables."""
         return one_line(self.label or self.policy.name)
 
     @property
     def space_name(self) -> str:
-        """The name of the space in figures and tables."""
+        """The space's name in figures and tables."""
         return one_line(self.space_label or self.space.name)
 
     @property
@@ -133,12 +135,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
 
     @property
     def table(self) -> str:
-        """The table of a suite that answered, without the version of the suite; empty if none did."""
+        """The suite table that answered, without the suite's version, or "" if none did."""
         return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property
     def measured_on(self) -> str:
-        """The CPU (and GPU) that was measured; for a fleet, the key of its devices; empty if there was neither."""
+        """The measured CPU (and GPU) or, for a fleet, the key of its devices; "" if neither is recorded."""
         return one_line(", ".join(map(str, self.host.values())) or str(self.measure.get("key", "")))
 
 
@@ -148,13 +150,13 @@ IDENTITY = (
 )  # fmt: skip
 
 _Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""Seconds of one execution. A time beyond these bounds is implausible, and arithmetic would overflow."""
+"""The duration of one execution, in seconds. Times beyond these bounds are implausible and could cause overflows."""
 
 _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
-"""Seconds that something else took."""
+"""The duration of any other step, in seconds."""
 
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
-"""The fields of a record of this type. All but the last are charged."""
+"""The fields of a record that have this type. All except the last are charged."""
 
 _MEASURED = [one.name for one in dataclasses.fields(Measurement)]
 
@@ -167,13 +169,13 @@ ConfigJson = dict[str, _Scalar | list[_Scalar]]
 class Record(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"
 ):  # gc=False: it holds no cycle
-    """The line of a trial: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
+    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
 
     index: int
     batch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None  # None in the draft format
     config: ConfigJson
     seconds: tuple[_Measured, ...] = ()
-    at: tuple[float, ...] = ()  # when each of them was read, in a table that was timed in passes
+    at: tuple[float, ...] = ()  # when each of these times was measured, in a table that was timed in passes
     failure: Failure | None = None
     message: str = ""
     build_seconds: _Spent = 0.0
@@ -184,11 +186,11 @@ class Record(
     nearest: bool = False
     pruned: bool = False
     statistic: Statistic = "median"
-    propose_seconds: _Spent = 0.0  # share of the CPU time that the policy took to propose the batch
-    train_seconds: _Spent = 0.0  # share of the CPU time that the policy took to learn from the batch before
+    propose_seconds: _Spent = 0.0  # its share of the CPU time that the policy used to propose the batch
+    train_seconds: _Spent = 0.0  # its share of the CPU time that the policy used to learn from the previous batch
     time: float = 0.0
-    model: ModelQuality | None = None  # on the last record of a batch: how well it was predicted
-    sentinel: _Measured | None = None  # on the first record of some batches: what the run's first program took before
+    model: ModelQuality | None = None  # in a batch's last record: how well the batch was predicted
+    sentinel: _Measured | None = None  # in some batches' first record: the time of the run's first program before it
 
     @classmethod
     def of(
@@ -201,7 +203,7 @@ class Record(
         batch: int | None = None,
     ) -> Self:
         config = trial.config.to_json()
-        config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # as it is read
+        config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # as they are when read back
         return cls(
             index=trial.index, batch=batch, config=config, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
@@ -223,14 +225,14 @@ class Record(
 
 
 class Finalist(msgspec.Struct, frozen=True):
-    """A trial that was measured again: ``seconds`` has one value for each round."""
+    """A trial that was measured again. ``seconds`` contains one value for each round."""
 
     index: int
     seconds: tuple[_Measured, ...]
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalists"):
-    """The line of the finalists after ``trials`` trials: the fastest of them, measured again in turn."""
+    """The line that records the finalists: the fastest of the preceding ``trials`` trials, measured again in turn."""
 
     trials: int
     finalists: tuple[Finalist, ...]
@@ -238,10 +240,10 @@ class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="fi
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="ended"):
-    """The line that ends a run after ``trials`` trials, fewer than its budget may have allowed.
+    """The line that records why a run ended after ``trials`` trials, possibly fewer than its budget allowed.
 
-    ``seconds`` or ``stop_after`` is the part of the budget that was spent; see :class:`~searchlab.log.plan.Budget`.
-    Without either, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
+    ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.plan.Budget`. If neither is
+    set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
     """
 
     trials: int
@@ -260,7 +262,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
         if self.seconds is not None:
             return f"the budget of {self.seconds:g} seconds was spent"
         if self.stop_after is not None:
-            return f"{self.stop_after} trials had brought no gain over {100 * GAIN:g} %"
+            return f"{self.stop_after} trials had brought no gain of more than {100 * GAIN:g} %"
         return "the policy had nothing more to propose"
 
 
@@ -269,7 +271,7 @@ _DRAFT_ITEMS = msgspec.json.Decoder(Record)  # alone, a struct needs no ``kind``
 
 
 def batch_numbers(records: Sequence[Record], size: int) -> Ints:
-    """Return the number of the batch of each record of a run whose batches have at most ``size`` trials."""
+    """Return each record's batch number, for a run whose batches have at most ``size`` trials."""
     size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
     numbers = [record.index // size if record.batch is None else record.batch for record in records]
     return np.array(numbers, dtype=np.int64)
@@ -279,31 +281,31 @@ class LoggedTrials:
     """What a log and its columns have in common: the time charged for each trial, and the unit of throughput."""
 
     header: Header
-    batches: Ints  # the number of each trial's batch, shape (trials,)
-    spent: Floats  # seconds of proposing, training, building and running, shape (trials, 4)
+    batches: Ints  # each trial's batch number, shape (trials,)
+    spent: Floats  # seconds spent on proposing, training, building and running, shape (trials, 4)
 
     @cached_property
     def starts(self) -> list[int]:
-        """The positions of the first trials of its batches."""
+        """The position of each batch's first trial."""
         starts: list[int] = np.flatnonzero(np.diff(self.batches, prepend=self.batches[:1] - 1)).tolist()
         return starts
 
     @cached_property
     def charged(self) -> Floats:
-        """Seconds charged for proposing, training, building and running each trial, shape (trials, 4).
+        """The seconds charged for proposing, training, building and running each trial, shape (trials, 4).
 
-        Building is divided by the number of build workers, or by the size of the batch if that is smaller. A reused
-        measurement is charged as recorded, so that the second run has no advantage.
+        The building time is divided by the number of build workers, or by the batch size if that is smaller. Reused
+        measurements are charged as recorded, so that later runs have no advantage.
         """
         sizes = np.diff([*self.starts, len(self.spent)])
-        workers = min(self.header.workers, len(self.spent))  # a log may hold a number of any size
+        workers = min(self.header.workers, len(self.spent))  # a log may contain an arbitrarily large number
         charges = self.spent.copy()
         charges[:, 2] /= np.repeat(np.minimum(sizes, workers), sizes)
         return charges
 
     @cached_property
     def elapsed(self) -> Floats:
-        """Seconds charged up to the end of each trial, shape (trials,)."""
+        """The seconds charged up to the end of each trial, shape (trials,)."""
         return np.cumsum(self.charged.sum(axis=1))
 
     @cached_property
@@ -329,7 +331,7 @@ class Log(LoggedTrials):
     records: tuple[Record, ...]
     final: Final | None = None  # None unless the finalists of exactly these records were measured again
     ended: Ended | None = None  # why the run ended after exactly these records, if a line records it
-    size: int = field(default=0, compare=False)  # bytes of its complete lines, uncompressed
+    size: int = field(default=0, compare=False)  # the uncompressed size of its complete lines, in bytes
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
@@ -340,7 +342,7 @@ class Log(LoggedTrials):
 
     @cached_property
     def costs(self) -> Floats:
-        """The cost of each trial in seconds, infinity if it failed, shape (trials,)."""
+        """The cost of each trial in seconds, or infinity if it failed, shape (trials,)."""
         return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
@@ -354,11 +356,11 @@ class Log(LoggedTrials):
 
     @cached_property
     def sentinels(self) -> Floats:
-        """The reading of the sentinel before each trial, NaN if there is none, shape (trials,)."""
+        """The sentinel reading before each trial, or NaN if there is none, shape (trials,)."""
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return its first ``trials``, fewer than it has; ``ended`` is why the run ended there."""
+        """Return the log's first ``trials``, which must be fewer than all. ``ended`` is why the run ended there."""
         return replace(self, records=self.records[:trials], final=None, ended=ended)
 
 
@@ -368,14 +370,14 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     number: int  # from 1
     data: bytes
     item: Header | Record | Final | Ended | None  # None if the line is damaged
-    problem: str = ""  # a text to follow "line 3: "; empty if nothing is wrong
-    torn: bool = False  # the last line, cut off when the run was killed
+    problem: str = ""  # a text to follow "line 3: ", or "" if nothing is wrong
+    torn: bool = False  # whether it is an incomplete last line, written when the run was killed
 
 
 def scan(data: bytes) -> Iterator[Line]:
-    """Yield every line of a log, with its problem if it has one."""
+    """Yield every line in a log, together with its problem if it has one."""
     *complete, rest = data.split(b"\n")
-    expected, lost = 0, 0  # index of the next trial; damaged lines before it, each of which may have been a trial
+    expected, lost = 0, 0  # the next trial's index; the number of damaged lines before it, which may have been trials
     batch = -1
     decode = _ITEMS.decode
     for number, line in enumerate(complete, 1):
@@ -397,16 +399,16 @@ def scan(data: bytes) -> Iterator[Line]:
             continue
         problem = ""
         if not expected <= item.index <= expected + lost:
-            problem = f"it holds trial {item.index} instead of trial {expected + lost}"
+            problem = f"it contains trial {item.index} instead of trial {expected + lost}"
         elif item.batch is not None and item.batch < batch:
             problem = f"its batch is {item.batch}, after batch {batch}"
         expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem)
     if rest:
         number = 1 + len(complete)
-        remedy = "the run drops it when it resumes" if number > 1 else "the run rewrites it"
+        remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
         item = None if number > 1 else _header(rest).item
-        yield Line(number, rest, item, f"it is torn: its end is missing; {remedy}", torn=True)
+        yield Line(number, rest, item, f"it is incomplete: its end is missing; {remedy}", torn=True)
 
 
 def _header(line: bytes) -> Line:
@@ -414,7 +416,9 @@ def _header(line: bytes) -> Line:
         fields = msgspec.json.decode(line)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
         if version is None:
-            return Line(1, line, None, "it is no header: the file is not a searchlab log, or its first line is lost")
+            return Line(
+                1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
+            )
         if version not in (FORMAT, DRAFT):
             return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
         return Line(1, line, msgspec.json.decode(line, type=Header))
@@ -429,7 +433,7 @@ def check_follows(item: Final | Ended, trials: int) -> None:
     if isinstance(item, Ended):
         return
     if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
-        raise msgspec.ValidationError("it names no earlier trial, or a trial without times")
+        raise msgspec.ValidationError("it lists no trials, a trial that does not precede it, or a trial without times")
     if len({len(one.seconds) for one in item.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
@@ -437,12 +441,12 @@ def check_follows(item: Final | Ended, trials: int) -> None:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except (OSError, ValueError) as error:  # a ValueError for an impossible name, for example with a null byte
+    except (OSError, ValueError) as error:  # a ValueError is raised for invalid names, for example with a null byte
         raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of the log at ``path``, uncompressed. Raises SearchlabError."""
+    """Return the uncompressed bytes of the log at ``path``. Raises SearchlabError if it cannot be read."""
     data = _read(path)
     if path.suffix == packed.SUFFIX:
         return b"".join(line + b"\n" for line in packed.unpack(path, data).lines())
@@ -450,7 +454,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_packed(path: Path) -> Packed:
-    """Read the packed table at ``path``. Raises SearchlabError if it cannot be read, or is damaged."""
+    """Read the packed table at ``path``. Raises SearchlabError if it cannot be read or is damaged."""
     return packed.unpack(path, _read(path))
 
 
@@ -458,8 +462,8 @@ def unpacked(path: Path, data: bytes) -> bytes:
     """Return the content of the gzip file at ``path``, whose bytes are ``data``.
 
     Raises:
-        SearchlabError: If it is damaged, if it unpacks to more than ``SEARCHLAB_UNPACK_MB`` megabytes (an environment
-            variable, 1024 by default), or if one of its lines is longer than a sixteenth of that.
+        SearchlabError: If the file is damaged, if it unpacks to more megabytes than the environment variable
+            ``SEARCHLAB_UNPACK_MB`` allows (1024 by default), or if a line is longer than a sixteenth of that.
     """
     given = os.environ.get(UNPACK, "")
     if given and not given.isdecimal():
@@ -476,22 +480,22 @@ def unpacked(path: Path, data: bytes) -> bytes:
                     what = f"to more than {limit >> 20} MB" if size > limit else f"a line of {line >> 20} MB"
                     raise SearchlabError(
                         f"{path} has {len(data) >> 10} kB and unpacks {what}, more than any searchlab file should; if "
-                        f"you trust it, set the environment variable {UNPACK} to a larger number of megabytes"
+                        f"you trust the file, set the environment variable {UNPACK} to a larger number of megabytes"
                     )
     except (OSError, EOFError, zlib.error) as error:
-        raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); fetch it again") from None
+        raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None
     return b"".join(pieces)
 
 
 def find_logs(path: Path) -> list[Path]:
-    """Return the log at ``path``; for a directory, all logs below it, sorted."""
+    """Return ``path`` if it is a file. If it is a directory, return all logs in it and its subdirectories, sorted."""
     if not path.is_dir():
         return [path]
     return sorted(log for log in path.rglob("*") if log.name.endswith(LOGS))
 
 
 def read_header(path: str | Path) -> Header:
-    """Read only the header of a log. Raises SearchlabError as :func:`read_log`."""
+    """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
     if path.suffix == packed.SUFFIX:
         return decode_log(path, packed.unpack_header(path, _read(path)) + b"\n").header
@@ -500,18 +504,19 @@ def read_header(path: str | Path) -> Header:
 
 
 def read_log(path: str | Path) -> Log:
-    """Read the log at ``path``, without a torn last line. The log is not locked.
+    """Read the log at ``path``, ignoring an incomplete last line. The log is not locked.
 
-    Raises SearchlabError, which names the line, if the log cannot be read, is not a log, or is damaged.
+    Raises SearchlabError if the file cannot be read, is not a log, or is damaged. The error names the damaged line.
     """
     path = Path(path)
     return decode_log(path, read_bytes(path))
 
 
 def read_held(path: Path) -> Log | None:
-    """Read the log that a run at ``path`` resumes; None if there is none, only a torn header, or a compressed log.
+    """Read the log at ``path`` that a run is about to resume.
 
-    Raises SearchlabError as :func:`read_log`.
+    Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError
+    in the same cases as :func:`read_log`.
     """
     if path.suffix == ".gz" or not path.is_file():
         return None
@@ -526,7 +531,7 @@ def decode_log(path: Path, data: bytes) -> Log:
     if b'"searchlab_log"' not in data.partition(b"\n")[0] and not any(start.startswith(data) for start in STARTS):
         raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
     records: list[Record] = []
-    latest: dict[type, Any] = {}  # of each other kind of line
+    latest: dict[type, Any] = {}  # the latest line of each other kind
     for line in scan(data):
         if line.torn:
             break
@@ -537,34 +542,34 @@ def decode_log(path: Path, data: bytes) -> Log:
         else:
             latest[type(line.item)] = line.item
     if Header not in latest:
-        raise SearchlabError(f"{path} has no header yet, so there is nothing to read")
+        raise SearchlabError(f"{path} has no header yet, so it cannot be read")
     final, ended = (current(latest.get(kind), len(records)) for kind in (Final, Ended))
     return Log(path, latest[Header], tuple(records), final, ended, data.rfind(b"\n") + 1)
 
 
 def current(note: Any, trials: int) -> Any:
-    """Return the line ``note`` if it follows all ``trials`` of its log, else None."""
+    """Return the line ``note`` if it follows all ``trials`` in its log, or None otherwise."""
     return note if note is not None and note.trials == trials else None
 
 
 PAUSE = 600.0
-"""Seconds between two trials that mean an interruption of the run: no trial takes that long."""
+"""The time between two trials, in seconds, above which the run must have been interrupted: no trial takes that long."""
 
 
 @dataclass(eq=False)
 class Follower:
-    """The progress of a run, whose log is read again whenever it has changed."""
+    """A run's progress. Its log is read again whenever it has changed."""
 
     path: Path
     header: Header | None = None  # None until it has been written
     trials: int = 0
-    failed: int = 0  # of the trials
-    steps: list[tuple[int, float]] = field(default_factory=list)  # each trial that was the fastest so far, its seconds
+    failed: int = 0  # the number of failed trials
+    steps: list[tuple[int, float]] = field(default_factory=list)  # each trial that set a new best time, and the time
     ended: Ended | None = None
     charged: float = 0.0  # the last value of Log.elapsed
-    waited: float = 0.0  # seconds by the clock
-    waits: int = 0  # the number of trials that took them
-    updated: float = 0.0  # time of the last trial
+    waited: float = 0.0  # wall-clock time spent on trials, in seconds
+    waits: int = 0  # the number of trials on which this time was spent
+    updated: float = 0.0  # when the last trial ended
     problem: str = ""  # why the log, or the rest of it, cannot be read
     flops: int = 1
     unit: str = ""
@@ -589,7 +594,7 @@ class Follower:
     def _read(self) -> None:
         data = read_bytes(self.path)
         records: list[Record] = []
-        for line in scan(data[: data.rfind(b"\n") + 1]):  # the rest may be half a line
+        for line in scan(data[: data.rfind(b"\n") + 1]):  # the rest may be an incomplete line
             if line.problem:
                 self.problem = f"line {line.number}: {line.problem}"
                 break

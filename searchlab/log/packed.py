@@ -1,8 +1,8 @@
-"""Packed tables: the configs, times and failures of a log as compressed arrays, a quarter of its size as ``.jsonl.gz``.
+"""Packed tables: a log's configs, times and failures as compressed arrays, in a quarter of the size of ``.jsonl.gz``.
 
-The first line is a magic word, the second the header as a log has it, and the rest the arrays. A table that other
-people measured has no more in its lines than this, but for the time of day, which is left out. A packed table is read
-wherever a log is; :class:`Packed` gives its columns without decoding a line.
+The first line is a magic word, the second line is the log's header, and the rest contains the arrays. For tables
+measured by other tuners, nothing is lost except the time of day. Packed tables can be read wherever logs can.
+:class:`Packed` provides their columns without decoding individual lines.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..records import FAILURES, Measurement, Statistic, cost_of
 
 SUFFIX = ".packed"
 PRECISION = 1e-7
-"""Relative; readings are stored as CUDA's events return them, in milliseconds as float32."""
+"""The relative precision of readings. Like the times of CUDA events, they are stored as float32 milliseconds."""
 
 _MAGIC = b"searchlab packed table 1\n"
 _SPENT = ("build_seconds", "run_seconds", "propose_seconds", "train_seconds")
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 4, "lp": 0, "pb": 2}]
-_MOST = 1 << 30  # bytes that a table may unpack to
+_MOST = 1 << 30  # the maximum unpacked size of a table, in bytes
 
 
 class _Body(msgspec.Struct, array_like=True):
     configs: bytes  # JSON lines
     readings: bytes  # float32 in milliseconds
-    counts: bytes  # uint16, readings of each trial
-    failures: bytes  # int8, positions in FAILURES, -1 for none
+    counts: bytes  # uint16, number of readings per trial
+    failures: bytes  # int8, positions in FAILURES, or -1 for none
     messages: list[str]
     message_of: bytes  # uint16, positions in messages
     spent: bytes  # float32 in seconds, shape (4, trials)
@@ -48,13 +48,14 @@ class Packed:
 
     Attributes:
         header: The header as a JSON line.
-        configs: As JSON, as :func:`msgspec.json.encode` writes them.
-        readings: The readings of all trials in order, in seconds, shape (sum of ``counts``,).
-        counts: The number of readings of each trial.
-        failures: The position of its kind in :data:`~searchlab.records.FAILURES`, -1 for none.
-        messages: The text of each trial's failure.
-        spent: Seconds of building, running, proposing and training, shape (trials, 4).
-        statistic: The statistic of the readings that is used as the cost.
+        configs: The configs as JSON text, as written by :func:`msgspec.json.encode`.
+        readings: The readings of all trials in order, in seconds; shape (sum of ``counts``,).
+        counts: The number of readings for each trial.
+        failures: For each trial, the position of its kind of failure in :data:`~searchlab.records.FAILURES`, or -1 for
+            none.
+        messages: The message for each trial's failure.
+        spent: The times for building, running, proposing and training, in seconds; shape (trials, 4).
+        statistic: The statistic over the readings that is used as the cost.
     """
 
     header: bytes
@@ -71,7 +72,7 @@ class Packed:
         return [0, *np.cumsum(self.counts).tolist()]
 
     def measurement(self, trial: int) -> Measurement:
-        """Return the measurement of a trial, by its index."""
+        """Return the measurement of the trial with the given index."""
         start, end = self._ends[trial : trial + 2]
         kind = int(self.failures[trial])
         build_seconds, run_seconds = self.spent[trial, :2].tolist()
@@ -81,11 +82,11 @@ class Packed:
         )  # fmt: skip
 
     def costs(self, statistic: Statistic) -> Floats:
-        """Return the ``statistic`` of the readings of each trial, infinity for a failure; shape (trials,)."""
+        """Return the ``statistic`` over each trial's readings, or infinity if the trial failed; shape (trials,)."""
         return costs_of(self.readings, self.counts, self.failures, [statistic] * len(self.configs))
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the log, without their ends."""
+        """Yield the log's lines, without line endings."""
         yield self.header
         for index, config in enumerate(self.configs):
             found = self.measurement(index)
@@ -103,7 +104,7 @@ class Packed:
 
 
 def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
-    """Return the cost of each trial, as :attr:`searchlab.records.Measurement.cost`; see :class:`Packed`."""
+    """Return each trial's cost, as defined by :attr:`searchlab.records.Measurement.cost`; see :class:`Packed`."""
     costs = np.full(len(counts), np.inf)
     ends = np.cumsum(counts)
     for count in set(counts.tolist()) - {0}:
@@ -117,21 +118,21 @@ def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Seque
 
 
 def pack(header: bytes, rows: Sequence[Any]) -> bytes:
-    """Return the packed table of a log.
+    """Pack a log, and return the packed table.
 
     Args:
-        header: Its first line.
-        rows: Its records.
+        header: The log's first line.
+        rows: The log's records.
 
     Raises:
-        SearchlabError: If the trials have different statistics, or more than can be packed.
+        SearchlabError: If the trials use different statistics, or have too many messages or readings to be packed.
     """
     statistics = {row.statistic for row in rows}
     if len(statistics) != 1:
         raise SearchlabError(f"cannot pack a table whose trials use {len(statistics)} different statistics")
     messages = sorted({row.message for row in rows})
     if max(len(messages), *(len(row.seconds) for row in rows)) >= 1 << 16:
-        raise SearchlabError("cannot pack a table with more than 65,535 messages, or readings of one config")
+        raise SearchlabError("cannot pack a table with more than 65,535 messages or 65,535 readings per config")
     place = {message: index for index, message in enumerate(messages)}
     body = _Body(
         configs=b"\n".join(msgspec.json.encode(row.config) for row in rows),
@@ -148,23 +149,25 @@ def pack(header: bytes, rows: Sequence[Any]) -> bytes:
 
 
 def unpack(path: Path, data: bytes) -> Packed:
-    """Return the packed table whose bytes are ``data``. Raises SearchlabError if it is damaged."""
+    """Decode the packed table whose bytes are ``data``. Raises SearchlabError if it is damaged."""
     header = unpack_header(path, data)
     try:
         opened = lzma.LZMADecompressor()
         body = opened.decompress(data[len(_MAGIC) + len(header) + 1 :], _MOST)
         if not opened.eof:
-            raise EOFError("it is cut off")
+            raise EOFError("its end is missing")
         return _packed(header, msgspec.msgpack.decode(body, type=_Body))
     except (lzma.LZMAError, EOFError, ValueError, IndexError, msgspec.MsgspecError) as error:
-        raise SearchlabError(f"the packed table {path} is damaged: {error}; fetch it again") from None
+        raise SearchlabError(f"the packed table {path} is damaged: {error}; download it again") from None
 
 
 def unpack_header(path: Path, data: bytes) -> bytes:
-    """Return the header line of the packed table that begins with ``data``. Raises SearchlabError if it is damaged."""
+    """Return the header line of a packed table that begins with ``data``. Raises SearchlabError if it is damaged."""
     end = data.find(b"\n", len(_MAGIC))
     if not data.startswith(_MAGIC) or end < 0:
-        raise SearchlabError(f"the packed table {path} is damaged: it does not begin with {_MAGIC!r}; fetch it again")
+        raise SearchlabError(
+            f"the packed table {path} is damaged: it does not begin with {_MAGIC!r}; download it again"
+        )
     return data[len(_MAGIC) : end]
 
 
@@ -179,6 +182,6 @@ def _packed(header: bytes, body: _Body) -> Packed:
     if {len(counts), len(failures), len(spent), len(of)} != {number} or counts.sum() != len(readings):
         raise ValueError("its columns differ in length")
     if failures.min() < -1 or failures.max() >= len(FAILURES):
-        raise ValueError("it holds an unknown failure")
+        raise ValueError("it contains an unknown failure")
     messages = [body.messages[place] for place in of]
     return Packed(header, configs, readings, counts, failures, messages, spent, body.statistic)

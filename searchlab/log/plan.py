@@ -1,7 +1,7 @@
-"""What is beside the logs of a study: its plan, with the budget of every run, and a copy of the study.
+"""The files next to a study's logs: its plan, which contains the budget of every run, and a copy of the study.
 
-:meth:`searchlab.run.study.Study.run` writes both when it begins. A report learns from the plan which logs still belong
-to the study, and ``searchlab watch`` learns which runs are to come.
+:meth:`searchlab.run.study.Study.run` writes both files when it begins. Reports use the plan to determine which logs
+still belong to the study, and ``searchlab watch`` uses it to determine which runs have yet to start.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .format import GAIN, Ended, Log
 AnyLog = TypeVar("AnyLog", Log, Columns)
 
 UNLIMITED = sys.maxsize
-"""The number of trials in a budget that does not limit them."""
+"""The number of trials in a budget that does not limit the trials."""
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The budget of a run, which ends when the first part of it is spent.
+    """A run's budget. The run ends when the first of its limits is reached.
 
-    Seconds and gains are judged only after complete batches. Where a run ends therefore follows from its log alone, and
-    the log of a smaller budget is the beginning of the log of a larger one. That is why a budget is not part of a run's
-    identity.
+    ``seconds`` and ``stop_after`` are checked only after complete batches. Therefore a run's log alone determines where
+    the run ends, and the log for a smaller budget is the beginning of the log for a larger one. This is why the budget
+    is not part of a run's identity.
 
     Attributes:
         trials: The maximum number of trials.
-        seconds: The maximum of charged time (:attr:`~searchlab.log.format.Log.elapsed`); None for no limit.
-        stop_after: The number of trials in which the best throughput rose by at most
-            :data:`~searchlab.log.format.GAIN`, failures included; None to go on without a gain.
+        seconds: The maximum charged time (:attr:`~searchlab.log.format.Log.elapsed`) in seconds, or None for no limit.
+        stop_after: The number of trials, including failures, after which the run ends if the best throughput has not
+            risen by more than :data:`~searchlab.log.format.GAIN`. None for no such limit.
     """
 
     trials: int = UNLIMITED
@@ -47,29 +47,29 @@ class Budget(msgspec.Struct, frozen=True):
     stop_after: int | None = None
 
     def ends(self, log: Log, trials: int | None = None) -> Ended | None:
-        """Return why a run ends after the first ``trials`` (default: all) of ``log``; None if it goes on.
+        """Return why a run ends after the first ``trials`` (default: all) in ``log``, or None if it continues.
 
-        The maximum number of trials does not count, as no line of the log records it.
+        The maximum number of trials is not considered, because no line in the log records it.
         """
         if trials is not None:
             log = replace(log, records=log.records[:trials])
         return self._ends(log, len(log.records)) if log.records else None
 
     def complete(self, log: Log) -> bool:
-        """Whether ``log`` shows that a run with this budget has nothing to add to it.
+        """Check whether ``log`` shows that a run with this budget is complete.
 
-        If it does not, only the policy knows where the last batch ends.
+        If it does not, the run may still be complete, because only the policy knows where the last batch ends.
         """
         by_line = log.ended is not None and (log.ended.by_policy or self.ends(log) is not None)
         return by_line or len(log.records) >= self.trials
 
     def cut(self, log: AnyLog) -> AnyLog:
-        """Return the part of ``log`` within this budget; ``log`` itself if that is all of it."""
+        """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
         trials, line = len(log.costs), log.ended
-        spent = (self.seconds, None), (None, self.stop_after)  # in the line of a run that one of them ended
+        spent = (self.seconds, None), (None, self.stop_after)  # what the last line records if one of them ended the run
         judged = self.seconds is not None or self.stop_after is not None
         if judged and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
-            for end in log.starts[1:]:  # the end of each batch but the last, which may be incomplete
+            for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
                 if end < min(trials, self.trials) and (ended := self._ends(log, end)):
                     return log.first(end, ended)
         return log if trials <= self.trials else log.first(self.trials)
@@ -85,19 +85,19 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 PLAN = "plan.json"
-"""The name of the plan."""
+"""The name of the plan file."""
 
 TOML, JSON = "study-as-run.toml", "study-as-run.json"
-"""The name of the copy of a study file, and of a study that a script made. No user gives a file such a name."""
+"""The file names for the copy of a study file, and of a study created by a script. Users should not use them."""
 
-_LEVELS = 4  # how far above a log its study may be: RESULTS/workload/space/strategy/seed0.jsonl
-_LONGEST = 100_000  # bytes of a copy that are read
+_LEVELS = 4  # how many levels above a log its study may be: RESULTS/workload/space/strategy/seed0.jsonl
+_LONGEST = 100_000  # the maximum number of bytes that are read from a copy
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a study, in the words of reports."""
+    """A run in a study, described in the terms that reports use."""
 
-    log: str  # path of its log from the directory of the plan, with "/"
+    log: str  # the path of its log relative to the plan's directory, with "/" as the separator
     workload: str
     space: str
     strategy: str
@@ -107,11 +107,11 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         path = PurePosixPath(self.log)
         if path.is_absolute() or ".." in path.parts or path.suffix != ".jsonl":
-            raise ValueError(f"{self.log!r} is not the path of a log in the directory")
+            raise ValueError(f"{self.log!r} is not the path of a log in the plan's directory")
 
 
 class StudyPlan(msgspec.Struct, frozen=True):
-    """The runs of a study, in planned order."""
+    """A study's runs, in planned order."""
 
     searchlab_study: Annotated[int, msgspec.Meta(ge=1, le=1)]
     runs: tuple[PlannedRun, ...]
@@ -122,7 +122,7 @@ class StudyPlan(msgspec.Struct, frozen=True):
 
 
 def write_plan(directory: Path, runs: Sequence[PlannedRun]) -> None:
-    """Write the plan of ``runs`` to ``directory``. Raises SearchlabError."""
+    """Write the plan for ``runs`` to ``directory``. Raises SearchlabError if this fails."""
     path, part = directory / PLAN, directory / f"{PLAN}.part"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def write_plan(directory: Path, runs: Sequence[PlannedRun]) -> None:
 
 
 def read_plan(directory: Path) -> StudyPlan | None:
-    """Read the plan in ``directory``; None if there is none. Raises SearchlabError if it is damaged."""
+    """Return the plan in ``directory``, or None if it does not exist. Raises SearchlabError if it is damaged."""
     path = directory / PLAN
     try:
         return msgspec.json.decode(path.read_bytes(), type=StudyPlan)
@@ -142,11 +142,11 @@ def read_plan(directory: Path) -> StudyPlan | None:
     except OSError as error:
         raise SearchlabError(f"cannot read {path}: {error.strerror}") from None
     except UNREADABLE as error:
-        raise SearchlabError(f"{path} is damaged: {error}; run the study again to rewrite it, or remove it") from None
+        raise SearchlabError(f"{path} is damaged: {error}; run the study again to recreate it, or delete it") from None
 
 
 def keep_study(directory: Path, name: str, text: str) -> None:
-    """Write the copy of a study, unless it is there; a directory that cannot be written to is left as it is."""
+    """Write the copy of a study, unless it is up to date. A directory that is not writable is left unchanged."""
     path = directory / name
     with suppress(OSError):
         if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
@@ -155,7 +155,7 @@ def keep_study(directory: Path, name: str, text: str) -> None:
 
 
 def kept_studies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
-    """Return the copies of studies in the directories above ``logs``, sorted by path, with their texts."""
+    """Return the path and text of each study copy in the directories above ``logs``, sorted by path."""
     places = {above for parent in {log.parent for log in logs} for above in [parent, *parent.parents][:_LEVELS]}
     found = sorted(place / name for place in places for name in (TOML, JSON) if (place / name).is_file())
     texts = []

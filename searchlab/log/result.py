@@ -1,4 +1,4 @@
-"""The result of a run as a user reads it: its trials, the best of them, and how far its times can be trusted."""
+"""A run's result as presented to users: its trials, the best trial, and how reliable its times are."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest trial of a run; if it has finalists, the winner of them.
+    """The fastest trial in a run or, if the run has finalists, their winner.
 
-    :mod:`searchlab.apply` builds and shows its program.
+    To build or show its program, use :mod:`searchlab.apply`.
 
     Attributes:
         trial: The trial.
-        gflops: Its throughput, in the unit of the log, as last measured: as a finalist if :attr:`retimed`.
-        seconds: The median time of one execution, as last measured.
-        tied: The other finalists within the noise of the winner; None if the run has no finalists.
+        gflops: The trial's latest throughput, in the log's unit. If :attr:`retimed`, it was measured as a finalist.
+        seconds: The latest median time of one execution, in seconds.
+        tied: The other finalists within the winner's noise, or None if the run has no finalists.
         result: The run.
     """
 
@@ -67,13 +67,13 @@ class Best:
         return self.result.log.flops / self.trial.cost / 1e9
 
     def schedule(self) -> Schedule:
-        """Return the schedule of this config: ``.mod`` is the program, ``.trace`` the steps that made it."""
+        """Return this config's schedule. ``.mod`` is the program, and ``.trace`` contains the steps that created it."""
         return self.result.schedule(self.trial)
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A run. Everything but :attr:`space` and schedules is read from the log alone.
+    """A run. Everything except :attr:`space` and schedules is read from the log alone.
 
     Attributes:
         log: The content of the log.
@@ -96,10 +96,10 @@ class Result:
 
     @property
     def best(self) -> Best:
-        """The best trial. Raises SearchlabError if no trial has a program that runs."""
+        """The best trial. Raises SearchlabError if no trial was successful."""
         if not np.isfinite(self.log.costs).any():
             kinds = Counter(record.failure for record in self.log.records)
-            failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "there is no trial yet"
+            failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "it has no trials yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         index, seconds, tied = fastest(self.log.costs, self.log.final)
         trials = self.log.trials
@@ -108,47 +108,49 @@ class Result:
 
     @property
     def space(self) -> Space:
-        """The space of the run; created from the log if necessary, which imports its plug-in and TVM.
+        """The run's space. If necessary, it is created from the log, which imports its plug-in and TVM.
 
         Raises SearchlabError if the plug-in is not registered, except within :func:`~searchlab.plugins.trusting`.
         """
         if self._space is not None:
             return self._space
         header = self.log.header
-        if ":" in header.fingerprint:  # a task in the file of another tuner: see searchlab.exchange
+        if ":" in header.fingerprint:  # a task in another tuner's file: see searchlab.exchange
             raise SearchlabError(
-                f"{self.log.path} was imported for analysis from {header.space.name}: its configs have no schedule here"
+                f"{self.log.path} was imported for analysis only; configs from {header.space.name} have no schedules"
             )
         plugin = SPACES.of_file(header.space, self.log.path)
         space = SPACES.make(plugin, parse_workload(header.workload), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
-                f"{self.log.path} was written for another version of the space {header.space.name!r}: its knobs differ"
+                f"{self.log.path} was written with a different version of the space {header.space.name!r}, which has "
+                f"different knobs; use the version of its package that wrote the log"
             )
         object.__setattr__(self, "_space", space)
         return space
 
     def schedule(self, trial: Trial) -> Schedule:
-        """Return the schedule of a trial. Raises InvalidConfig if it has none, SearchlabError if the space fails."""
+        """Return a trial's schedule. Raises InvalidConfig if it has none, or SearchlabError if the space fails."""
         space = self.space
         try:
             return space.schedule(trial.config)
         except SearchlabError:
             raise
-        except Exception as error:  # whatever a plug-in raises
+        except Exception as error:  # a plug-in may raise any exception
             raise SearchlabError(
-                f"the space {self.log.header.space.name!r} cannot create the schedule of trial {trial.index}: "
+                f"the space {self.log.header.space.name!r} cannot create the schedule for trial {trial.index}: "
                 f"{type(error).__name__}: {error}"
             ) from None
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row for each trial.
 
-        Its columns are the knobs as ``config.<name>``, trial, cost (seconds), gflops, best_gflops, gflops_retimed,
-        repeats (a tuple of seconds), elapsed (seconds), failure and reused. gflops and best_gflops are as measured
-        during the search; gflops_retimed is that of a finalist, timed again at the end, and NaN for other trials. The
-        maximum of gflops may exceed :attr:`Best.gflops`, which is a gflops_retimed if the run has finalists. failure,
-        and knobs whose values are strings, are categories; knobs with lists, or with several types, are objects.
+        Its columns are ``trial``, ``cost`` (in seconds), ``gflops``, ``best_gflops``, ``gflops_retimed``, ``repeats``
+        (a tuple of seconds), ``elapsed`` (in seconds), ``failure``, ``reused``, and a column ``config.<name>`` for each
+        knob. ``gflops`` and ``best_gflops`` were measured during the search. ``gflops_retimed`` is the throughput of a
+        finalist that was timed again at the end, and NaN for other trials. The maximum of ``gflops`` may exceed
+        :attr:`Best.gflops`, which is one of ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with
+        string values are categories; knobs with lists or mixed types are objects.
         """
         import pandas as pd
 
@@ -179,7 +181,7 @@ class Result:
 
 
 class Results(list[Result]):
-    """The runs of a study, in planned order.
+    """A study's runs, in planned order.
 
     Example:
         >>> import searchlab
@@ -189,18 +191,18 @@ class Results(list[Result]):
     """
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a data frame with a row for each trial of every run.
+        """Return a data frame with a row for each trial in every run.
 
-        The columns workload, space, strategy (its label), policy, cost_model and features (None without a model), batch
-        and seed identify the run, and those of :meth:`Result.to_frame` follow. All of the former but the last two are
-        categories: before pandas 3, ``groupby`` by several of them needs ``observed=True``. A knob that a space does
-        not have is NaN.
+        The columns ``workload``, ``space``, ``strategy`` (its label), ``policy``, ``cost_model`` and ``features`` (None
+        without a cost model), ``batch`` and ``seed`` identify the run. They are followed by the columns of
+        :meth:`Result.to_frame`. All identifying columns except ``batch`` and ``seed`` are categories: before pandas 3,
+        pass ``observed=True`` to ``groupby`` if you group by several of them. Knobs that a space does not have are NaN.
         """
         texts: Texts = {}
         return study_frame([Columns.of(result.log, texts) for result in self])
 
     def _repr_html_(self) -> str:
-        """Show a row for each strategy in each space of each workload."""
+        """Return an HTML table with a row for each workload, space and strategy."""
         groups: dict[tuple[str, str, str], list[Log]] = {}
         for result in self:
             header = result.log.header
@@ -212,24 +214,24 @@ class Results(list[Result]):
             trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
             rows.append((workload, space, strategy, len(logs), trials, failed, best))
         left = len(groups) - len(rows)
-        more = f"; {left} more rows are not shown: see to_frame()" if left else ""
+        more = f"; {left} more rows are not shown; use to_frame()" if left else ""
         columns = ("workload", "space", "strategy", "runs", "trials", "failed", "best as trial")
         return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
 
 
-_MOST = 50  # rows that a notebook shows of Results
+_MOST = 50  # the maximum number of rows that a notebook shows for Results
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """Return the number of trials, and of those that failed."""
+    """Return the number of trials, and the number of failed trials."""
     return len(log.records), sum(record.failure is not None for record in log.records)
 
 
 def load_log(path: str | Path) -> Result:
-    """Load a run from its log. Nothing that the log names is imported until it is needed.
+    """Load a run from its log. The plug-ins that the log names are not imported until they are needed.
 
     Args:
-        path: A log, ``*.jsonl`` or ``*.jsonl.gz``.
+        path: The path of a log, ``*.jsonl`` or ``*.jsonl.gz``.
 
     Raises:
         SearchlabError: If the file cannot be read, is not a log, or is damaged.
@@ -264,7 +266,7 @@ def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
 
 
 def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
-    """Return the columns of all trials; ``missing`` replaces a knob that a config does not have."""
+    """Return the columns for all trials. If a config lacks a knob, the knob's value is ``missing``."""
     import pandas as pd
 
     failures: Ints = np.concatenate([log.failures for log in logs])
@@ -290,7 +292,7 @@ def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, 
 
 
 def _repeats(logs: Sequence[Columns]) -> Array:
-    """Return the readings of each trial; equal readings, as of trials that a table answered, share one tuple."""
+    """Return each trial's readings. Equal readings, such as those from the same table entry, share one tuple."""
     distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
     repeats = []
     for log in logs:
@@ -302,7 +304,7 @@ def _repeats(logs: Sequence[Columns]) -> Array:
 
 
 def _retimed(log: Columns) -> Floats:
-    """Return the GFLOPS of each finalist as it was timed again, NaN for other trials."""
+    """Return the GFLOPS of each finalist when it was timed again, and NaN for other trials."""
     retimed = np.full(log.trials, np.nan)
     for finalist in log.final.finalists if log.final else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
@@ -310,7 +312,7 @@ def _retimed(log: Columns) -> Floats:
 
 
 def _taken(values: Sequence[Any], at: Array) -> Any:
-    """Return ``values[at]``, with the type that pandas infers; strings are categories."""
+    """Return ``values[at]`` with the type that pandas infers. Strings become categories."""
     import pandas as pd
 
     texts = pd.api.types.infer_dtype(values, skipna=True) == "string"
@@ -318,23 +320,23 @@ def _taken(values: Sequence[Any], at: Array) -> Any:
 
 
 ROUNDS = 11
-"""The number of rounds in which the finalists of a run are measured again."""
+"""The number of rounds in which a run's finalists are measured again."""
 
 LOST_ROUNDS = 1
 """The number of rounds that a winner may lose and still count as faster.
 
-By the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for the four rivals by default.
+According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for the default of four.
 """
 
 MARGIN = 1.1
-"""A finalist takes at most this many times as long as the fastest trial."""
+"""The maximum ratio of a finalist's time to that of the fastest trial."""
 
 DISAGREES = 1.25
-"""The factor by which two times of one program may differ on an idle machine."""
+"""The maximum factor by which two times for the same program should differ on an idle machine."""
 
 
 def noise(log: Log) -> float | None:
-    """Return the noise floor: the median over trials of (slowest - fastest) / cost; None without repeats."""
+    """Return the noise floor: the median of (slowest - fastest) / cost over all trials, or None without repeats."""
     spreads = [
         (max(record.seconds) - min(record.seconds)) / record.cost
         for record in log.records
@@ -344,9 +346,10 @@ def noise(log: Log) -> float | None:
 
 
 def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
-    """Return the best trial of a run with a success: its index, its seconds as last measured, and its rivals.
+    """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
-    With finalists, it is the winner of them, and its rivals are those within its noise; else its rivals are None.
+    If the run has finalists, the best trial is their winner, and its rivals are the finalists within its noise.
+    Otherwise, the rivals are None.
     """
     if final is None:
         index = int(np.argmin(costs))
@@ -356,9 +359,9 @@ def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] |
 
 
 def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
-    """Return the finalist with the lowest median, and the others within its noise.
+    """Return the finalist with the lowest median, and the other finalists within its noise.
 
-    The winner beats a finalist if it was faster in all rounds but :data:`LOST_ROUNDS`.
+    The winner beats another finalist if it was faster in all rounds except for at most :data:`LOST_ROUNDS`.
     """
 
     def lost(other: Finalist) -> int:
@@ -369,12 +372,12 @@ def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
 
 
 def sentinel(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial whose program is timed throughout a run: the first that succeeded."""
+    """Return the first successful trial, whose program is timed again throughout a run."""
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
 
 def drift(log: Log | Columns) -> list[float]:
-    """Return each reading of the sentinel, divided by its first measurement; all 1 on a steady machine."""
+    """Return each reading of the sentinel divided by its first measurement. On a steady machine, all are 1."""
     readings = log.sentinels[~np.isnan(log.sentinels)]
     works = np.flatnonzero(np.isfinite(log.costs))
     ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
@@ -382,12 +385,12 @@ def drift(log: Log | Columns) -> list[float]:
 
 
 def largest_drift(log: Log | Columns) -> float | None:
-    """Return the ratio of :func:`drift` that is farthest from 1; None if the sentinel was not timed."""
+    """Return the :func:`drift` ratio farthest from 1, or None if the sentinel was not timed."""
     return max(drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 
 
 def disagreement(log: Log) -> str:
-    """Return a sentence about a run whose best took a different time when measured again; empty if it did not."""
+    """Return a warning if the best trial's time differed when it was measured again, or "" if it did not."""
     if log.final is None:
         return ""
     first, _ = winner(log.final)
@@ -395,14 +398,14 @@ def disagreement(log: Log) -> str:
     if 1 / DISAGREES <= again / trial <= DISAGREES:
         return ""
     return (
-        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search and {1e3 * again:.4g} ms when it "
-        f"was measured again at the end: the machine was busy or unsteady, and neither time can be trusted; run it "
-        f"again on an idle machine, with another log"
+        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search but {1e3 * again:.4g} ms when it "
+        f"was measured again at the end: the machine was busy or unsteady, so neither time is reliable; repeat the run "
+        f"on an idle machine, with a new log"
     )
 
 
 def sentences(log: Log) -> list[str]:
-    """Return sentences about how far the times of the best trial can be trusted."""
+    """Return sentences that describe how reliable the best trial's times are."""
     said = []
     if log.final is not None:
         first, tied = winner(log.final)
@@ -414,7 +417,7 @@ def sentences(log: Log) -> list[str]:
             names = ", ".join(str(finalist.index) for finalist in tied)
             said.append(f"{again} in turn with {others} others; within its noise: trials {names}")
         else:
-            said.append(f"{again} in turn with {others} others, and faster than each beyond the noise")
+            said.append(f"{again} in turn with {others} others, and faster than each of them beyond the noise")
     if doubt := disagreement(log):
         said.append(doubt)
     if (spread := noise(log)) is not None:
@@ -431,7 +434,7 @@ _LEFT = ' style="text-align: left"'
 
 
 def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table for a notebook; the first column is text, the others are numbers. All text is escaped."""
+    """Return a table for a notebook. The first column contains text, and the others numbers. All text is escaped."""
 
     def row(tag: str, values: Sequence[object]) -> str:
         cells = (f"<{tag}{'' if place else _LEFT}>{escape(str(one))}</{tag}>" for place, one in enumerate(values))

@@ -1,6 +1,6 @@
-"""Schedule traces of logged configs, made in a separate process: ``python -m searchlab.log.traces``.
+"""Create schedule traces for logged configs in a separate process, ``python -m searchlab.log.traces``.
 
-A trace needs the space, its plug-in and TVM; readers of logs need none of them.
+Creating a trace requires the space, its plug-in and TVM, none of which are needed to read logs.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from ..errors import described
 from ..plugins import trusting
 
 LONGEST = 20_000
-"""The number of characters after which a trace is cut off."""
+"""The number of characters after which a trace is truncated."""
 
 TRUST = "--trust"
-"""The argument with which the process imports spaces that no installed package registers."""
+"""The argument that allows the process to import spaces that no installed package registers."""
 
 
 class TraceRequest(msgspec.Struct, frozen=True):
-    """A trial of the log at ``path``, which is given as bytes since a path need not be Unicode."""
+    """A trial in the log at ``path``, which is stored as bytes because paths need not be Unicode."""
 
     path: bytes
     index: int
 
 
 class TraceReply(msgspec.Struct, frozen=True):
-    """The trace for the request with the key ``number``; if it is None, ``note`` is the reason."""
+    """The trace for the request with the key ``number``. If the trace is None, ``note`` gives the reason."""
 
     number: int
     trace: str | None

@@ -1,4 +1,4 @@
-"""Writing and repairing logs. One process at a time writes a log: the one that holds its lock."""
+"""Write and repair logs. Only one process at a time can write a log: the one that holds its lock."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from .format import (
 )
 
 PATIENCE = 0.5
-"""Seconds to wait for a lock, which :func:`is_locked` holds for a moment."""
+"""How long to wait for a lock, in seconds, since :func:`is_locked` may hold it for a moment."""
 
 
 class LogBusy(SearchlabError):
-    """Another process writes the log."""
+    """Another process is writing the log."""
 
 
 class LogTaken(SearchlabError):
@@ -49,25 +49,32 @@ class LogTaken(SearchlabError):
 
 
 class LogWriter:
-    """A log that only this process appends to; created if it does not exist.
+    """A log to which only this process appends. It is created if it does not exist.
 
-    A durable log is written with every record, and :meth:`sync` forces it to the disk. Any other log is written by
-    :meth:`sync` and :meth:`close`, and never forced to the disk. A new log is removed if an error occurs before its
-    first trial, since it would block the run that was intended.
+    A durable log is written after every record, and :meth:`sync` forces it to disk. Any other log is written by
+    :meth:`sync` and :meth:`close`, and is never forced to disk. If an error occurs before a new log's first trial, the
+    log is removed, because it would block the run that the user intended.
 
     Attributes:
         header: The header in the file.
-        records: The trials that the log held when it was opened.
-        final: The finalists, if they are those of the present trials.
-        ended: Why the run ended after the present trials, if it has.
+        records: The trials that the log contained when it was opened.
+        final: The finalists, if they were chosen from exactly the current trials.
+        ended: Why the run ended after exactly the current trials, if it did.
 
     Raises:
-        SearchlabError: If the file is not a log or is damaged, if another process writes it, or if its header differs
-            from ``header`` in a field of :data:`~searchlab.log.format.IDENTITY`.
+        SearchlabError: If the file is not a log or is damaged, if another process is writing it, or if its header
+            differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY` fields.
     """
 
     def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
-        """Open the log; ``held`` is its content if it has been read, and is read again only if the file has grown."""
+        """Open the log.
+
+        Args:
+            path: The path of the log.
+            header: The header of the run.
+            durable: Whether to write every record immediately, and to force the log to disk.
+            held: The log's content, if it has already been read. It is read again only if the file has grown.
+        """
         self.path = Path(path)
         self._durable = durable
         self._lines: list[bytes] = []
@@ -75,8 +82,8 @@ class LogWriter:
         self._process = os.getpid()
         if self.path.suffix == ".gz":
             raise SearchlabError(
-                f"cannot write the log {self.path}: a compressed log can only be read; write one that ends in .jsonl "
-                f"(gunzip unpacks a compressed log)"
+                f"cannot write the log {self.path}: compressed logs are read-only; choose a file name that ends in "
+                f".jsonl, or unpack the log with gunzip"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,13 +109,13 @@ class LogWriter:
             self.sync()
             return
         check_identity(self.path, held.header, header)
-        if held.size < self._file.size:  # the last line is torn
+        if held.size < self._file.size:  # the last line is incomplete
             with self._storing():
                 self._file.own(held.size)
 
     @property
     def log(self) -> Log:
-        """The complete log, with all appended records."""
+        """The complete log, including all appended records."""
         return Log(self.path, self.header, (*self.records, *self._added), self.final, self.ended, self._end)
 
     def append(self, record: Record | Final | Ended) -> None:
@@ -134,27 +141,27 @@ class LogWriter:
             return msgspec.json.encode(item)
         except (TypeError, ValueError, OverflowError) as error:
             raise SearchlabError(
-                f"cannot write the log {self.path}: {first_line(error)}; options, labels, and the names and values of "
-                f"knobs must be plain numbers and Unicode text"
+                f"cannot write the log {self.path}: {first_line(error)}; options, labels, and knobs' names and values "
+                f"must be plain numbers or Unicode text"
             ) from None
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise SearchlabError(
-                f"cannot write the log {self.path}: this is a fork of the process that writes it; a policy that forks "
-                f"must end the child (os._exit) before it returns"
+                f"cannot write the log {self.path}: this process is a fork of the process that writes it; a policy "
+                f"that forks must end its child process with os._exit before returning"
             )
 
     def _write(self) -> None:
         self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
-        if data:  # after an interrupt at any point, the same bytes are written to the same place again
+        if data:  # if this is interrupted at any point, the same bytes are written to the same position again
             with self._storing():
                 self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
     def sync(self) -> None:
-        """Write the appended records, and force a durable log to the disk. Called once per batch."""
+        """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
         if self._durable:
             with self._storing():
@@ -166,7 +173,7 @@ class LogWriter:
             yield
         except OSError as error:
             raise SearchlabError(
-                f"cannot write the log {self.path}: {error.strerror}; free space or check the disk, then run again"
+                f"cannot write the log {self.path}: {error.strerror}; free some space or check the disk, then run again"
             ) from None
 
     def close(self) -> None:
@@ -186,22 +193,22 @@ class LogWriter:
 
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
-    """Raise SearchlabError if the log at ``path``, with the header ``old``, does not belong to the run of ``new``."""
+    """Raise SearchlabError if the log at ``path``, whose header is ``old``, does not belong to the run with ``new``."""
     if old.searchlab_log != FORMAT:
         raise SearchlabError(
-            f"{path} has the log format {old.searchlab_log}, which can only be read; choose another log file"
+            f"{path} has the log format {old.searchlab_log}, which is read-only; choose a different log file"
         )
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
         if before != now:
-            way = "choose another log file"
-            if new.label:  # in a study, which names its logs itself
+            way = "choose a different log file"
+            if new.label:  # in a study, which determines the paths of its logs
                 of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
-                way = (f"give that {entry} a new label, or " if entry else "") + "choose another directory (--out)"
+                way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
             raise SearchlabError(
-                f"{path} is the log of another run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or start "
-                f"the same run as before"
+                f"{path} belongs to a different run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or "
+                f"start the same run as before"
             )
 
 
@@ -210,11 +217,11 @@ def _shown(value: Any) -> str:
 
 
 class LeasedFile:
-    """The file of a log, open for a single writer; created if it does not exist. Sizes are in bytes.
+    """A log's file, opened for a single writer and created if it does not exist. Sizes are in bytes.
 
-    Not every shared file system has locks that reach other hosts. So a writer appends only to a file that it created:
-    :meth:`own` replaces any other by a copy, and the previous writer, if there still is one, finds its file replaced.
-    Raises LogBusy if another process writes the log, and OSError if it cannot be opened.
+    On some shared file systems, locks do not extend to other hosts. Therefore a writer appends only to files that it
+    has created: :meth:`own` replaces any other file with a copy, so that a previous writer that is still running finds
+    its file replaced. Raises LogBusy if another process is writing the log, and OSError if it cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -229,7 +236,7 @@ class LeasedFile:
             _lock(self._file)
             self.size = os.fstat(self._file).st_size
             if not self._is_there():
-                raise BlockingIOError  # its writer has replaced or removed it since it was opened
+                raise BlockingIOError  # its writer has replaced or removed it since this process opened it
         except BlockingIOError:
             os.close(self._file)
             raise self._busy() from None
@@ -238,7 +245,7 @@ class LeasedFile:
             raise
 
     def own(self, size: int) -> None:
-        """Make sure that this process created the file; a copy keeps the first ``size`` bytes of another's.
+        """Ensure that this process created the file, if necessary by copying the first ``size`` bytes of the original.
 
         Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
         """
@@ -246,8 +253,8 @@ class LeasedFile:
         if self._own:
             if not there:
                 raise LogTaken(
-                    f"another process has taken over the log {self._path}, or it was moved; no trial is lost, and "
-                    f"this run stops here; execute a run in only one place"
+                    f"another process has taken over the log {self._path}, or the log was moved; this run stops here, "
+                    f"but no trial is lost; execute each run in only one place"
                 )
             return
         if not there or os.fstat(self._file).st_size != self.size:
@@ -267,14 +274,14 @@ class LeasedFile:
         self._file, self._own = new, True
         folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(folder)  # the new name must survive, too
+            os.fsync(folder)  # the new name must also survive a crash
         finally:
             os.close(folder)
 
     def write(self, data: bytes, end: int) -> None:
-        """Write ``data`` after the first ``end`` bytes, which are all that is kept. Raises as :meth:`own`.
+        """Write ``data`` after the file's first ``end`` bytes, discarding the rest. Raises the errors of :meth:`own`.
 
-        It may be repeated after an interrupt or an OSError.
+        The call can be repeated after an interrupt or an OSError.
         """
         self.own(end)
         _write_at(self._file, data, end)
@@ -283,7 +290,7 @@ class LeasedFile:
         os.fsync(self._file)
 
     def remove(self) -> None:
-        """Remove the log if this process created it, and nobody has taken it over."""
+        """Remove the log if this process created it and no other process has taken it over."""
         if self._own and self._is_there():
             self._path.unlink(missing_ok=True)
 
@@ -297,7 +304,7 @@ class LeasedFile:
             return False
 
     def _busy(self) -> LogBusy:
-        return LogBusy(f"another process is writing {self._path}; wait for it, or choose another log")
+        return LogBusy(f"another process is writing {self._path}; wait for it to finish, or choose a different log")
 
 
 def _write_at(file: int, data: bytes, start: int) -> None:
@@ -320,7 +327,7 @@ def lock(file: int | IO[bytes]) -> None:
 
 
 def _lock(file: int | IO[bytes]) -> None:
-    """Lock an open log, if its file system supports locks."""
+    """Lock an open log if its file system supports locks."""
     try:
         lock(file)
     except OSError as error:
@@ -329,7 +336,7 @@ def _lock(file: int | IO[bytes]) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process is writing the log at ``path``; False if it cannot be read."""
+    """Check whether a process is writing the log at ``path``. Returns False if the log cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -344,7 +351,7 @@ def is_locked(path: Path) -> bool:
 
 
 def pack(log: Path, to: Path) -> None:
-    """Compress ``log`` into ``to``, ``*.gz`` or ``*.packed``, and remove it. Equal logs give equal bytes."""
+    """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``), and remove ``log``. Equal logs yield equal bytes."""
     part = to.with_name(to.name + ".part")
     try:
         data = log.read_bytes()
@@ -356,23 +363,23 @@ def pack(log: Path, to: Path) -> None:
         part.replace(to)
         log.unlink()
     except OSError as error:
-        raise SearchlabError(f"cannot write {to}: {error.strerror}; {log} is complete") from None
+        raise SearchlabError(f"cannot write {to}: {error.strerror}; the complete log remains at {log}") from None
 
 
 @dataclass(frozen=True)
 class Examined:
-    """The problems and the good lines of a log."""
+    """A log's problems and its intact lines."""
 
     path: Path
     problems: tuple[Line, ...]
-    prefix: tuple[bytes, ...]  # what a run can resume from: the header, and all trials before the first missing one
-    rest: tuple[bytes, ...]  # the good lines after that
-    trials: int  # in the prefix
+    prefix: tuple[bytes, ...]  # the lines from which a run can resume: the header and all trials before the first gap
+    rest: tuple[bytes, ...]  # the intact lines after the gap
+    trials: int  # the number of trials in the prefix
     rest_trials: int
 
 
 def examine(path: Path) -> Examined:
-    """Find all problems of the log at ``path``. Raises SearchlabError if it cannot be read at all."""
+    """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read at all."""
     problems: list[Line] = []
     prefix: list[bytes] = []
     rest: list[bytes] = []
@@ -402,7 +409,7 @@ def examine(path: Path) -> Examined:
 
 @dataclass(frozen=True)
 class Repaired:
-    """The result of a repair: ``saved`` is the damaged original, and ``rest`` holds the later trials, if any."""
+    """The result of a repair. ``saved`` is the damaged original, and ``rest`` contains the later trials, if any."""
 
     trials: int
     saved: Path
@@ -411,18 +418,18 @@ class Repaired:
 
 
 def repair(path: Path) -> Repaired | None:
-    """Repair the log at ``path``; return None if nothing is wrong with it.
+    """Repair the log at ``path``. Returns None if nothing is wrong with it.
 
-    The log keeps the trials before the first missing one, and its run can resume from there: trial i of a run must be
-    the i-th that its policy asks for. The original is kept as ``*.damaged``. Good trials after the gap are kept in
-    ``*.rest``, below the header and with their own numbers.
+    The log keeps the trials before the first gap, from which its run can resume: a run's i-th trial must be the i-th
+    that its policy proposes. The original is kept as ``*.damaged``. Intact trials after the gap are stored in
+    ``*.rest``, below a copy of the header and with their original numbers.
 
     Raises:
-        SearchlabError: If the header is damaged, another process writes the log, or it is compressed; nothing is
-            changed then.
+        SearchlabError: If the header is damaged, another process is writing the log, or the log is compressed. Nothing
+            is changed in these cases.
     """
     if path.suffix == ".gz":
-        raise SearchlabError(f"{path} is compressed; unpack it with gunzip, and repair the unpacked log")
+        raise SearchlabError(f"{path} is compressed; unpack it with gunzip and repair the unpacked log")
     try:
         file = open(path, "rb")  # noqa: SIM115 - closed below, with its lock
     except OSError as error:
@@ -431,7 +438,7 @@ def repair(path: Path) -> Repaired | None:
         try:
             _lock(file)
         except OSError:
-            raise SearchlabError(f"another process is writing {path}; wait for it") from None
+            raise SearchlabError(f"another process is writing {path}; wait for it to finish") from None
         examined = examine(path)
         if not examined.problems:
             return None
@@ -454,13 +461,13 @@ def repair(path: Path) -> Repaired | None:
 
 
 def _free(path: Path, ending: str) -> Path:
-    """Return ``path`` with ``ending``, and a number if that exists already; no such name is taken for a log."""
+    """Return ``path`` with ``ending``, plus a number if this name is already in use. It is never mistaken for a log."""
     names = (path.with_name(f"{path.name}{ending}{number or ''}") for number in range(1 << 16))
     return next(name for name in names if not name.exists())
 
 
 def _replace(path: Path, lines: Sequence[bytes]) -> None:
-    """Write all ``lines`` to ``path``, or nothing."""
+    """Write ``lines`` to ``path``, either completely or not at all."""
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:

@@ -1,1 +1,1 @@
-"""The machine that searchlab runs on: its CPU, its GPU, and the libraries installed."""
+"""The machine on which searchlab runs: its CPU, its GPU and the installed libraries."""

@@ -1,4 +1,4 @@
-"""The NVIDIA GPU of this machine as TVM sees it, and the compiler of its kernels."""
+"""This machine's NVIDIA GPU as seen by TVM, and the compiler for its kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextlib import suppress
 
 from ..errors import SearchlabError
 
-COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"  # the environment variable by which TVM chooses nvcc or nvrtc
-NEEDED = ("libcuda.so.1", "libcudart.so.13")  # the libraries that the CUDA runtime of TVM 0.27 is linked with
+COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"  # the environment variable that makes TVM use nvcc or nvrtc
+NEEDED = ("libcuda.so.1", "libcudart.so.13")  # the libraries against which TVM 0.27 links its CUDA runtime
 INSTEAD = "use another machine or recorded measurements: measure = {kind = 'table', ...}"
 
 
 def gpu_name() -> str | None:
-    """Return the name of the first GPU; None without a GPU, a driver, or a CUDA runtime that TVM can load."""
+    """Return the first GPU's name, or None if there is no GPU, no driver, or no CUDA runtime that TVM can load."""
     import tvm
 
     device = tvm.cuda(0)
@@ -25,10 +25,10 @@ def gpu_name() -> str | None:
 
 
 def gpu_arch() -> str | None:
-    """Return the architecture of the first GPU, for example ``sm_90``; None if :func:`gpu_name` is None.
+    """Return the first GPU's architecture, for example ``sm_90``, or None if :func:`gpu_name` returns None.
 
-    Its other limits are not read: TVM reports the shared memory that a kernel may opt in to, but TVM's static arrays
-    may use less (CUDA C++ Programming Guide, table of technical specifications).
+    The GPU's other limits are not read. TVM reports the amount of shared memory to which a kernel may opt in, but the
+    limit for TVM's static arrays is lower (CUDA C++ Programming Guide, table of technical specifications).
     """
     import tvm
 
@@ -42,15 +42,19 @@ def check_can_measure(arch: str) -> None:
     if here is None:
         raise SearchlabError(f"no CUDA device was found: {_why_none()}; {INSTEAD}")
     if not runs_on(arch, here):
-        raise SearchlabError(f"programs for {arch!r} do not run on the GPU of this machine, {here!r} ({gpu_name()})")
+        raise SearchlabError(
+            f"programs for {arch!r} cannot run on this machine's GPU, {here!r} ({gpu_name()}); choose a target with "
+            f"the architecture {here!r}"
+        )
     compile_mode()
 
 
 def runs_on(arch: str, gpu: str) -> bool:
-    """Return whether machine code for ``arch`` runs on a GPU of architecture ``gpu``.
+    """Check whether machine code for ``arch`` runs on a GPU with the architecture ``gpu``.
 
-    It runs on the same major version with the same or a later minor version. Code for the special features of an
-    architecture (``sm_90a``) runs on that one alone (CUDA C++ Programming Guide, section on binary compatibility).
+    Code runs on architectures with the same major version and the same or a later minor version. Code that uses
+    architecture-specific features (``sm_90a``) runs only on that architecture (CUDA C++ Programming Guide, section on
+    binary compatibility).
     """
     wanted, there = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
     if not wanted or not there:
@@ -60,17 +64,20 @@ def runs_on(arch: str, gpu: str) -> bool:
 
 
 def compile_mode() -> str:
-    """Return ``nvcc`` or ``nvrtc``: the user's choice, or the installed one. Raises SearchlabError if there is none."""
+    """Return ``nvcc`` or ``nvrtc``, depending on the user's choice or on which is installed.
+
+    Raises SearchlabError if neither is installed.
+    """
     if COMPILE_MODE in os.environ:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):
         return "nvcc"
-    with suppress(ModuleNotFoundError):  # there is no package called cuda, or a script of that name shadows it
+    with suppress(ModuleNotFoundError):  # the package cuda is not installed, or is shadowed by a script of that name
         if importlib.util.find_spec("cuda.bindings"):
             return "nvrtc"
     raise SearchlabError(
-        "cannot compile CUDA programs: put nvcc of the CUDA toolkit on PATH, or pip install cuda-bindings and set "
-        "CUDA_PATH to the folder that contains CUDA's headers in include"
+        "cannot compile CUDA programs: add the CUDA toolkit's nvcc to PATH, or run pip install cuda-bindings and set "
+        "CUDA_PATH to the folder whose subfolder include contains the CUDA headers"
     )
 
 
@@ -80,7 +87,7 @@ def _why_none() -> str:
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
         absent = " and ".join(library for library in NEEDED if not _loads(library)) or "another library"
         return f"TVM cannot load its CUDA runtime: {absent} is missing (libcuda comes with the NVIDIA driver)"
-    return "the driver reports none"
+    return "the driver does not report any"
 
 
 def _loads(library: str) -> bool:

@@ -1,4 +1,4 @@
-"""This machine: its CPU, other facts that influence measured times, and the versions of libraries."""
+"""This machine's CPU, other facts that influence measured times, and library versions."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _CPU = Path("/sys/devices/system/cpu")
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may run on."""
+    """Return the number of cores on which this process may run."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def own_cores() -> int:
-    """Return the number of cores that this process may keep busy: in one of several jobs, ``TVM_NUM_THREADS``."""
+    """Return how many cores this process may keep busy. ``TVM_NUM_THREADS`` limits them if several jobs share them."""
     share = os.environ.get("TVM_NUM_THREADS", "")
     return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
 
 
 def start_tvm_threads() -> int:
-    """Start TVM's thread pool, unless it is running, and return the number of its threads.
+    """Start TVM's thread pool, unless it is already running, and return its number of threads.
 
-    TVM binds the thread that starts the pool to one core, and processes started later would inherit that; its cores
-    are restored.
+    TVM binds the thread that starts the pool to one core, which processes started later would inherit. Therefore the
+    thread's original cores are restored.
     """
     from tvm_ffi import get_global_func
 
@@ -49,7 +49,7 @@ def start_tvm_threads() -> int:
 
 @functools.cache
 def library_versions() -> Mapping[str, str]:
-    """Return the versions of those :data:`LIBRARIES` that are installed."""
+    """Return the versions of the :data:`LIBRARIES` that are installed."""
     versions = {}
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
@@ -58,26 +58,26 @@ def library_versions() -> Mapping[str, str]:
 
 
 def host_model(kind: str) -> dict[str, str]:
-    """Return the CPU of this machine, and its GPU if the ``kind`` of target is ``cuda``."""
+    """Return the names of this machine's CPU and, if the ``kind`` of target is ``cuda``, its GPU."""
     gpu = gpu_name() if kind == "cuda" else None
     return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
 
 def cpu_model() -> str:
-    """Return the name of this CPU as the kernel reports it."""
+    """Return this CPU's name as reported by the kernel."""
     named = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 LOOK_SECONDS = 0.1
-BUSY_CORES = 0.25  # cores that other processes may keep busy without a warning
+BUSY_CORES = 0.25  # the number of cores that other processes may keep busy without a warning
 
 
 def busy_cores() -> float:
-    """Return how many cores of this machine other processes keep busy; 0 if the load is low.
+    """Return how many of this machine's cores other processes keep busy, or 0 if the load is low.
 
-    They are observed for a tenth of a second. The load alone is not enough: it is a mean over the last minute, and this
-    process itself may have caused it.
+    The cores are observed for a tenth of a second. The load alone does not suffice: it is averaged over the last
+    minute, and this process itself may have caused it.
     """
     if os.getloadavg()[0] < BUSY_CORES:
         return 0.0
@@ -96,21 +96,21 @@ def busy_warning(busy: float, load: float, cores: int) -> str:
 
     Args:
         busy: The number of cores that other processes keep busy.
-        load: The mean number of processes that ran or waited in the last minute.
-        cores: The number of cores of the machine.
+        load: The average number of running or waiting processes over the last minute.
+        cores: The machine's number of cores.
     """
     if busy <= BUSY_CORES:
         return ""
     return (
-        f"other processes keep about {busy:.1f} of the {cores} cores of this machine busy (load {load:.1f}), so the "
-        f"times that are measured now are in doubt; end them first, or measure on another machine"
+        f"other processes keep about {busy:.1f} of this machine's {cores} cores busy (load {load:.1f}), so times "
+        f"measured now are unreliable; stop these processes first, or measure on a different machine"
     )
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Return facts that influence times, except for the CPU's name. Facts that the system does not report are left out.
+    """Return the facts about this machine that influence times, except for the CPU's name.
 
-    ``threads`` is the number of threads of a program.
+    Facts that the system does not report are omitted. ``threads`` is the number of threads that programs use.
     """
     import psutil  # not needed for reading logs
 
@@ -121,12 +121,12 @@ def machine(threads: int) -> dict[str, Any]:
         "threads": threads,
         "smt": {"1": True, "0": False}.get(_read(_CPU / "smt" / "active")),
         "governor": _read(_CPU / "cpu0" / "cpufreq" / "scaling_governor"),
-        "turbo": _turbo(),  # whether the clock may exceed its base
+        "turbo": _turbo(),  # whether the clock may exceed its base frequency
         "memory_mb": psutil.virtual_memory().total >> 20,
         "virtual": _virtual(),  # the hypervisor and the container
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "load": round(os.getloadavg()[0], 2),  # processes that ran or waited, mean over the last minute
+        "load": round(os.getloadavg()[0], 2),  # the average number of running or waiting processes in the last minute
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
@@ -139,7 +139,11 @@ def _read(path: Path) -> str:
 
 
 def _turbo() -> bool | None:
-    """Source: Linux, Documentation/admin-guide/pm. intel_pstate can switch turbo off, others on."""
+    """Return whether turbo is enabled, or None if unknown.
+
+    The intel_pstate driver has a switch to disable turbo; other drivers have one to enable it. Source: Linux,
+    Documentation/admin-guide/pm.
+    """
     if none := _read(_CPU / "intel_pstate" / "no_turbo"):
         return none == "0"
     boost = _read(_CPU / "cpufreq" / "boost")
@@ -147,7 +151,7 @@ def _turbo() -> bool | None:
 
 
 def _virtual() -> str:
-    """Return the hypervisor and the container, which may share their cores with others; "" if there are none."""
+    """Return the hypervisor and the container, which may share their cores with others, or "" if there is neither."""
     names = []
     if "hypervisor" in _read(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
         names.append(_read(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")

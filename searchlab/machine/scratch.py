@@ -1,4 +1,4 @@
-"""Folders for temporary files. The next run removes those that a killed process has left behind."""
+"""Folders for temporary files. If a killed process leaves one behind, the next run removes it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..errors import SearchlabError
 
 PREFIX = "searchlab-tmp-"
 
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # errors of a file system without locks
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # the errors that file systems without locks report
 
 
 class ScratchFolder:
-    """A new folder; a context manager that removes it.
+    """A new temporary folder. As a context manager, it removes the folder on exit.
 
-    Folders of processes that have ended are removed first. A process holds a lock on its folder as long as it lives,
-    which says more than an age or a process number.
+    Folders left behind by processes that have ended are removed first. Each process holds a lock on its folder for as
+    long as it lives, which is more reliable than a folder's age or a process ID.
 
     Args:
-        parent: The directory of the folder; the system's directory for temporary files if None.
-        prefix: The beginning of its name.
+        parent: The directory in which to create the folder, or None for the system's temporary directory.
+        prefix: The prefix of the folder's name.
 
     Attributes:
         name: The path of the folder.
@@ -41,16 +41,16 @@ class ScratchFolder:
                 self.name = tempfile.mkdtemp(prefix=prefix, dir=parent)
             except OSError as error:
                 if parent is not None:
-                    raise SearchlabError(f"cannot write in {parent}: {error.strerror}") from None
+                    raise SearchlabError(f"cannot write to {parent}: {error.strerror}") from None
                 raise SearchlabError(
-                    f"cannot create a temporary folder: {error.strerror or error}; free space, or set TMPDIR "
-                    f"to a writable directory"
+                    f"cannot create a temporary folder: {error.strerror or error}; free some space, or set TMPDIR to a "
+                    f"writable directory"
                 ) from None
             lock = _locked(self.name, ours=True)
         self._lock: int | None = lock
 
     def cleanup(self) -> None:
-        """Remove the folder, unless it has been removed."""
+        """Remove the folder, unless it has already been removed."""
         if self._lock is not None:
             shutil.rmtree(self.name, ignore_errors=True)  # a process that was just killed may still write there
             os.close(self._lock)
@@ -64,7 +64,7 @@ class ScratchFolder:
 
 
 def _clear(parent: str, prefix: str) -> None:
-    """Remove the folders of this user's processes that have ended."""
+    """Remove folders left behind by this user's processes that have ended."""
     with suppress(OSError):
         for entry in os.scandir(parent):
             own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
@@ -74,9 +74,9 @@ def _clear(parent: str, prefix: str) -> None:
 
 
 def _locked(folder: str, ours: bool = False) -> int | None:
-    """Return a descriptor that holds the lock on ``folder``; None if another process holds it or removed the folder.
+    """Return a descriptor that holds the lock on ``folder``, or None if another process holds it or removed the folder.
 
-    On a file system without locks, a folder that is ``ours`` is used without one, and is never removed by others.
+    On file systems without locks, a folder that is ``ours`` is used without a lock and is never removed by others.
     """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,1 +1,1 @@
-"""Measuring configs: the contract, the settings of each kind of measurement, and the measurers."""
+"""Measuring configs: the contract, the settings for each kind of measurement, and the measurers."""

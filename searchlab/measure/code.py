@@ -1,8 +1,8 @@
-"""Compiling a scheduled module, and the form in which its code travels between processes: object files.
+"""Compile scheduled modules into object files, the form in which code is passed between processes.
 
-One object file is the host's code. The modules that it imports, such as the kernels of a GPU, are packed into a second
-object file, as a constant that is unpacked on loading. Loading them from memory needs no linker. If a program must be a
-file, as for an RPC server, it is linked or archived from the same bytes.
+The first object file contains the host code. Imported modules, such as GPU kernels, are packed into a second object
+file as a constant that is unpacked on loading. Loading object files from memory needs no linker. If a program must be a
+file, for example for an RPC server, it is linked or archived from the same bytes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 Objects = tuple[bytes, ...]
-"""The object files of a program."""
+"""A program's object files."""
 
 
 def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
     """Compile ``module`` for ``target``; CUDA kernels are compiled to machine code by nvcc or nvrtc.
 
-    Without a driver, TVM has no CUDA runtime. The kernels then remain CUDA C++, which is compiled on loading.
+    Without a driver, TVM has no CUDA runtime. The kernels then remain CUDA C++ source, which is compiled on loading.
 
     Raises:
-        Exception: Any exception of TVM or the compiler.
+        Exception: Any exception raised by TVM or the compiler.
     """
     import tvm
 
@@ -51,9 +51,9 @@ def program_hash(module: tvm.IRModule) -> str:
 
 
 def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
-    """Return why the trace of ``schedule``, applied to the workload's module, does not yield its module; "" if it does.
+    """Check that replaying the trace of ``schedule`` on the workload's module reproduces the scheduled module.
 
-    Databases of traces and written scripts need schedules whose trace yields their module.
+    Trace databases and generated scripts require this. Returns the reason if it does not, or "" if it does.
     """
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule.trace import Trace
@@ -62,25 +62,25 @@ def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
     if schedule.trace is None:
         return "it was created without a trace"
     every = list(schedule.trace.insts)
-    # TVM records annotations that are maps but does not replay them.
+    # TVM records annotations whose values are maps, but does not replay them.
     plain = [one for one in every if not (one.kind.name == "Annotate" and isinstance(one.inputs[1], Map))]
     replayed = Schedule(workload.module)
     try:
         Trace(plain, schedule.trace.decisions).apply_to_schedule(replayed, remove_postproc=False)
     except Exception as error:  # the trace belongs to another module
-        return f"its trace cannot be replayed on the module of {workload} ({last_line(error)})"
+        return f"its trace cannot be replayed on the module for {workload} ({last_line(error)})"
     if len(plain) == len(every) and program_hash(replayed.mod) != program_hash(schedule.mod):
-        return f"its trace, replayed on the module of {workload}, yields another program"
+        return f"replaying its trace on the module for {workload} yields a different program"
     return ""
 
 
 def device_name(kind: str) -> str:
-    """Return TVM's name for the kind of device that programs for this ``kind`` of target run on."""
+    """Return TVM's name for the kind of device that runs programs for this ``kind`` of target."""
     return "cpu" if kind == "llvm" else kind
 
 
 def device_of(kind: str) -> tvm.runtime.Device:
-    """Return the device that programs for this ``kind`` of target run on: the CPU, or the first GPU."""
+    """Return the device that runs programs for this ``kind`` of target: the CPU or the first GPU."""
     import tvm
 
     return tvm.device(device_name(kind))
@@ -99,14 +99,14 @@ def to_objects(executable: tvm.runtime.Executable) -> Objects:
 
 
 def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
-    """Load a program. Raises RuntimeError if this TVM cannot run the modules that it imports."""
+    """Load a program. Raises RuntimeError if this TVM build cannot run the modules that the program imports."""
     from tvm_ffi_orcjit import default_session
 
     return default_session().load_module(list(objects))
 
 
 def reason(error: Exception) -> str:
-    """Return the text of ``error`` without the source of the kernels, which CUDA errors contain."""
+    """Return the text of ``error``, omitting the kernel source code that CUDA errors contain."""
     text = text_of(error)
     _, mark, output = text.partition("\nCompilation error:\n")
     text = output if mark else text.partition("// func_name=")[0]
@@ -114,7 +114,7 @@ def reason(error: Exception) -> str:
 
 
 def _object_file(module: tvm.runtime.Module) -> bytes:
-    """Return ``module`` as an object file, written to memory so that a kill leaves no file behind."""
+    """Return ``module`` as an object file. It is written to memory, so a killed process leaves no file behind."""
     with open(os.memfd_create("object"), "r+b") as memory:
         module.write_to_file(f"/proc/self/fd/{memory.fileno()}", "o")
         memory.seek(0)
@@ -122,17 +122,17 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
 
 
 class Programs:
-    """The object files of programs by program hash, one file each. Raises SearchlabError if none can be kept."""
+    """A folder of compiled programs, one file for each program hash. Raises SearchlabError if it cannot be created."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SearchlabError(f"cannot keep programs in {self.folder}: {error.strerror}") from None
+            raise SearchlabError(f"cannot store programs in {self.folder}: {error.strerror}") from None
 
     def get(self, program: str) -> Objects | None:
-        """Return the object files of a program, or None if they are not kept."""
+        """Return a program's object files, or None if they are not in the folder."""
         try:
             return msgspec.msgpack.decode(self._file(program).read_bytes(), type=Objects)
         except FileNotFoundError:
@@ -140,12 +140,14 @@ class Programs:
 
     def __setitem__(self, program: str, objects: Objects) -> None:
         file = self._file(program)
-        part = file.with_suffix(".part")  # a kill leaves no incomplete program
+        part = file.with_suffix(".part")  # so that a killed process leaves no incomplete program
         try:
             part.write_bytes(msgspec.msgpack.encode(objects))
             part.replace(file)
         except OSError as error:
-            raise SearchlabError(f"cannot keep a program in {self.folder}: {error.strerror}; free space") from None
+            raise SearchlabError(
+                f"cannot store a program in {self.folder}: {error.strerror}; free some space"
+            ) from None
 
     def _file(self, program: str) -> Path:
         return self.folder / f"{program}.objects"

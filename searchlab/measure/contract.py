@@ -1,4 +1,4 @@
-"""The contract of measurers, and the settings of building and timing programs on any device."""
+"""The contract for measurers, and the settings for building and timing programs on any device."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
 KnownPrograms = MutableMapping[str, Measurement]
-"""Measurements by program hash, for one target and one protocol. These programs are not measured again."""
+"""Measurements by program hash, for one target and protocol. These programs are not measured again."""
 
 
 class CannotMeasure(Exception):
-    """A program that has been measured before fails now; the text says how."""
+    """A program that was measured successfully before now fails. The text says how."""
 
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """A space in which every config has been measured.
+    """The costs of a space in which every config has been measured.
 
     Attributes:
-        costs: The cost of each config in seconds, infinity for a failure; shape (N,).
-        weights: The relative frequency of each config in a random draw; shape (N,). They need not sum to 1.
+        costs: The cost of each config in seconds, or infinity if it failed; shape (N,).
+        weights: How often each config is drawn at random, relative to the others; shape (N,). They need not sum to 1.
     """
 
     costs: Floats
@@ -37,48 +37,49 @@ class Whole:
 
 
 class Measurer(ABC):
-    """Measures configs. It may hold processes, so it is a context manager.
+    """Measures configs. A measurer may own processes and is therefore a context manager.
 
     Attributes:
-        workers: The number of programs that are built at the same time.
-        repeatable: Whether measuring again returns the same result at once. Such a log is not forced to disk.
+        workers: The number of programs that are built in parallel.
+        repeatable: Whether measuring a config again returns the same result immediately. If so, the log is not forced
+            to disk.
     """
 
     workers: int = 1
     repeatable: bool = False
 
     def begin(self, seed: int) -> None:
-        """Prepare for a run with this ``seed``."""
+        """Prepare for a run with the given ``seed``."""
 
     @abstractmethod
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
-        """Yield the measurement of each config, in order, as soon as it is available.
+        """Yield each config's measurement, in order, as soon as it is available.
 
-        A failure of a config is a Measurement; an exception is a failure of the measurer.
+        A config's failure is reported as a Measurement. An exception means that the measurer itself has failed.
 
         Args:
-            space: The space of the configs.
+            space: The space to which the configs belong.
             configs: The configs to measure.
-            best: The lowest cost of the run so far, in seconds. A program that is much slower need not be repeated.
+            best: The lowest cost in the run so far, in seconds. Much slower programs need not be repeated.
         """
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
-        """Return the ``features`` of each config, shape (d,), extracted by idle build workers if there are any."""
+        """Return each config's ``features``, shape (d,), or None if this measurer has no workers to extract them."""
         return None
 
     def extract_seconds(self) -> float:
-        """Return the CPU time of :meth:`extract` in other processes, divided by the number of those that shared it."""
+        """Return the CPU time that :meth:`extract` has used in other processes, averaged over these processes."""
         return 0.0
 
     def whole(self, space: Space) -> Whole | None:
-        """Return the costs of all configs of ``space``, always the same object.
+        """Return the costs of all configs in ``space``, or None if they are unknown or every config fails.
 
-        None if they are not known, or if every config fails.
+        Repeated calls return the same object.
         """
         return None
 
     def optimum(self, space: Space) -> float | None:
-        """Return the lowest cost in ``space``, in seconds; None as for :meth:`whole`."""
+        """Return the lowest cost in ``space``, in seconds, or None if :meth:`whole` returns None."""
         whole = self.whole(space)
         return float(whole.costs.min()) if whole else None
 
@@ -93,11 +94,11 @@ class Measurer(ABC):
 
 
 class Remeasurer(Measurer):
-    """A measurer that can also time programs again that it has already measured.
+    """A measurer that can also time already measured programs again.
 
     Attributes:
-        sentinel: A run times its first program again every so many batches; never if 0.
-        finalists: The number of fastest programs that a run measures again at its end.
+        sentinel: The number of batches after which a run times its first program again, or 0 to never do so.
+        finalists: The number of fastest programs to measure again at the end of a run.
     """
 
     sentinel: int = 0
@@ -105,12 +106,12 @@ class Remeasurer(Measurer):
 
     @abstractmethod
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
-        """Time each trial's program once more in each round; return the seconds per trial and round.
+        """Time each trial's program once per round, and return the seconds for each trial and round.
 
-        The programs take turns, so that a drift of the machine affects all of them.
+        The programs take turns so that any drift in the machine's speed affects all of them.
 
         Raises:
-            CannotMeasure: If one of the programs fails now.
+            CannotMeasure: If one of the programs now fails.
         """
 
 
@@ -118,17 +119,19 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     """How programs are built and timed, on any device.
 
     Attributes:
-        number: Executions per repeat.
-        repeat: Repeats per program.
-        min_repeat_ms: The minimum length of a repeat in milliseconds; shorter repeats get more executions.
-        prune_factor: A program whose first time exceeds the best of its run by this factor is not repeated. 0 repeats
-            all programs.
-        build_timeout: Time limit of scheduling a program, and of compiling it, in seconds.
-        run_timeout: Time limit of checking and timing a program, in seconds.
-        check: Whether the result of each program is compared with numpy's.
-        memory_limit_mb: Memory that a candidate may take, in MB; no limit if 0. GPU memory does not count.
-        workers: The number of build processes; one per core if 0.
-        statistic: The statistic of the repeats that is used as the cost of a trial.
+        number: The number of executions per repeat.
+        repeat: The number of repeats per program.
+        min_repeat_ms: The minimum duration of a repeat, in milliseconds. The number of executions is increased until
+            a repeat takes this long.
+        prune_factor: A program is not repeated if its first time exceeds the best time of the run by more than this
+            factor. Pass 0 to repeat all programs.
+        build_timeout: Time limit for scheduling a program, and again for compiling it, in seconds.
+        run_timeout: Time limit for checking and timing a program, in seconds.
+        check: Whether to compare each program's result with NumPy's.
+        memory_limit_mb: The amount of memory that a candidate may use, in MB, or 0 for no limit. GPU memory does not
+            count.
+        workers: The number of build processes, or 0 for one per core.
+        statistic: The statistic over the repeats that is used as a trial's cost.
     """
 
     number: int = 1
@@ -142,7 +145,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     workers: int = 0
     statistic: Statistic = "median"
 
-    aside: ClassVar[tuple[str, ...]] = ("workers",)  # settings that affect no measurement of a trial
+    aside: ClassVar[tuple[str, ...]] = ("workers",)  # settings that do not affect trials' measurements
     replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
@@ -150,10 +153,10 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         self._at_least(0, "min_repeat_ms", "memory_limit_mb", "workers")
         self._more_than_0_seconds("build_timeout", "run_timeout")
         if not (self.prune_factor == 0 or self.prune_factor > 1):
-            raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
+            raise ValueError(f"prune_factor must be above 1, or 0 to repeat all programs, not {self.prune_factor}")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the measurements: ``measure`` in the header of a log."""
+        """Return the settings that determine the measurements; log headers record them as ``measure``."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name not in self.aside}
 
@@ -161,15 +164,16 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         return None
 
     def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
-        """Return whether ``known`` contains a measurement of ``program`` that this run can use.
+        """Check whether ``known`` contains a measurement of ``program`` that this run can use.
 
-        A pruned measurement can be used if the run would prune the program too: ``best`` is its lowest cost so far.
+        A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
+        cost so far.
         """
         measured = known.get(program)
         return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:
-        """Return the settings that a worker process needs: those that all kinds of measurement share."""
+        """Return the settings that a worker process needs, which are those shared by all kinds of measurement."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))
 
     def _at_least(self, least: int, *names: str) -> None:
@@ -180,4 +184,4 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     def _more_than_0_seconds(self, *names: str) -> None:
         for name in names:
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be greater than 0 seconds, not {getattr(self, name)}")

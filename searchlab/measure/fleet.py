@@ -1,6 +1,7 @@
-"""A fleet: a client of TVM's RPC tracker, which lends devices by key, and the processes of a tracker and of a server.
+"""Fleets: a client for TVM's RPC tracker, which lends devices by key, and functions that run a tracker or a server.
 
-The tracker answers requests in their order. The server, unlike TVM's, survives the candidates that it runs.
+The tracker answers requests in the order in which they arrive. Unlike TVM's server, this one survives crashes of the
+candidates that it runs.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from ..errors import SearchlabError
 
 SERVER_PORTS = range(9090, 9190)
 LOADER = "searchlab.load"
-"""The function of a `searchlab fleet` server that loads object files; takes the memory limit in MB and the files."""
+"""The `searchlab fleet` server function that loads object files, called with the memory limit in MB and the files."""
 
-AGAIN_SECONDS = 0.2  # pause of a server after it has lost the process of a session, or its tracker
-END_SECONDS = 0.2  # for a session to end by itself after its client has gone
-GREETING_SECONDS = 2.0  # for a client that connects to a server to greet it
-ANSWER_SECONDS = 5.0  # for connecting to a tracker, and for an answer that needs no device
+AGAIN_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
+END_SECONDS = 0.2  # how long a session may take to end by itself after its client has gone
+GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
+ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
 
 Address = tuple[str, int, str]
-"""A device that was lent: its host, its port, and the key for one connection."""
+"""A device on loan: its host, its port, and the key for one connection."""
 
 
 class Tracker:
-    """A connection to the tracker at ``address``, ``"host:port"``; a context manager.
+    """A connection to the tracker at ``address``, in the form ``"host:port"``. It can be used as a context manager.
 
-    Closing it returns devices that were requested and not taken.
+    Closing the connection returns devices that were requested but not taken.
 
     Raises:
-        SearchlabError: If there is no tracker at ``address``.
+        SearchlabError: If no tracker answers at ``address``.
     """
 
     def __init__(self, address: str) -> None:
@@ -52,8 +53,8 @@ class Tracker:
             self._socket = socket.create_connection((host, int(port)), ANSWER_SECONDS)
         except OSError as error:
             raise SearchlabError(
-                f"there is no RPC tracker at {address} ({error.strerror or error}); start one there with `searchlab "
-                f"fleet tracker`, or give the address of a running tracker"
+                f"cannot reach an RPC tracker at {address} ({error.strerror or error}); start one there with "
+                f"`searchlab fleet tracker`, or pass the address of a running tracker"
             ) from None
         try:
             self._socket.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
@@ -68,18 +69,18 @@ class Tracker:
         if magic != base.RPC_TRACKER_MAGIC:
             self._socket.close()
             raise SearchlabError(
-                f"the process at {address} is not an RPC tracker of TVM; if it is a server, use its tracker's address"
+                f"the process at {address} is not a TVM RPC tracker; if it is a server, use its tracker's address"
             )
 
     def summary(self) -> dict[str, Any]:
-        """Return the tracker's list of servers and queues. Not allowed while a request is pending."""
+        """Return the tracker's list of servers and queues. Do not call this while a request is pending."""
         self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
         _, summary = self._base.recvjson(self._socket)
         assert isinstance(summary, dict)
         return summary
 
     def devices(self) -> dict[str, list[str]]:
-        """Return the addresses of all registered devices, lent or not, by key."""
+        """Return the addresses of all registered devices by key, including devices on loan."""
         addresses: dict[str, list[str]] = {}
         for server in self.summary()["server_info"]:
             host, port = server["addr"]
@@ -109,13 +110,13 @@ class Tracker:
 
 
 def registered(address: str) -> dict[str, list[str]]:
-    """Return the devices of the tracker at ``address``, by key. Raises SearchlabError if there is no tracker."""
+    """Return the devices registered with the tracker at ``address``, by key. Raises SearchlabError if none answers."""
     with Tracker(address) as tracker:
         return tracker.devices()
 
 
 def answers(host: str, port: int, seconds: float = 3.0) -> bool:
-    """Return whether the server at ``host:port`` greets a client. One that hangs or has a session does not."""
+    """Check whether the server at ``host:port`` greets clients. A server that hangs or is in a session does not."""
     from tvm.rpc import base
 
     key = b"client:nobody"  # a key that no server expects
@@ -128,15 +129,15 @@ def answers(host: str, port: int, seconds: float = 3.0) -> bool:
 
 
 def reachable(host: str, port: int) -> bool:
-    """Return whether a process accepts connections at ``host:port``, even if it is busy."""
+    """Check whether a process, even a busy one, accepts connections at ``host:port``."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), 2.0) as probe:
-        probe.sendall(struct.pack("<i", 0))  # a server of TVM rejects this silently
+        probe.sendall(struct.pack("<i", 0))  # a TVM server rejects this silently
         return True
     return False
 
 
 class Listening(socket.socket):
-    """A listening socket whose connections do not wait for a silent client."""
+    """A listening socket whose connections time out if the client stays silent."""
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()
@@ -145,7 +146,7 @@ class Listening(socket.socket):
 
 
 def listen(host: str, ports: range) -> socket.socket:
-    """Listen at ``host`` on the first of ``ports`` that is free; 0 is any. Raises SearchlabError if none is free."""
+    """Listen on ``host`` at the first free port in ``ports``, where 0 is any port. Raises SearchlabError if none is."""
     refused: OSError | None = None
     for port in ports:
         try:
@@ -153,7 +154,7 @@ def listen(host: str, ports: range) -> socket.socket:
         except OSError as error:
             refused = error
     wanted = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
-    raise SearchlabError(f"cannot listen at {host}, port {wanted}: {refused and refused.strerror}; choose another")
+    raise SearchlabError(f"cannot listen on {host}, port {wanted}: {refused and refused.strerror}; choose another port")
 
 
 def address_of(listening: socket.socket) -> str:
@@ -161,15 +162,15 @@ def address_of(listening: socket.socket) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach ``host``. Raises SearchlabError if there is no such host."""
+    """Check whether only this machine can reach ``host``. Raises SearchlabError if the host cannot be found."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
     except OSError as error:
-        raise SearchlabError(f"there is no host {host!r}: {error.strerror}; give a name or an address") from None
+        raise SearchlabError(f"cannot find the host {host!r}: {error.strerror}; pass a host name or address") from None
 
 
 Say = Callable[[str], None]
-"""Called with the address at which a process listens, just before it starts to answer."""
+"""A function that is called with a process's listening address, just before the process starts to answer."""
 
 
 def run_tracker(host: str, port: int, say: Say) -> None:
@@ -187,11 +188,11 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
 
     It differs from a plain server in four ways:
 
-    - It continues after a program has crashed the process of its session.
-    - That process outlives neither the server nor its client, and cannot kill the server if the kernel confines its
-      signals.
-    - It continues whatever is sent to its port.
-    - It loads object files by itself, so no compiler is needed.
+    - It keeps running after a program has crashed its session's process.
+    - That process outlives neither the server nor its client. If the kernel can confine signals, it cannot kill the
+      server either.
+    - It keeps running regardless of what is sent to its port.
+    - It loads object files itself, so no compiler is needed.
     """
     import tvm_ffi
     from tvm.rpc import server
@@ -200,7 +201,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     from .isolation import confine_signals, die_with, limit_memory
 
     def load(memory_limit_mb: int, *objects: Any) -> Any:
-        limit_memory(memory_limit_mb)  # of this session, which runs only this program
+        limit_memory(memory_limit_mb)  # for this session, which runs only this program
         return load_objects([bytes(data) for data in objects])
 
     tvm_ffi.register_global_func(LOADER, load, override=True)
@@ -209,12 +210,12 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
 
     def serve_while_wanted(connection: socket.socket, *rest: object) -> None:
         connection.settimeout(None)
-        confine_signals()  # the program of this session cannot kill the server
+        confine_signals()  # so that the session's program cannot kill the server
         threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
         serve_session(connection, *rest)
 
     server._serve_loop = serve_while_wanted
-    # A server that listens at one address is reached there, any other at the address that the tracker sees.
+    # A server that listens on one address is reached there; any other is reached at the address that the tracker sees.
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))
@@ -223,14 +224,14 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         while True:
             try:
                 server._listen_loop(listening, listening.getsockname()[1], key, tracker, "", address)
-            except Exception as error:  # a crashed session, or an invalid greeting, at which a plain server ends
+            except Exception as error:  # a crashed session, or an invalid greeting, which would end a plain server
                 print(f"continuing after: {error}", file=sys.stderr, flush=True)
             os.chdir(home)  # the session has removed its folder
             time.sleep(AGAIN_SECONDS)
 
 
 def _end_with(connection: int) -> None:
-    """End this process when the other end of ``connection`` is closed, even if it hangs."""
+    """End this process, even if it hangs, when the other end of ``connection`` is closed."""
     hung_up = select.poll()
     hung_up.register(connection, select.POLLRDHUP)
     hung_up.poll()

@@ -1,8 +1,8 @@
 """The fork server, ``python -m searchlab.measure.forks``: it imports TVM and then forks workers.
 
 Importing TVM takes seconds; forking a process that has imported it takes milliseconds. The server runs no candidate
-and has one thread. When the process that started it ends, it kills its forks and the processes that their candidates
-have left behind.
+and has only one thread. When the process that started it ends, it kills its forks and any processes that their
+candidates have left behind.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .messages import End, Fork, HasEnded
 from .process import LARGEST, Channel
 
 _forks: set[int] = set()
-"""The process numbers of the workers that are not known to have ended."""
+"""The process IDs of the workers that are not known to have ended."""
 
 
 def serve() -> None:
     """Run the fork server until the process that started it ends."""
-    # If PyTorch is installed, tvm_ffi imports it, which takes two thirds of the time of importing TVM.
+    # tvm_ffi imports PyTorch if it is installed, which accounts for two thirds of the time that importing TVM takes.
     sys.modules["torch"] = None  # type: ignore[assignment]
     from .worker import work
 
     del sys.modules["torch"]  # a plug-in may still import it
     with socket.socket(fileno=int(sys.argv[1])) as control:
         adopt()
-        gc.freeze()  # no fork then scans, and thereby copies, the objects that exist now
+        gc.freeze()  # so that forks do not scan, and thus copy, the objects that exist now
         while True:
             data, files, _, _ = socket.recv_fds(control, LARGEST, 2)
             if not data:
@@ -55,7 +55,7 @@ def serve() -> None:
 def _ended(message: HasEnded) -> End | None:
     try:
         pid, status, usage = os.wait4(message.pid, os.WNOHANG)
-    except ChildProcessError:  # reported to a call that was interrupted
+    except ChildProcessError:  # an interrupted call has already received the answer
         return End(-signal.SIGKILL)
     if pid == 0:
         return None
@@ -67,11 +67,11 @@ def _ended(message: HasEnded) -> End | None:
 def _fork(
     message: Fork, control: socket.socket, work: Callable[[Channel, int], None], connection: int, errors: int
 ) -> int | str:
-    """Return the process number of the fork, or why there is none."""
+    """Return the fork's process ID, or the reason why forking failed."""
     us = os.getpid()
     try:
         pid = os.fork()
-    except OSError as error:  # no memory or process number is left
+    except OSError as error:  # out of memory or process IDs
         return str(error.strerror)
     if pid:
         _forks.add(pid)
@@ -97,13 +97,13 @@ def _fork(
 
 
 def _own_group(pid: int) -> None:
-    """Put a fork in its own process group, by which it is killed. Both sides do so, as either may come first."""
+    """Put a fork in its own process group, which is used to kill it. Both sides do so because either may be first."""
     with contextlib.suppress(OSError):  # it has ended already
         os.setpgid(pid, 0)
 
 
 def _adapt(message: Fork) -> None:
-    """Make this process look as if the process that asked for it had just started it."""
+    """Make this process look as if the process that requested it had just started it."""
     for name, value in message.environment.items():
         if value is None:
             os.environ.pop(name, None)
@@ -111,9 +111,9 @@ def _adapt(message: Fork) -> None:
             os.environ[name] = value
     sys.path[:] = message.path
     importlib.invalidate_caches()  # a folder may have changed since
-    with contextlib.suppress(OSError):  # it is gone
+    with contextlib.suppress(OSError):  # the folder is gone
         os.chdir(message.folder)
-    threadpool_limits(message.threads)  # BLAS read the number of its threads when it was imported
+    threadpool_limits(message.threads)  # BLAS already read its number of threads when it was imported
 
 
 if __name__ == "__main__":

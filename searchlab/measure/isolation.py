@@ -1,9 +1,9 @@
-"""Isolation of a process that runs candidates: what a candidate can do to others, and what it has changed.
+"""Isolate processes that run candidates: limit what a candidate can do to others, and detect what it has changed.
 
-No privilege is needed. Landlock, from Linux 6.12 on, confines the signals of a process to itself and the processes it
-starts. On an older kernel, the process that waits for the candidates is the parent of their parent instead. A memory
-limit keeps candidates from making the machine swap. :class:`Watch` finds changes that the next candidate in the same
-process would be charged for.
+No privileges are needed. On Linux 6.12 or later, Landlock confines a process's signals to itself and the processes that
+it starts. On older kernels, an extra process between the candidates and the process that waits for them absorbs such
+signals. A memory limit prevents candidates from making the machine swap. :class:`Watch` finds changes that would
+otherwise be blamed on the next candidate in the same process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same numbers on all machines but Alpha
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same numbers on all architectures except Alpha
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _SCOPE_SIGNAL = 1 << 1  # LANDLOCK_SCOPE_SIGNAL
-_SCOPES_SIGNALS = 6  # the first version of Landlock with this scope
+_SCOPES_SIGNALS = 6  # the first Landlock version with this scope
 _NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -42,17 +42,17 @@ _WATCHED = {"builtins": builtins, "os": os, "time": time, "signal": signal, "num
 
 
 def die_with(parent: int) -> None:
-    """Have Linux kill this process when its parent ends, for whatever reason."""
+    """Have Linux kill this process when its parent ends for any reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def isolate(parent: int) -> None:
-    """Confine this process, which is about to run candidates, and end it with its ``parent``.
+    """Confine this process, which is about to run candidates, and make it end when its ``parent`` ends.
 
-    Call this before the process has threads: they would not be confined.
+    Call this before the process starts threads, which would not be confined.
     """
     die_with(parent)
     if not confine_signals():
@@ -60,7 +60,7 @@ def isolate(parent: int) -> None:
 
 
 def confine_signals() -> bool:
-    """Confine the signals of this process to itself and the processes it starts; return whether the kernel can do so.
+    """Confine this process's signals to itself and the processes that it starts, and return whether this succeeded.
 
     Source: Linux, Documentation/userspace-api/landlock.rst, "IPC scoping".
     """
@@ -80,9 +80,9 @@ def confine_signals() -> bool:
 
 
 def go_between() -> None:
-    """Continue as a child of this process, which only waits for the child and then ends in the same way.
+    """Continue in a child process. This process only waits for the child, and then ends in the same way.
 
-    A candidate that kills its parent kills this go-between; the process that waits for both detects that.
+    If a candidate kills its parent, it kills only this go-between, and the process that waits for both detects that.
     """
     us = os.getpid()
     child = os.fork()
@@ -92,7 +92,7 @@ def go_between() -> None:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has left its core, if any
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has already dumped its core, if at all
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(us, -code)
@@ -100,10 +100,10 @@ def go_between() -> None:
 
 
 def limit_memory(megabytes: int) -> None:
-    """Let this process allocate this much more memory than it has now; 0 removes the limit.
+    """Let this process allocate this much more memory than it uses now. Pass 0 to remove the limit.
 
-    The limit is RLIMIT_DATA. It counts private writable memory, including that of threads and mapped files, but not
-    address space that is only reserved; a JIT and the CUDA runtime reserve gigabytes.
+    The limit is RLIMIT_DATA. It counts private writable memory, including thread stacks and mapped files. It does not
+    count address space that is only reserved, of which a JIT compiler and the CUDA runtime reserve gigabytes.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard
@@ -116,20 +116,20 @@ def limit_memory(megabytes: int) -> None:
 
 
 def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """Return a failure's ``text``; add the limit if memory was refused or the process held as much as the limit."""
+    """Return a failure's ``text``, and mention the limit if memory was refused or the process used up the limit."""
     if megabytes and (held >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
-        return f"{text}; a candidate may take {megabytes} MB of memory (memory_limit_mb)"
+        return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text
 
 
 def adopt() -> None:
-    """Make descendants whose parents end children of this process, however they were forked."""
+    """Make this process the parent of any descendant whose own parent ends, however the descendant was forked."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_children(but: Container[int] = ()) -> None:
-    """Kill the child processes of this one, except for ``but``, and their descendants, which it adopts: see adopt()."""
+    """Kill this process's children, except for ``but``, and all their descendants, which it adopts: see adopt()."""
     for _ in range(1000):  # a process that is killed may leave children
         children = [child for child in _children() if child not in but]
         if not children:
@@ -142,28 +142,28 @@ def kill_children(but: Container[int] = ()) -> None:
 
 
 class Watch:
-    """Compares the state of this process before and after a candidate."""
+    """Compares this process's state before and after a candidate runs."""
 
     def __init__(self) -> None:
         self._before = _state()
 
     def changed(self) -> str:
-        """Return the names of what has changed; "" if nothing has."""
+        """Return the names of the parts that have changed, or "" if nothing has."""
         try:
             after = _state()
-        except Exception as error:  # for example, no file can be opened any more
+        except Exception as error:  # for example, because no more files can be opened
             return f"state that cannot be read: {type(error).__name__}"
         return ", ".join(part for part, before in self._before.items() if not _same(part, before, after[part]))
 
 
 def _state() -> dict[str, Any]:
-    """Return the state of this process that outlives a candidate, by the name of each part in messages.
+    """Return the parts of this process's state that outlive a candidate, by the names that messages use for them.
 
-    This takes less than a millisecond. It covers what the process has set in the operating system and in Python, but
-    not every object that a candidate could have changed, such as attributes of arbitrary modules.
+    This takes less than a millisecond. It covers process-wide settings in the operating system and in Python, but not
+    every object that a candidate could have changed, such as attributes of arbitrary modules.
 
     Raises:
-        Exception: Any exception, if a candidate has changed so much that the state cannot be read.
+        Exception: Any exception may be raised if a candidate has changed so much that the state cannot be read.
     """
     # limit_memory() sets the soft limit of RLIMIT_DATA for each candidate.
     limits = {
@@ -203,9 +203,9 @@ def _same(part: str, before: Any, after: Any) -> bool:
             return os.path.samestat(before, after)
         case "sys" | "tracing":
             return all(one is other for one, other in zip(before, after, strict=True))
-        case "modules":  # one that is added was imported
+        case "modules":  # new entries are imports, which are allowed
             return all(after.get(name) is module for name, module in before.items())
-        case "patched modules":  # a value that is added was computed once
+        case "patched modules":  # new entries are lazily computed values, which are allowed
             return all(
                 after[name].get(key) is value
                 for name, names in before.items()
@@ -218,14 +218,14 @@ def _same(part: str, before: Any, after: Any) -> bool:
 def _open_files() -> dict[str, tuple[int, int]]:
     found = {}
     for file in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the file of the listing itself
+        with contextlib.suppress(OSError):  # the descriptor used for the listing itself
             status = os.fstat(int(file))
             found[file] = status.st_dev, status.st_ino
     return found
 
 
 def _environ() -> list[bytes]:
-    """Return C's environment: ``os.environ`` does not reflect what a program sets."""
+    """Return the C environment, since ``os.environ`` does not reflect changes that a program makes."""
     environ = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
     found: list[bytes] = []
     while environ and (entry := environ[len(found)]):

@@ -1,4 +1,4 @@
-"""Measuring in worker processes on this machine: builds in parallel, then runs alone, never both at once."""
+"""Measure in worker processes on this machine: programs are built in parallel, and then run one at a time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDie
 class LocalSettings(RunSettings, frozen=True, tag="local"):
     """Measure in worker processes on this machine.
 
-    ``sentinel`` and ``finalists`` do not affect the measurements of trials.
+    ``sentinel`` and ``finalists`` do not affect trials' measurements.
 
     Attributes:
-        sentinel: The first program of a run that runs is timed again every so many batches; never if 0.
+        sentinel: The number of batches after which the run's first working program is timed again, or 0 to never do so.
         finalists: The number of fastest programs that are timed again, in turn, at the end of a run.
-        programs: A folder in which the code of all programs that run is kept; none if "".
+        programs: The folder in which to keep the compiled code of all working programs, or "" to discard it.
     """
 
     sentinel: int = 4
@@ -56,19 +56,19 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
 
 
 def survives(kind: str, failure: Failure) -> bool:
-    """Return whether a process in which a program for this ``kind`` of target has failed can run another program.
+    """Check whether a process can run more programs after a program for this ``kind`` of target has failed in it.
 
-    An error of a CUDA kernel is sticky: every later call of the process fails too (CUDA Runtime API). A kernel with a
-    wrong answer may have written to the inputs of the next one.
+    CUDA kernel errors are sticky: every later CUDA call in the process also fails (CUDA Runtime API). A kernel that
+    computed a wrong answer may have overwritten the next kernel's inputs.
     """
     return kind != "cuda" and failure in ("run_error", "wrong_answer")
 
 
 class LocalMeasurer(BuildingMeasurer, Remeasurer):
-    """Measures with several build processes and one run process, which are kept for the next batch.
+    """Measures with several build processes and one run process, which are reused from batch to batch.
 
     Raises:
-        SearchlabError: If programs for ``target`` cannot be run on this machine.
+        SearchlabError: If this machine cannot run programs for ``target``.
     """
 
     settings: LocalSettings
@@ -78,14 +78,14 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             check_can_measure(str(target.tvm.attrs["arch"]))
         elif target.kind != "llvm":
             raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {INSTEAD}")
-        # A GPU's driver maps its memory into the process, which must not count against the limit. No CUDA program runs
-        # on the CPU's cores, so the reference is computed on all of them: each failure starts a new process.
+        # The GPU driver maps GPU memory into the process, which must not count against the limit. CUDA programs do not
+        # run on the CPU's cores, so all of them compute the reference, which every failure makes a new process repeat.
         on_cpu = target.kind == "llvm"
         threads, limit = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
         super().__init__(settings, target, known, workers, not on_cpu, threads, limit)
         self.sentinel = settings.sentinel
         self.finalists = settings.finalists
-        self._kept: dict[str, tuple[float, Objects]] = {}  # cost and code of the run's first and fastest programs
+        self._kept: dict[str, tuple[float, Objects]] = {}  # the costs and code of the run's first and fastest programs
         self._programs = Programs(settings.programs) if settings.programs else None
 
     def begin(self, seed: int) -> None:
@@ -99,7 +99,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             raise CannotMeasure(failed.message)
         if absent := {trial.measurement.program for trial in missing} - builds.built.keys():
             now = ", ".join(builds.programs.values())
-            raise CannotMeasure(f"{', '.join(sorted(absent))} is now a different program: {now}")
+            raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {now}")
         for program, built in builds.built.items():
             code[program] = built.objects
             self._kept[program] = (0.0, built.objects)  # it may be remeasured often
@@ -109,11 +109,11 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             raise CannotMeasure(answer.message)
         if [len(own) for own in answer.seconds] != [rounds] * len(trials):
             self._runners.close()
-            raise CannotMeasure("the running process did not send the times that it was asked for")
+            raise CannotMeasure("the running process did not send the requested times")
         return answer.seconds
 
     def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
-        """Run a program whose code is kept on inputs drawn from ``seed``; return its failure and message, or None."""
+        """Run a stored program on inputs drawn from ``seed``. Return the failure and a message, or None if right."""
         objects = self._code(program)
         assert objects is not None
         message = messages.CheckProgram(objects, seed)
@@ -133,7 +133,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
             if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat:
                 self._runners.close()
-                answer = Failed("crash", "the running process sent more times than it was asked for")
+                answer = Failed("crash", "the running process sent more times than requested")
             measurement = self._measurement(program, built[program], answer)
             self._keep(measurement, code)
             return measurement
@@ -146,7 +146,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return self._programs.get(program) if self._programs else None
 
     def _keep(self, measurement: Measurement, objects: Objects) -> None:
-        """Keep the code that :meth:`remeasure` may need: that of the first program that runs, and of the fastest."""
+        """Keep the code that :meth:`remeasure` may need: that of the first and of the fastest working programs."""
         if math.isinf(measurement.cost):
             return
         if self._programs:
@@ -160,25 +160,25 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor)
 
     def _ask(self, space: Space, message: Work, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
-        """Send ``message`` to the runner and return its answer; ask a new runner if the answer is spoiled."""
+        """Send ``message`` to the runner and return its answer. If the answer is spoiled, ask a new runner."""
         for _ in range(2):
             (runner,) = self._runners.ready(self._setup(space), 1)
             runner.send(message)
             try:
                 return self._answer(runner, timeout, expected)
-            except Spoiled as death:  # perhaps by the previous program
+            except Spoiled as death:  # the previous program may have spoiled it
                 failed = Failed("crash", f"the running process {death}")
         return failed
 
     def _answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
-        """Return the next answer, or Failed if none comes. A runner that cannot run another program is killed."""
+        """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
         start = time.perf_counter()
         usable = False
         try:
             if not runner.channel.poll(timeout):
                 return Failed("run_timeout", f"running took longer than {timeout:g} s", time.perf_counter() - start)
             answer: AnswerT | Failed = runner.recv(expected, Failed)
-            # Begun is only the first of two answers, and both may have arrived.
+            # Begun is only the first of two answers; the second may also have arrived.
             usable = isinstance(answer, Begun) or (
                 runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
             )

@@ -1,7 +1,7 @@
-"""The messages between a measurer and its worker processes; ``worker.py`` handles them.
+"""The messages exchanged by a measurer and its worker processes, which handle them in ``worker.py``.
 
-A worker receives pickles. It answers with msgpack, and nothing that it sends is unpickled: it runs candidates, which
-can write to its connection.
+Workers receive pickles but answer in msgpack. Nothing that a worker sends is ever unpickled, because the candidates
+that it runs can write to its connection.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .fleet import Address
 
 Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
 Taken = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
-"""Seconds that an operation took."""
+"""The duration of an operation, in seconds."""
 Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""Seconds of one run of a program."""
+"""The duration of one execution of a program, in seconds."""
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A message from a worker."""
+    """The base class for messages from a worker."""
 
 
 class Fork(NamedTuple):
-    """To the fork server, numbered: fork a worker. Its connection and its standard error come with the message.
+    """A numbered request to fork a worker, sent to the fork server with the worker's connection and standard error.
 
-    The answer is its process number, or a text if there is none.
+    The answer is the worker's process ID, or an error message.
     """
 
     threads: int
@@ -44,13 +44,13 @@ class Fork(NamedTuple):
 
 
 class HasEnded(NamedTuple):
-    """To the fork server, numbered. The answer is an End, or None if the worker is alive."""
+    """A numbered request to the fork server. The answer is an End, or None if the worker is alive."""
 
     pid: int
 
 
 class End(NamedTuple):
-    """How a worker has ended."""
+    """How a worker ended."""
 
     code: int
     megabytes: int = 0  # peak memory
@@ -58,7 +58,7 @@ class End(NamedTuple):
 
 
 class SetUpBuilder(NamedTuple):
-    """Prepare to build programs of a space. The answer to this and the other set-up messages is Ready or Broken."""
+    """Prepare to build programs from a space. The answer to this and the other set-up message is Ready or Broken."""
 
     space: bytes  # a pickle
     name: str = "the space"
@@ -68,7 +68,7 @@ class SetUpBuilder(NamedTuple):
 
 
 class SetUpRunner(NamedTuple):
-    """Prepare to run programs of a workload."""
+    """Prepare to run programs for a workload."""
 
     workload: Workload
     settings: RunSettings
@@ -81,7 +81,7 @@ class SetUpRunner(NamedTuple):
 
 
 class Started(_Answer, frozen=True):
-    """The first message of a new worker: it has done its imports."""
+    """A new worker's first message: it has finished its imports."""
 
 
 class Ready(_Answer, frozen=True):
@@ -95,15 +95,15 @@ class Broken(_Answer, frozen=True):
 
 
 class Failed(_Answer, frozen=True):
-    """The program failed. This may answer any message that is not a set-up."""
+    """The program failed. This may answer any message except a set-up message."""
 
     failure: Failure
     message: Text
-    seconds: Taken = 0.0  # of building or of running it
+    seconds: Taken = 0.0  # for building or running it
 
 
 class Build(NamedTuple):
-    """Build a program. The worker answers Scheduled, is sent Continue, and answers Built or Skipped."""
+    """Build a program. The worker answers Scheduled, receives Continue, and answers Built or Skipped."""
 
     config: Config
 
@@ -120,7 +120,7 @@ class Continue(NamedTuple):
 
 class Built(_Answer, frozen=True):
     objects: Objects
-    seconds: Taken  # CPU time of scheduling and compiling
+    seconds: Taken  # CPU time for scheduling and compiling
 
 
 class Skipped(_Answer, frozen=True):
@@ -128,39 +128,39 @@ class Skipped(_Answer, frozen=True):
 
 
 class Extract(NamedTuple):
-    """Extract features of the programs of configs. The answer is Extracted."""
+    """Extract features from the configs' programs. The answer is Extracted."""
 
-    features: str  # their name
+    features: str  # the name of the features
     configs: list[Config]
 
 
 class Extracted(_Answer, frozen=True):
-    rows: list[bytes]  # 64-bit floats, shape (d,), per config; empty for a config that has no program
-    seconds: Taken  # CPU time of all rows
+    rows: list[bytes]  # 64-bit floats, shape (d,), for each config; empty for a config without a program
+    seconds: Taken  # CPU time for all rows
 
 
 class RunProgram(NamedTuple):
     """Check and time a program on this machine. The answer is Ran."""
 
     objects: Objects
-    best: float  # seconds of the run's fastest program so far
+    best: float  # the time that the run's fastest program so far takes, in seconds
 
 
 class Ran(_Answer, frozen=True):
     seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]  # of each repeat
-    pruned: bool  # whether it was not repeated because it is slow
-    run_seconds: Taken  # of checking and timing
+    pruned: bool  # whether repeats were skipped because the program is slow
+    run_seconds: Taken  # for checking and timing
 
 
 class CheckProgram(NamedTuple):
-    """Run a program on other inputs. The worker answers Begun, and then Right."""
+    """Run a program on different inputs. The worker answers Begun, and then Right."""
 
     objects: Objects
-    seed: int  # of the inputs
+    seed: int  # from which the inputs are drawn
 
 
 class Begun(_Answer, frozen=True):
-    """The inputs are ready, on the device if it is remote, and the program's time starts."""
+    """The inputs are ready (on the device, if it is remote), and the program's clock starts."""
 
 
 class Right(_Answer, frozen=True):
@@ -168,26 +168,26 @@ class Right(_Answer, frozen=True):
 
 
 class Remeasure(NamedTuple):
-    """Time the programs once more in each round, in turn. The answer is Remeasured."""
+    """Time all programs once per round, in turn. The answer is Remeasured."""
 
     programs: list[Objects]
     rounds: int
 
 
 class Remeasured(_Answer, frozen=True):
-    seconds: list[tuple[Seconds, ...]]  # per program and round
+    seconds: list[tuple[Seconds, ...]]  # for each program and round
 
 
 class RunOn(NamedTuple):
-    """Run a program on a device of a fleet. The worker answers Begun, and then Ran; or Lost, or Unfit."""
+    """Run a program on a fleet device. The worker answers Begun followed by Ran, or instead Lost or Unfit."""
 
     address: Address
     objects: Objects
-    best: float  # seconds of the run's fastest program so far
+    best: float  # the time that the run's fastest program so far takes, in seconds
 
 
 class Lost(_Answer, frozen=True):
-    """The device, or the session on it, is gone."""
+    """The device, or the session on it, has vanished."""
 
     text: Text
 
@@ -208,10 +208,10 @@ Answer = Started | Scheduled | Begun | Done
 class Reply(msgspec.Struct, frozen=True, array_like=True):
     """A frame from a worker.
 
-    A frame that does not parse is the failure of the candidate. A candidate that knows this format can forge an answer
-    that parses: a process cannot be kept from lying about its own work.
+    A frame that cannot be parsed counts as the candidate's failure. A candidate that knows this format can forge a
+    valid answer: a process cannot be prevented from lying about its own work.
     """
 
-    number: int  # of the message that it answers, counted from 1
+    number: int  # the number of the message that it answers, counted from 1
     answer: Answer
-    changed: Text = ""  # what the candidate has changed in the worker, which then runs no other candidate
+    changed: Text = ""  # what the candidate has changed in the worker, which then runs no further candidates

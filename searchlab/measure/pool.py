@@ -1,4 +1,4 @@
-"""Worker processes that are kept from batch to batch, the loop that gives them jobs, and building with them."""
+"""Worker processes that are reused from batch to batch, the loop that assigns jobs to them, and building with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
 
 FEWEST = 16  # sending fewer configs to other processes does not pay
-CHUNK = 16  # the most configs that a process extracts features of in one job
+CHUNK = 16  # the maximum number of configs in one feature-extraction job
 
 Job = TypeVar("Job")
 
@@ -37,14 +37,14 @@ class Late(WorkerDied):
 
 
 class WorkerPool:
-    """Processes that are started when they are needed, and kept for the next batch: see :class:`MeasuringWorker`."""
+    """Processes that are started on demand and reused for later batches; see :class:`MeasuringWorker`."""
 
     def __init__(self, threads: int = 1, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._arguments = threads, scratch, memory_limit_mb
         self.processes: list[MeasuringWorker] = []
 
     def prepare(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes that are set up by ``message`` or have been sent it."""
+        """Return ``count`` processes that have been sent ``message``, whether or not they have finished setting up."""
         for process in list(self.processes):
             if not (process.alive and (process.ready or process.told == message)):
                 self.discard(process)
@@ -56,7 +56,7 @@ class WorkerPool:
         return self.processes[:count]
 
     def ready(self, message: SetUp, count: int) -> list[MeasuringWorker]:
-        """Return ``count`` processes that are set up by ``message``. Raises SearchlabError if one cannot be set up."""
+        """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
         batch = Batch[None](self, message, count)
         batch.run()
         return batch.idle
@@ -78,26 +78,26 @@ class WorkerPool:
 
 
 class Turn(NamedTuple, Generic[Job]):
-    """What a busy process does."""
+    """The current task of a busy process."""
 
     job: Job | None  # None while the process sets itself up
     since: float  # by time.perf_counter()
-    limit: float  # seconds
+    limit: float  # in seconds
 
 
 class Batch(Generic[Job]):
-    """Gives the jobs of a batch to the processes of a pool; replaces a process that dies, is late or is spoiled.
+    """Assigns a batch's jobs to the processes in a pool, and replaces processes that die, are late or are spoiled.
 
-    As a context manager it kills the processes that are not idle when an exception ends the batch. A batch without
-    jobs only sets the processes up.
+    As a context manager, it kills all processes that are not idle if an exception ends the batch. A batch without jobs
+    only sets up the processes.
 
     Attributes:
-        waiting: The jobs that have not been given to a process.
-        idle: The processes that can take a job.
-        busy: What each of the other processes does.
+        waiting: The jobs that have not been assigned to a process.
+        idle: The processes that can accept a job.
+        busy: The current task of each of the other processes.
     """
 
-    longest: float = math.inf  # seconds that step() waits at most
+    longest: float = math.inf  # the maximum number of seconds that step() waits
 
     def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
         processes = pool.prepare(message, count)
@@ -119,11 +119,11 @@ class Batch(Generic[Job]):
                 self.pool.discard(process)
 
     def offer(self) -> Sequence[Any]:
-        """Give waiting jobs to idle processes; return further objects with a ``fileno()`` to wait for."""
+        """Assign waiting jobs to idle processes, and return additional objects with a ``fileno()`` to wait for."""
         return ()
 
     def receive(self, process: MeasuringWorker, job: Job) -> None:
-        """Take an answer, and :meth:`free` the process if it is the last one for ``job``. May raise WorkerDied."""
+        """Receive an answer, and :meth:`free` the process if ``job`` is then complete. May raise WorkerDied."""
         raise NotImplementedError
 
     def lost(self, job: Job, death: WorkerDied, seconds: float) -> None:
@@ -131,13 +131,13 @@ class Batch(Generic[Job]):
         raise NotImplementedError
 
     def run(self) -> None:
-        """Do all jobs. No process is busy afterwards."""
+        """Complete all jobs. No process is busy afterwards."""
         with self:
             while self.waiting or self.busy:
                 self.step()
 
     def step(self) -> list[Any]:
-        """Offer jobs, wait until something happens or is due, and return what had something to read."""
+        """Offer jobs, wait for an answer or the next time limit, and return the objects that have something to read."""
         others = self.offer()
         now = time.perf_counter()
         due = min([self.longest, *(turn.since + turn.limit - now for turn in self.busy.values())])
@@ -158,7 +158,7 @@ class Batch(Generic[Job]):
         return there
 
     def begin(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
-        """Start the clock of ``process``: it has ``limit`` seconds for its next answer."""
+        """Start the clock for ``process``, which has ``limit`` seconds for its next answer."""
         self.busy[process] = Turn(job, time.perf_counter(), limit)
 
     def free(self, process: MeasuringWorker) -> None:
@@ -187,21 +187,21 @@ class Batch(Generic[Job]):
 
 @dataclass
 class Builds:
-    """The results of building a batch; configs are referred to by their index."""
+    """The results of building a batch. Configs are referred to by their index."""
 
-    programs: dict[int, str] = field(default_factory=dict)  # hashes, of the configs that could be scheduled
+    programs: dict[int, str] = field(default_factory=dict)  # the program hash of each config that could be scheduled
     failures: dict[int, Measurement] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)  # by program hash
 
 
 class BuildPool(WorkerPool):
-    """At most ``workers`` processes that build programs and extract their features.
+    """Up to ``workers`` processes that build programs and extract their features.
 
-    ``build_timeout`` is the time limit of scheduling a program, and of compiling it, in seconds.
+    ``build_timeout`` is the time limit for scheduling a program, and again for compiling it, in seconds.
 
     Attributes:
-        extract_seconds: CPU time that :meth:`extract` has taken; that of each batch is divided by the number of
-            processes that shared it.
+        extract_seconds: The CPU time that :meth:`extract` has used. The time for each batch is divided by the number
+            of processes that shared it.
     """
 
     def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch: str = "") -> None:
@@ -215,7 +215,7 @@ class BuildPool(WorkerPool):
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
     ) -> Builds:
-        """Build the program of each config, unless ``is_known`` is true for its hash or an earlier config has it too.
+        """Build each config's program, unless ``is_known`` returns True for its hash or an earlier config shares it.
 
         Raises:
             SearchlabError: If a process cannot load ``space``.
@@ -225,10 +225,10 @@ class BuildPool(WorkerPool):
         return batch.builds
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
-        """Return the ``features`` of each config, shape (d,), or None if there are too few configs for this to pay.
+        """Return each config's ``features``, shape (d,), or None if there are too few configs to be worth distributing.
 
-        The rows do not depend on which process extracts them. They are empty for a config that has no program, that
-        kills its process, or that exceeds ``build_timeout``; a warning names the first config of the last two kinds.
+        The rows do not depend on which process extracts them. A row is empty if the config has no program, kills its
+        process, or exceeds ``build_timeout``. In the last two cases, a warning names the first such config.
 
         Raises:
             SearchlabError: If a process cannot load ``space``.
@@ -242,22 +242,22 @@ class BuildPool(WorkerPool):
             self._warned = True
             index, fate = batch.blamed[0]
             warnings.warn(
-                f"{configs[index].to_json()} has no {features} features, since the process that extracts them {fate}; "
-                f"the same may hold for others, and a cost model learns nothing about such configs",
+                f"cannot extract {features} features for {configs[index].to_json()}: the process extracting them "
+                f"{fate}. Other configs may be affected, too; cost models cannot learn from such configs",
                 SearchlabWarning,
                 stacklevel=2,
             )
         return batch.rows
 
     def holding(self, space: Space) -> SetUpBuilder:
-        """Return the message that sets a process up for ``space``, which is pickled once."""
+        """Return the message that sets up a process for ``space``, which is pickled only once."""
         if self._space is None or self._space[0] is not space:
             self._space = space, SetUpBuilder(cloudpickle.dumps(space), str(space))
         return self._space[1]
 
 
 class _Building(Batch[int]):
-    """A batch of builds; a job is the index of a config."""
+    """A batch of builds, in which each job is a config's index."""
 
     def __init__(
         self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
@@ -268,7 +268,7 @@ class _Building(Batch[int]):
         self.is_known = is_known
         self.builds = Builds()
         self.again: set[int] = set()
-        self.first: dict[str, int] = {}  # the config that each new program is compiled for
+        self.first: dict[str, int] = {}  # the index of the config for which each new program is compiled
 
     def offer(self) -> Sequence[Any]:
         while self.waiting and self.idle:
@@ -293,7 +293,7 @@ class _Building(Batch[int]):
         self.free(process)
 
     def lost(self, index: int, death: WorkerDied, seconds: float) -> None:
-        if isinstance(death, Spoiled) and index not in self.again:  # perhaps by the previous config
+        if isinstance(death, Spoiled) and index not in self.again:  # the previous config may have spoiled it
             self.again.add(index)
             self.builds.programs.pop(index, None)
             self.waiting.appendleft(index)
@@ -308,10 +308,10 @@ class _Building(Batch[int]):
 
 
 class _Extraction(Batch[range]):
-    """A batch of extractions; a job is a chunk of the indices of configs.
+    """A batch of feature extractions, in which each job is a range of config indices.
 
-    A process that has not extracted these features before is sent an empty chunk first, so that no config is charged
-    for its imports.
+    A process that has not extracted these features before first receives an empty range, so that its imports do not
+    count against any config.
     """
 
     def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
@@ -340,21 +340,19 @@ class _Extraction(Batch[range]):
         answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
-        if not process.usable and len(chunk) > 1:  # a config has spoiled the process, perhaps for those after it
-            raise WorkerDied(f"has other {process.changed}")
+        if not process.usable and len(chunk) > 1:  # a config has spoiled the process, perhaps for the later configs
+            raise WorkerDied(f"was left with changed {process.changed}")
         process.extracts.add(self.features)
-        if chunk:  # the empty chunk takes the imports of a new process
+        if chunk:  # the time for the empty chunk is that of a new process's imports
             self.seconds += answer.seconds / self.sharing
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = np.frombuffer(row, np.float64).copy()
         self.free(process)
 
     def lost(self, chunk: range, death: WorkerDied, seconds: float) -> None:
-        """Try the configs of ``chunk`` one by one, to find the one that is to blame."""
+        """Try the configs in ``chunk`` one by one to find the one that is to blame."""
         if not chunk:
-            raise SearchlabError(
-                f"a process that extracts features {death} while it started; check your TVM installation"
-            )
+            raise SearchlabError(f"a feature-extraction process {death} while starting; check your TVM installation")
         if len(chunk) > 1:
             self.waiting.extend(chunk[i : i + 1] for i in range(len(chunk)))
         else:
@@ -362,11 +360,11 @@ class _Extraction(Batch[range]):
 
 
 class BuildingMeasurer(Measurer):
-    """A measurer that builds with ``workers`` processes; a subclass runs what they have built.
+    """A measurer that builds with ``workers`` processes. Subclasses run the built programs.
 
-    A program in ``known`` is not built again, unless it was pruned in a run whose best was faster than the best of
-    this one. New measurements are added to ``known``. With ``scratch``, the processes get a folder for their temporary
-    files; ``threads`` and ``memory_limit_mb`` are those of the processes that run programs.
+    Programs in ``known`` are not built again, except for those that were pruned in a run whose best time was lower than
+    this run's. New measurements are added to ``known``. If ``scratch`` is true, the processes share a folder for
+    temporary files. ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
     """
 
     def __init__(
@@ -377,7 +375,7 @@ class BuildingMeasurer(Measurer):
         self.target = target
         self.known = known
         self.workers = workers
-        # Linkers and nvcc write files, which a worker that is killed leaves behind.
+        # Linkers and nvcc write files that a killed worker leaves behind.
         self._folder = ScratchFolder() if scratch else None
         name = self._folder.name if self._folder else ""
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, name)
@@ -385,15 +383,16 @@ class BuildingMeasurer(Measurer):
 
     @abstractmethod
     def _prepare(self, space: Space, count: int) -> None:
-        """Start the processes that run programs. They get ready while ``count`` configs are built."""
+        """Start the processes that run programs. They set themselves up while ``count`` configs are being built."""
 
     @abstractmethod
     def _running(
         self, space: Space, built: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
-        """Return a context in which the programs ``built`` are run.
+        """Return a context in which the ``built`` programs are run.
 
-        It yields a function of a program hash and of the least cost so far that returns the measurement.
+        The context yields a function that returns a program's measurement. Its arguments are the program hash and the
+        lowest cost so far.
         """
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
@@ -426,7 +425,7 @@ class BuildingMeasurer(Measurer):
             self._folder.cleanup()
 
     def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
-        """Return the measurement of a program that has run or failed; ``connecting`` is in seconds."""
+        """Return the measurement for a program that has run or failed. ``connecting`` is in seconds."""
         if isinstance(answer, Failed):
             found = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
         else:

@@ -1,6 +1,6 @@
-"""Worker processes, seen from this process: connections, processes that can die without harm, and the fork server.
+"""The parent's side of worker processes: connections, processes that can die without harm, and the fork server.
 
-The other side of the fork server is ``forks.py``; the other side of a worker that measures is ``worker.py``.
+The other side of the fork server is in ``forks.py``, and that of a measuring worker in ``worker.py``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
 Process: TypeAlias = "subprocess.Popen[bytes] | Forked"
 
-START_SECONDS = 120.0  # for importing TVM, and for making a workload's inputs and reference
-SEND_SECONDS = 20.0  # for an idle worker to read a message
-END_SECONDS = 1.0  # for a worker that has closed its connection to end by itself
-SERVER_END_SECONDS = 5.0  # for the fork server to end its forks
-LONGEST = 1 << 28  # bytes of an answer of a process that runs candidates
-LARGEST = 1 << 17  # bytes of a message to the fork server
+START_SECONDS = 120.0  # time limit for importing TVM, and for creating a workload's inputs and reference
+SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
+END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
+SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
+LONGEST = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
+LARGEST = 1 << 17  # the maximum length of a message to the fork server, in bytes
 
 _HEADER = struct.Struct("<Q")
 _PIECE = 1 << 20
@@ -48,20 +48,20 @@ _REPLIES = msgspec.msgpack.Decoder(Reply)
 
 
 class Channel:
-    """One end of a connection that carries frames: the length in eight bytes, then the bytes.
+    """One end of a connection that carries frames. Each frame is preceded by its length in eight bytes.
 
-    The other end may run a candidate, which may write anything. So :meth:`poll` never waits longer than it is asked
-    to, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
+    The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` never waits
+    longer than requested, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
 
     Args:
-        file: The file descriptor of a connected stream socket; the channel owns it.
-        longest: The maximum length of a frame in bytes.
+        file: The file descriptor of a connected stream socket. The channel takes ownership of it.
+        longest: The maximum length of a frame, in bytes.
     """
 
     def __init__(self, file: int, longest: int = 1 << 30) -> None:
         self._socket = socket.socket(fileno=file)
         self._longest = longest
-        self._data = bytearray()  # what has arrived of the next frame, with its header
+        self._data = bytearray()  # the part of the next frame that has arrived, including its header
         self._ended = False
 
     def fileno(self) -> int:
@@ -71,23 +71,24 @@ class Channel:
         """Send a frame.
 
         Raises:
-            OSError: If the other end is closed, or (TimeoutError) has not read all of it within ``seconds``.
+            OSError: If the other end is closed.
+            TimeoutError: If the other end has not read the entire frame within ``seconds``.
         """
         self._socket.settimeout(seconds)
         self._socket.sendall(_HEADER.pack(len(frame)) + frame)
 
     def poll(self, seconds: float | None = 0.0) -> bool:
-        """Wait at most ``seconds`` until :meth:`recv` would return or raise at once; return whether it would."""
+        """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
         until = None if seconds is None else time.monotonic() + seconds
         while missing := self._missing():
             left = None if until is None else max(0.0, until - time.monotonic()) * 1000
-            waiting = select.poll()  # select() takes no file descriptor over 1023
+            waiting = select.poll()  # select() does not accept file descriptors above 1023
             waiting.register(self._socket, select.POLLIN)
             if not waiting.poll(left):
                 return False
             self._socket.settimeout(0)
             try:
-                data = self._socket.recv(min(_PIECE, missing))  # nothing of the next frame: select would not report it
+                data = self._socket.recv(min(_PIECE, missing))  # reads nothing of the frame after it: see answered()
             except BlockingIOError:
                 continue
             except OSError:  # reset by the other end
@@ -101,14 +102,14 @@ class Channel:
 
         Raises:
             EOFError: If the other end is closed.
-            ValueError: If the frame is longer than ``longest``. Nothing after it can be read.
+            ValueError: If the frame is longer than ``longest``. No later frame can then be read.
         """
         self.poll(None)
         if self._ended:
             raise EOFError
         (length,) = _HEADER.unpack_from(self._data)
         if length > self._longest:
-            raise ValueError(f"a frame of {length} bytes, where at most {self._longest} are accepted")
+            raise ValueError(f"a frame has {length} bytes, but at most {self._longest} are accepted")
         frame, self._data = bytes(memoryview(self._data)[_HEADER.size :]), bytearray()
         return frame
 
@@ -116,7 +117,7 @@ class Channel:
         self._socket.close()
 
     def _missing(self) -> int:
-        """Return how many bytes of the header or of the frame are missing; 0 if :meth:`recv` can return or raise."""
+        """Return how many bytes of the header or frame are missing, or 0 if :meth:`recv` can return or raise."""
         if self._ended:
             return 0
         if len(self._data) < _HEADER.size:
@@ -126,13 +127,14 @@ class Channel:
 
 
 def answered(sources: Sequence[Any], seconds: float) -> list[Any]:
-    """Wait for answers; return the sources that have one.
+    """Wait for answers, and return the sources that have one.
 
     Args:
-        sources: Channels, whose answer is a complete frame or their end, and other objects with a ``fileno()``.
-        seconds: The longest time to wait; if it is not positive, return at once.
+        sources: Channels and other objects with a ``fileno()``. A channel has an answer once a complete frame has
+            arrived or the other end is closed.
+        seconds: The maximum number of seconds to wait. If it is not positive, return immediately.
     """
-    # The operating system does not report what a channel has already read.
+    # The operating system does not report data that a channel has already read.
     read = [source for source in sources if isinstance(source, Channel) and source.poll()]
     there: list[Any] = wait(sources, 0.0 if read else max(0.0, seconds))
     return [s for s in sources if s in read or (s in there and not (isinstance(s, Channel) and not s.poll()))]
@@ -142,23 +144,23 @@ def answered(sources: Sequence[Any], seconds: float) -> list[Any]:
 
 
 class WorkerDied(Exception):
-    """The worker ended while its answer was awaited; the text says how."""
+    """The worker ended before it answered. The text says how."""
 
 
 class Spoiled(WorkerDied):
-    """The worker did not answer the message it was sent: an earlier candidate may have written the answer."""
+    """The worker did not answer the latest message. An earlier candidate may have written the answer."""
 
 
 class Worker(ABC):
     """A process at the other end of :attr:`channel`, in its own process group.
 
-    It is not started with ``multiprocessing``, which would run a user's script again in every worker. Of its standard
-    error only as much as fits a pipe is kept, to say why it died; everything else that it prints is lost.
+    It is not started with ``multiprocessing``, which would run the user's script again in every worker. Only as much of
+    its standard error as fits into a pipe is kept, to explain why it died. All its other output is discarded.
 
-    TVM and OpenMP get ``threads`` threads. Its temporary files go to the folder ``scratch``, if one is given.
+    TVM and OpenMP use ``threads`` threads. Temporary files are created in the folder ``scratch``, if it is specified.
     """
 
-    longest = 1 << 40  # bytes of a message from the process
+    longest = 1 << 40  # the maximum length of a message from the process, in bytes
 
     def __init__(self, threads: int, scratch: str = "") -> None:
         ours, theirs = socket.socketpair()
@@ -188,11 +190,11 @@ class Worker(ABC):
         return self._process.poll() is None
 
     def send(self, message: Any) -> None:
-        """Pickle and send ``message``. A worker that does not read it is killed, which :meth:`recv` then reports."""
-        self._printed()  # drop what it has printed before
+        """Pickle and send ``message``. A worker that does not read it is killed, as :meth:`recv` then reports."""
+        self._printed()  # discard earlier output
         try:
             self.channel.send(pickle.dumps(message), SEND_SECONDS)
-        except TimeoutError:  # it is stopped, for example
+        except TimeoutError:  # for example, because it is stopped
             self.end()
         except OSError:
             pass
@@ -208,7 +210,7 @@ class Worker(ABC):
             raise WorkerDied(f"sent an invalid answer: {error}") from None
 
     def _fate(self) -> str:
-        """Return how the worker ended. If it has only closed its connection, kill it."""
+        """Return how the worker ended. If it has only closed its connection, kill it first."""
         until = time.monotonic() + END_SECONDS
         while self.alive and time.monotonic() < until:
             time.sleep(0.001)
@@ -222,12 +224,12 @@ class Worker(ABC):
         return f"{fate}: {line}" if line else fate
 
     def _printed(self) -> bytes:
-        """Return what it has written to its standard error since the last call."""
+        """Return what the worker has written to its standard error since the last call."""
         return self._errors.read(1 << 20) or b""
 
     def end(self) -> None:
-        """Kill the worker. Any thread may call this; one that waits in :meth:`recv` then gets WorkerDied."""
-        if self._process.returncode is None:  # it has not been waited for, so its process number is still its own
+        """Kill the worker. Any thread may call this; a thread waiting in :meth:`recv` then receives WorkerDied."""
+        if self._process.returncode is None:  # it has not been waited for, so its process ID cannot have been reused
             for kill in (os.killpg, os.kill):  # a candidate may have moved the worker to another group
                 with contextlib.suppress(OSError):
                     kill(self._process.pid, signal.SIGKILL)
@@ -241,10 +243,10 @@ class Worker(ABC):
 
 
 class MeasuringWorker(Worker):
-    """A worker that builds or runs programs once it is set up with a space or a workload: see ``worker.py``.
+    """A worker that builds or runs programs after being set up with a space or a workload; see ``worker.py``.
 
-    It is a fork of this process's fork server. A candidate may take ``memory_limit_mb`` of memory; no limit if 0.
-    Raises SearchlabError if the fork server cannot import TVM.
+    It is forked by this process's fork server. ``memory_limit_mb`` is the amount of memory that a candidate may use, or
+    0 for no limit. Raises SearchlabError if the fork server cannot import TVM.
     """
 
     _process: Forked
@@ -254,11 +256,11 @@ class MeasuringWorker(Worker):
         self._threads = threads
         self._memory_limit_mb = memory_limit_mb
         super().__init__(threads, scratch)
-        self.told: SetUp | None = None  # the last set-up message that it was sent
-        self.ready = False  # whether it has completed that
-        self._used = False  # whether it has completed any
-        self.extracts: set[str] = set()  # the features whose imports it has done
-        self.changed = ""  # what a candidate has changed in it; it then runs no other candidate
+        self.told: SetUp | None = None  # the last set-up message sent to it
+        self.ready = False  # whether it has completed this set-up
+        self._used = False  # whether it has completed any set-up
+        self.extracts: set[str] = set()  # the features whose modules it has imported
+        self.changed = ""  # what a candidate has changed in it; it then runs no further candidates
         self._sent = 0
 
     def send(self, message: Any) -> None:
@@ -269,8 +271,8 @@ class MeasuringWorker(Worker):
         """Return the next answer, which must have one of the ``expected`` types.
 
         Raises:
-            WorkerDied: If the worker has ended, or has sent anything else; it is then killed.
-            Spoiled: If the answer is to an earlier message; the worker is then killed.
+            WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
+            Spoiled: If the answer belongs to an earlier message. The worker is then killed.
         """
         frame = self.recv_bytes()
         try:
@@ -280,16 +282,16 @@ class MeasuringWorker(Worker):
             raise WorkerDied(f"sent an invalid answer: {error}") from None
         if reply.number != self._sent and not isinstance(reply.answer, Started):
             self.end()
-            raise Spoiled("answered a message that it was not sent")
+            raise Spoiled("answered a message that was never sent")
         if not isinstance(reply.answer, expected):
             self.end()
-            raise WorkerDied(f"answered out of turn, with {type(reply.answer).__name__}")
+            raise WorkerDied(f"sent an unexpected answer: {type(reply.answer).__name__}")
         self.changed = reply.changed
         return reply.answer
 
     @property
     def usable(self) -> bool:
-        """Whether it is in the same state for the next candidate as it was for the last one."""
+        """Whether the next candidate would find it in the same state as the last one did."""
         return not self.changed and not self.channel.poll() and self.alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
@@ -304,21 +306,21 @@ class MeasuringWorker(Worker):
         return server.fork(message, [connection, stderr.fileno()])
 
     def _fate(self) -> str:
-        fate = super()._fate()  # which waits for its end
+        fate = super()._fate()  # waits for its end
         return with_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time that it has taken, once it has ended."""
+        """The CPU time that it used, or 0 until it has ended."""
         return self._process.end.cpu_seconds if self._process.end else 0.0
 
     def tell(self, message: SetUp) -> None:
-        """Send a set-up message; its answer is for :meth:`hear`."""
+        """Send a set-up message, whose answer :meth:`hear` receives."""
         self.told, self.ready = message, False
         self.send(message)
 
     def hear(self) -> None:
-        """Receive an answer to :meth:`tell`. Raises WorkerDied, or SearchlabError if it cannot be set up."""
+        """Receive an answer to :meth:`tell`. Raises WorkerDied, or SearchlabError if the worker cannot be set up."""
         match self.recv(Started, Ready, Broken):
             case Started():  # the first message of a new worker
                 pass
@@ -328,26 +330,26 @@ class MeasuringWorker(Worker):
                 raise SearchlabError(f"a measuring process cannot load {self.told}: {text}")
 
     def excuse(self, death: WorkerDied) -> None:
-        """Raise SearchlabError for a ``death`` during set-up, unless the worker was used before and killed since."""
+        """Raise SearchlabError for a ``death`` during set-up, unless the worker has completed an earlier set-up."""
         if not self._used:
-            raise SearchlabError(f"a measuring process {death} while it started; check your TVM installation") from None
+            raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
 
 
 def start_module(module: str, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
-    """Start ``python -m MODULE CONNECTION PARENT`` in its own session; it inherits the descriptor ``connection``."""
+    """Start ``python -m MODULE CONNECTION PARENT`` in its own session. It inherits the descriptor ``connection``."""
     return subprocess.Popen(
         [sys.executable, "-m", module, str(connection), str(os.getpid())],
         pass_fds=[connection],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
-        start_new_session=True,  # Ctrl-C is for the parent alone
+        start_new_session=True,  # Ctrl-C must only reach the parent
         env={**environment, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
 
 
 def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
-    """Return both ends of a pipe for standard error. What does not fit is lost, and neither end waits."""
+    """Return both ends of a pipe for standard error. Output that does not fit is lost, and neither end blocks."""
     kept, errors = os.pipe()
     os.set_blocking(kept, False)
     os.set_blocking(errors, False)
@@ -355,7 +357,7 @@ def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _last_line(printed: bytes) -> str:
-    """Return the last line that is not empty, cut to 200 characters."""
+    """Return the last non-empty line, truncated to 200 characters."""
     lines = printed.decode(errors="replace").split("\n")
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
@@ -369,7 +371,7 @@ class Forked:
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
         self.pid = pid
-        self.end: End | None = None  # once it is known to have ended
+        self.end: End | None = None  # set once it is known to have ended
 
     @property
     def returncode(self) -> int | None:
@@ -386,10 +388,10 @@ class Forked:
 
 
 class ForkServer:
-    """A process that imports TVM and then forks workers: see ``forks.py``. Any thread may use it.
+    """A process that imports TVM and then forks workers; see ``forks.py``. Any thread may use it.
 
     Attributes:
-        environment: The environment that it was started with.
+        environment: The environment in which it was started.
     """
 
     def __init__(self) -> None:
@@ -397,7 +399,7 @@ class ForkServer:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._asked = 0
-        # Messages are read completely or not at all, so an interrupt leaves none half read.
+        # Messages are read completely or not at all, so an interrupt never leaves one half read.
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(START_SECONDS)
         self._errors, errors = _error_pipe()
@@ -406,11 +408,11 @@ class ForkServer:
 
     @property
     def usable(self) -> bool:
-        """Whether it is alive, and was started by this process rather than by a process that this one is a fork of."""
+        """Whether it is alive and was started by this process, not by one from which this process was forked."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, message: Fork, files: list[int]) -> Forked:
-        """Fork a worker. Raises SearchlabError if that is impossible."""
+        """Fork a worker. Raises SearchlabError if this fails."""
         try:
             answer: int | str = self._ask(message, files)
         except OSError:
@@ -418,11 +420,11 @@ class ForkServer:
             why = _last_line(self._errors.read(1 << 20) or b"") or f"exit code {self._process.returncode}"
             raise SearchlabError(f"cannot start a measuring process: {why}; check your TVM installation") from None
         if isinstance(answer, str):
-            raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of processes")
+            raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of running processes")
         return Forked(self, answer)
 
     def end_of(self, pid: int) -> End | None:
-        """Return how a fork has ended, or None if it is alive."""
+        """Return how a fork ended, or None if it is alive."""
         try:
             end: End | None = self._ask(HasEnded(pid))
         except OSError:
@@ -431,9 +433,9 @@ class ForkServer:
         return end
 
     def end(self) -> None:
-        """End the server, and with it its forks."""
+        """End the server and its forks."""
         if self._owner == os.getpid():
-            self._control.close()  # the server then ends its forks and itself
+            self._control.close()  # makes the server end its forks and then itself
             try:
                 self._process.wait(SERVER_END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -441,7 +443,7 @@ class ForkServer:
                 self._process.wait()
 
     def close(self) -> None:
-        """End the server, and release its resources."""
+        """End the server and release its resources."""
         self.end()
         self._errors.close()
 
@@ -452,13 +454,13 @@ class ForkServer:
             socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
             while data := self._control.recv(LARGEST):
                 of, answer = pickle.loads(data)
-                if of == number:  # any other answer is to a call that was interrupted
+                if of == number:  # any other answer belongs to an interrupted call
                     return answer
         raise ConnectionResetError
 
 
 def _fork_server() -> ForkServer:
-    """Return this process's fork server; start one if there is none."""
+    """Return this process's fork server, starting one if necessary."""
     global _server
     with _starting:
         if _server is None or not _server.usable:

@@ -1,4 +1,4 @@
-"""Measuring on a fleet: builds on this machine, and runs in parallel on all devices of a tracker with one key."""
+"""Measure on a fleet: build on this machine, and run in parallel on all devices that a tracker lends under one key."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
 from .pool import Batch, BuildingMeasurer, Late
 from .process import MeasuringWorker, WorkerDied
 
-LOOK_SECONDS = 1.0  # between queries whether the tracker has any device, while a request is pending
+LOOK_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
 
 
 class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     """Measure on a fleet of devices.
 
-    A program's time starts when the device has its inputs; waiting for a device is not timed.
+    A program's clock starts once the device has received the inputs. Waiting for a device is not timed.
 
     Attributes:
-        tracker: The address of TVM's RPC tracker, ``"host:port"``.
+        tracker: The address of TVM's RPC tracker, in the form ``"host:port"``.
         key: The key under which the devices are registered.
-        connect_timeout: Time limit for connecting to a device and sending the inputs of a program, in seconds.
-        device_timeout: The run ends if the tracker has had no device for this time, in seconds.
-        retries: The number of other devices that a program is given to if its device vanishes.
-        cc: The compiler that links programs for devices that can only load shared libraries; one of this machine if "".
+        connect_timeout: Time limit for connecting to a device and sending a program's inputs, in seconds.
+        device_timeout: How long the tracker may have no device before the run ends, in seconds.
+        retries: The number of other devices to try if the device running a program vanishes.
+        cc: The compiler that links programs for devices that can only load shared libraries, or "" for the local one.
     """
 
     tracker: str
@@ -57,16 +57,16 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         if self.device_timeout < 0:
             raise ValueError(f"device_timeout must be at least 0 seconds, not {self.device_timeout}")
         if self.key.split() != [self.key]:
-            raise ValueError(f"key must be one word, under which the devices are registered, not {self.key!r}")
+            raise ValueError(f"key must be the single word under which the devices are registered, not {self.key!r}")
         host, _, port = self.tracker.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"tracker must be host:port, such as 10.0.0.1:9190, not {self.tracker!r}")
 
     def default_target(self, base: Path = Path()) -> str:
         raise SearchlabError(
-            f"measuring on the devices {self.key!r} needs a target that describes them: an LLVM CPU such as "
-            f'"cortex-a72", or {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}; "native" if they are '
-            f"like this machine"
+            f"measuring on the devices {self.key!r} requires a target that describes them: an LLVM CPU name such as "
+            f'"cortex-a72", {{"kind": "llvm", "mtriple": ..., "mcpu": ..., "num-cores": ...}}, or "native" if they '
+            f"have the same CPU as this machine"
         )
 
     def machine(self, target: Target, base: Path = Path()) -> str:
@@ -82,36 +82,36 @@ class _Task:
 
     program: str
     built: Built
-    lost: int = 0  # devices lost over it
-    hung: bool = False  # whether a device has hung with it, perhaps by the program's fault
-    address: Address = ("", 0, "")  # the device of its latest run
-    connecting: float | None = None  # seconds that connecting took in that run; None if it is not connected
+    lost: int = 0  # the number of devices lost while running it
+    hung: bool = False  # whether a device has hung while running it, perhaps because of the program
+    address: Address = ("", 0, "")  # the device used in its latest run
+    connecting: float | None = None  # how many seconds connecting took in that run; None if it is not connected yet
 
 
 class RpcMeasurer(BuildingMeasurer):
-    """Runs programs with one process per device, each program in its own session.
+    """Runs programs with one process per device and one session per program.
 
-    A device is lost if it cannot be connected to, or if its host takes no connections after the connection has ended
-    or the time limit has passed; the program then goes to another device. If the host still takes connections, the
-    program is to blame and gets no other device. If the time limit has passed and the host is silent, either may be
-    to blame, and the program gets one other device. Only the last run of a program is charged.
+    If connecting to a device fails, the device counts as lost, and the program is retried on a different one. The same
+    happens if the connection breaks and the host no longer accepts connections. If the host still accepts connections,
+    the program is to blame and is not retried. If the time limit expires and the server does not answer, either may be
+    to blame, and the program is retried once. Only a program's last run is charged.
 
     Raises:
-        SearchlabError: If the tracker cannot be reached, or has no device with the key.
+        SearchlabError: If the tracker cannot be reached or has no device with the key.
     """
 
     settings: RpcSettings
 
     def __init__(self, settings: RpcSettings, target: Target, known: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
-            compile_mode()  # the compiler is needed here, the GPU there
+            compile_mode()  # the compiler is needed on this machine, the GPU on the devices
         devices = registered(settings.tracker)
         if settings.key not in devices:
-            raise SearchlabError(f"{_no_device(settings, devices)}; start a server there with `searchlab fleet server`")
+            raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, known, workers, scratch=True)
 
     def _prepare(self, space: Space, count: int) -> None:
-        there = len(self._runners.processes)  # a device that has vanished may be back in time
+        there = len(self._runners.processes)  # a device that has vanished may return in time
         with contextlib.suppress(SearchlabError):
             there = len(registered(self.settings.tracker).get(self.settings.key, []))
         fleet = self.settings.connect_timeout, self.settings.cc
@@ -135,12 +135,12 @@ class RpcMeasurer(BuildingMeasurer):
 
 
 def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
-    others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no device at all"
+    others = ", ".join(f"{key!r} ({len(addresses)})" for key, addresses in devices.items()) or "no devices"
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
 
 class _Batch(Batch[_Task]):
-    """The runs of a batch. It requests a device for each idle process while tasks wait."""
+    """The runs in a batch. While tasks are waiting, a device is requested for each idle process."""
 
     longest = LOOK_SECONDS
 
@@ -152,7 +152,7 @@ class _Batch(Batch[_Task]):
         self.done: dict[str, Measurement] = {}  # by program hash
         self.tracker: Tracker | None = None
         self.requested = 0
-        self.missed: float | None = None  # since when there has been no device or no tracker, by time.monotonic()
+        self.missed: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
         self.looked = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -167,7 +167,7 @@ class _Batch(Batch[_Task]):
         return there
 
     def offer(self) -> list[Tracker]:
-        """Request as many devices as can be used now. Raises SearchlabError if there has been none for too long."""
+        """Request as many devices as can be used now. Raises SearchlabError if none has been available for too long."""
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
@@ -189,8 +189,8 @@ class _Batch(Batch[_Task]):
             self._tracker_gone(error)
         if absent:
             self._miss(
-                f"{absent}, and had none for {self.settings.device_timeout:g} s; start a server there with `searchlab "
-                f"fleet server` and run this again: all measurements are kept"
+                f"{absent}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
+                f"server` and run this again: all measurements are kept"
             )
         return [self.tracker] if self.tracker and self.requested else []
 
@@ -209,18 +209,18 @@ class _Batch(Batch[_Task]):
         self.begin(process, task, self.settings.connect_timeout)
 
     def _tracker_gone(self, error: Exception) -> None:
-        """Wait for the tracker to come back, at most as long as for a device."""
+        """Wait for the tracker to return, for at most as long as for a device."""
         if self.tracker:
             self.tracker.close()
         self.tracker, self.requested = None, 0
         self._miss(
-            f"the tracker at {self.settings.tracker} is gone ({error}); run this again when it is back: all "
-            f"measurements are kept"
+            f"the tracker at {self.settings.tracker} has become unreachable ({error}); restart it and run this again: "
+            f"all measurements are kept"
         )
         time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
 
     def _miss(self, text: str) -> None:
-        """Raise SearchlabError with ``text`` if there has been no device for too long."""
+        """Raise SearchlabError with ``text`` if no device has been available for too long."""
         now = time.monotonic()
         if self.missed is None:
             self.missed = now
@@ -240,13 +240,13 @@ class _Batch(Batch[_Task]):
             case Lost(text):
                 self._lost(task, text, taken)
             case Unfit(text):
-                raise SearchlabError(f"{text}; register it under another key, or choose another target")
+                raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
                 self._done(task, answer)
 
     def lost(self, task: _Task, death: WorkerDied, seconds: float) -> None:
         if not isinstance(death, Late):
-            self._lost(task, f"the process that talked to it {death}", seconds)
+            self._lost(task, f"the process connected to it {death}", seconds)
         elif task.connecting is not None:
             self._lost(task, f"running {death}", seconds, "run_timeout")
         else:
@@ -254,19 +254,19 @@ class _Batch(Batch[_Task]):
             self._lost(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
 
     def _lost(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
-        """Handle a task whose device or session was lost after ``taken`` seconds."""
+        """Handle a task that lost its device or session after ``taken`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None
         doubted = failure == "run_timeout" and not task.hung and not answers(host, port)
         task.hung |= doubted
         task.lost += 1
         if has_connected and not doubted and reachable(host, port):
-            message = text if failure == "run_timeout" else f"it ended the process that ran it on {host}:{port}: {text}"
+            message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
         elif task.lost <= self.settings.retries:
             self.waiting.appendleft(task)
             return
         else:
-            message = f"given up after {task.lost} devices were lost over it, the last at {host}:{port}: {text}"
+            message = f"given up after {task.lost} devices were lost, the last one at {host}:{port}: {text}"
         self._done(task, Failed(failure, message, taken) if has_connected else Failed("run_error", message))
 
     def _done(self, task: _Task, answer: Ran | Failed) -> None:

@@ -1,4 +1,4 @@
-"""Running a built program, here or on a device of a fleet: a run whose result is checked, then repeats."""
+"""Run a built program on this machine or on a fleet device: first to check its result, and then to time it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .fleet import LOADER, Address
 from .isolation import with_limit
 from .messages import Failed, Lost, Ran, Remeasured, Right, SetUpRunner, Unfit
 
-COLD_SECONDS = 0.01  # a shorter first run is not a reading: caches are cold and memory is not mapped
-EXPIRED = "RPCSessionTimeoutError"  # the error of a server that has ended a session because it took too long
+COLD_SECONDS = 0.01  # a shorter first run is not used as a reading: caches are cold, and memory is not mapped yet
+EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
 
 Load = Callable[[], "tvm.runtime.Module"]
 
 
 class Case(NamedTuple):
-    """The inputs of a workload's programs, and the right result."""
+    """The inputs for a workload's programs, and the expected result."""
 
     inputs: list[Array]
     expected: Array | None  # None if results are not checked
@@ -42,14 +42,14 @@ def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
 
 
 class Runner:
-    """Runs programs of one workload on one device.
+    """Runs programs for one workload on one device.
 
     Args:
         workload: The workload.
-        settings: How programs are checked and timed.
+        settings: How to check and time programs.
         device: The device.
-        local: Whether the device is in this machine, so that the clock of this process can time runs.
-        case: The inputs and the right result; computed if None.
+        local: Whether the device is in this machine, so that this process's clock can time runs.
+        case: The inputs and the expected result; computed if None.
         error_factor: The factor by which the space scales the workload's tolerance.
     """
 
@@ -71,19 +71,19 @@ class Runner:
         self.names = list(workload.shapes)
         self.originals = inputs
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
-        # To reveal elements that a program does not write, they are NaN, or a number that no sum reaches.
+        # To reveal elements that a program does not write, the result is filled with NaN or an unattainable number.
         unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
         self.unwritten = unwritten.astype(workload.out_dtype)
         self.result = tvm.runtime.tensor(self.unwritten, device)
-        start_tvm_threads()  # so that the first program is not charged for it
-        # Kept until the next ones are loaded: unloading a failed kernel can end the process before it has answered.
+        start_tvm_threads()  # so that the time this takes is not charged to the first program
+        # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 
     def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
         """Check a program and time it.
 
-        A program whose first reading exceeds ``best``, in seconds, by more than ``prune_factor`` is pruned: it is not
-        repeated. The first reading is the run that is checked, if that is long enough, or else the first repeat.
+        If a program's first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned:
+        it is not repeated. The first reading is the checked run if that takes long enough, or else the first repeat.
         """
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
@@ -111,12 +111,12 @@ class Runner:
         if wrong := self._overwritten():
             return Failed("wrong_answer", wrong, time.perf_counter() - start)
         if min(seconds) <= 0:
-            text = f"it ran in {min(seconds)} s by this clock; raise number or min_repeat_ms"
+            text = f"the clock measured {min(seconds)} s; increase number or min_repeat_ms"
             return Failed("run_error", text, time.perf_counter() - start)
         return Ran(seconds, pruned, time.perf_counter() - start)
 
     def remeasure(self, loads: Sequence[Load], rounds: int) -> Remeasured | Failed:
-        """Time each program once more in each round. They take turns; each round begins with a different one."""
+        """Time each program once per round. The programs take turns, and each round begins with a different one."""
         try:
             modules = self.loaded = [load() for load in loads]
             readings: list[list[float]] = [[] for _ in modules]
@@ -129,7 +129,7 @@ class Runner:
         return Remeasured([tuple(seconds) for seconds in readings])
 
     def check(self, load: Load, case: Case) -> Right | Failed:
-        """Check the result of a program on the inputs of ``case``."""
+        """Check a program's result for the inputs in ``case``."""
         assert case.expected is not None
         try:
             inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
@@ -140,9 +140,9 @@ class Runner:
         return Failed("wrong_answer", wrong) if wrong else Right()
 
     def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
-        """Return ``repeat`` times in seconds; each is the mean of the number of runs that the settings require.
+        """Return ``repeat`` times in seconds, each averaged over as many executions as the settings require.
 
-        TVM runs the program once more before them.
+        TVM first runs the program once without timing it.
         """
         evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
         return tuple(evaluate(*self.inputs, self.result).results)
@@ -150,19 +150,19 @@ class Runner:
     def _check(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Array
     ) -> tuple[float, str]:
-        """Run a program; return its time in seconds, 0 if unknown, and what is wrong with its result, or ""."""
+        """Run a program. Return its time in seconds (0 if unknown), and what is wrong with its result, or ""."""
         self.result.copyfrom(self.unwritten)
         main = module["main"]
         start = time.perf_counter()
         main(*inputs, self.result)
-        self.device.sync()  # a kernel may fail after its launch has returned
+        self.device.sync()  # a kernel may fail after its launch returns
         seconds = time.perf_counter() - start if self.local else 0.0
         return seconds, self._wrong(self.result.numpy(), expected)
 
     def _overwritten(self) -> str:
-        """Return a message and restore the inputs if the program has written to them; otherwise "".
+        """If the program has overwritten an input, restore the input and return a message; otherwise, return "".
 
-        They are only compared on the CPU of this machine, where that is cheap.
+        Inputs are compared only on this machine's CPU, where this is cheap.
         """
         if self.expected is None or not self.local or self.device != tvm.cpu():
             return ""
@@ -173,7 +173,7 @@ class Runner:
         return ""
 
     def _wrong(self, result: Array, expected: Array) -> str:
-        """Return where ``result`` is most wrong; "" if it is right."""
+        """Return a description of the largest error in ``result``, or "" if the result is right."""
         rtol, atol = self.tolerance
         off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
         off[np.isnan(off)] = np.inf
@@ -182,14 +182,14 @@ class Runner:
             return ""
         at = ", ".join(str(int(i)) for i in worst)
         count = int((off > 0).sum())
-        return f"{count} of {off.size} elements are off; at [{at}] it is {result[worst]}, not {expected[worst]}"
+        return f"{count} of {off.size} elements are off; at [{at}], it is {result[worst]}, not {expected[worst]}"
 
 
 class RemoteRunner:
-    """Runs programs of one workload, each on the device that the tracker has lent for it."""
+    """Runs programs for one workload, each on the device that the tracker has lent for it."""
 
     def __init__(self, setup: SetUpRunner) -> None:
-        from tvm import rpc  # no other worker needs it
+        from tvm import rpc  # needed by no other worker
 
         assert setup.fleet is not None
         self.connect = rpc.connect
@@ -200,18 +200,18 @@ class RemoteRunner:
     def run(
         self, connected: Callable[[], None], address: Address, objects: Objects, best: float
     ) -> Ran | Failed | Lost | Unfit:
-        """Run a program on the device at ``address`` as :meth:`Runner.run` does.
+        """Run a program on the device at ``address`` in the same way as :meth:`Runner.run`.
 
-        Call ``connected`` once the device has the inputs.
+        ``connected`` is called once the device has received the inputs.
         """
         host, port, key = address
-        # After this time, the server ends the session by itself.
+        # The server ends the session by itself after this time.
         session_timeout = self.connect_timeout + self.settings.run_timeout
         try:
             session = self.connect(host, port, key, session_timeout=session_timeout)
             device = session.device(device_name(self.target.kind))
             if not device.exist:
-                return Unfit(f"the device at {host}:{port} has no {device_name(self.target.kind)} that it can use")
+                return Unfit(f"the device at {host}:{port} has no usable {device_name(self.target.kind)}")
             if self.target.kind == "llvm":
                 with contextlib.suppress(AttributeError):  # a server without a thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
@@ -229,18 +229,19 @@ class RemoteRunner:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
             try:
                 session.get_function("tvm.rpc.server.workpath")("")
-            except Exception:  # the session does not answer any more
+            except Exception:  # the session no longer answers
                 return Lost(answer.message)
         return answer
 
     def _loader(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
         """Return a function that loads ``objects`` on the device, or Failed if they cannot be linked.
 
-        The server's JIT loads them, or a shared library that is linked here or there.
+        If possible, the server's JIT linker loads them. Otherwise, they are linked into a shared library, here or on
+        the device.
         """
         try:
             load = session.get_function(LOADER)
-        except AttributeError:  # a plain server of TVM
+        except AttributeError:  # a plain TVM server
             return self._upload(session, objects)
         limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
         return partial(load, limit, *map(bytearray, objects))
@@ -260,7 +261,7 @@ class RemoteRunner:
                 else:
                     tar.tar(str(library), list(map(str, files)))
             except Exception as error:
-                return Failed("build_error", f"linking with {compiler or 'tar'}: {reason(error)}")
+                return Failed("build_error", f"cannot link with {compiler or 'tar'}: {reason(error)}")
             linked = bytearray(library.read_bytes())
 
         def load() -> tvm.runtime.Module:

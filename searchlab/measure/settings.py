@@ -1,15 +1,16 @@
-"""The settings of each kind of measurement, which a study file gives under ``measure``.
+"""The settings for each kind of measurement, specified under ``measure`` in a study file.
 
-Each kind has these members; ``base`` is the directory from which relative paths start:
+Every kind has the following members, where ``base`` is the directory to which relative paths refer:
 
-- ``identity()``: the settings that determine the measurements, as the header of a log records them.
-- ``default_target(base)``: the target if none is given, as :func:`~searchlab.target.resolve_target` accepts it.
-- ``measurable(base)``: the workload and the fingerprint of the space of each run that can be measured; None for any.
-- ``machine(target, base)``: the machine that is measured, as :attr:`~searchlab.log.format.Header.measured_on` names
-  it; "" if it is not known.
-- ``make(target, known, base)``: the measurer; the programs in ``known`` are not measured again.
-- ``exclusive``: whether this machine is measured, so that simultaneous runs would disturb each other.
-- ``replays``: whether recorded measurements are returned and nothing is measured.
+- ``identity()``: The settings that determine the measurements, as recorded in log headers.
+- ``default_target(base)``: The target to use if none is specified, in a form that
+  :func:`~searchlab.target.resolve_target` accepts.
+- ``measurable(base)``: The workload and space fingerprint of each run that can be measured, or None if any can.
+- ``machine(target, base)``: The name of the measured machine, in the form used by
+  :attr:`~searchlab.log.format.Header.measured_on`, or "" if it is unknown.
+- ``make(target, known, base)``: Create the measurer. Programs in ``known`` are not measured again.
+- ``exclusive``: Whether this machine is measured, so that simultaneous runs would disturb each other.
+- ``replays``: Whether recorded measurements are returned instead of measuring anything.
 """
 
 from __future__ import annotations

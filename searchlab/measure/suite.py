@@ -1,4 +1,4 @@
-"""Suites: complete tables with a protocol and a frozen split, in a directory with a ``suite.toml``."""
+"""Suites: directories that contain complete tables, and a ``suite.toml`` with the protocol and a frozen split."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from .table import TableSettings
 
 FILE = "suite.toml"
 RUNS = ".json.gz"
-"""The ending of the files with the runs of a strategy."""
+"""The file-name ending of the files that contain a strategy's runs."""
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 _HERE = Path(__file__).resolve()
 PLACES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
-"""The directories in which suites are found by name: in a checkout, and in an installed package."""
+"""The directories in which suites are found by name, in a checkout and in an installed package."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$")]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The space of a table."""
+    """A table's space."""
 
     name: str
     options: dict[str, Any] = {}
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a suite: ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``."""
+    """A table in ``suite.toml``, stored in ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``."""
 
     name: Name
     split: Split
     workload: str
     space: SuiteSpace
-    threads: Count = 1  # of its programs
-    file: str = ""  # the file that `searchlab suite build` imports it from; "" if it was measured with searchlab
+    threads: Count = 1  # the number of threads that its programs use
+    file: str = ""  # the file from which `searchlab suite build` imports it; "" if it was measured with searchlab
 
     @property
     def family(self) -> str:
-        """The key by which results are summarised: the kernel that was measured on several devices, or the space."""
+        """The key for summarising results: the kernel, if it was measured on several devices, or else the space."""
         return parse_workload(self.workload).cluster or self.space.name
 
 
@@ -65,8 +65,8 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Name
     title: str
     licence: str
-    trials: Count  # the budget of a run in the protocol
-    seeds: Count  # the seeds per strategy in the protocol
+    trials: Count  # the protocol's budget for a run
+    seeds: Count  # the protocol's number of seeds per strategy
     tables: list[SuiteEntry]
 
     def __post_init__(self) -> None:
@@ -75,34 +75,35 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("tables must have at least one entry, not []")
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two tables are called {name!r}; each needs its own name")
+                raise ValueError(f"two tables are called {name!r}; give each table a unique name")
 
 
 @dataclass(frozen=True)
 class SuiteTable:
-    """A table of a suite."""
+    """A table in a suite."""
 
-    name: str  # with the version of the suite, as in logs: v1/gemm-64x64x64
+    name: str  # includes the suite's version, as in logs: v1/gemm-64x64x64
     entry: SuiteEntry
     directory: Path
 
     @property
     def path(self) -> Path:
-        """The file of the table. Raises SearchlabError if it is missing."""
+        """The table's file. Raises SearchlabError if it is missing."""
         path = self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
         if not path.is_file():
-            remedy = f"searchlab suite build {self.directory} makes it" if self.imported else "fetch the suite again"
-            raise SearchlabError(f"the table {self.name} is missing: there is no {path}; {remedy}")
+            command = f"create it with `searchlab suite build {self.directory}`"
+            remedy = command if self.imported else "download the suite again"
+            raise SearchlabError(f"the table {self.name} is missing: {path} does not exist; {remedy}")
         return path
 
     @property
     def imported(self) -> bool:
-        """Whether it was measured with another tuner."""
+        """Whether it was measured with a different tuner."""
         return bool(self.entry.file)
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the file."""
+        """The file's SHA-256 digest."""
         return digest_of(self.path)
 
     @cached_property
@@ -111,28 +112,28 @@ class SuiteTable:
 
     @property
     def plugin(self) -> Plugin:
-        """The space of the table. For an imported table its options, which list the configs, are in the header."""
+        """The table's space. The options of an imported table's space, which list the configs, are in the header."""
         return self.header.space if self.imported else Plugin(self.entry.space.name, self.entry.space.options)
 
     def target(self) -> Target:
-        """Return the target that the table was measured for. Raises SearchlabError if this TVM does not know it."""
+        """Return the target for which the table was measured. Raises SearchlabError if this TVM does not support it."""
         try:
             return resolve_target(self.header.target)
         except SearchlabError as error:
             raise SearchlabError(
-                f"the table {self.name} was measured for a target that this TVM does not know: {error}; use a TVM that "
-                f"does, or choose other tables"
+                f"the table {self.name} was measured for a target that this TVM does not support: {error}; use a "
+                f"version of TVM that does, or choose different tables"
             ) from None
 
     def settings(self, noise: bool = False) -> TableSettings:
-        """Return the settings of measuring from the table."""
+        """Return the settings for measuring from the table."""
         statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
         return TableSettings(str(self.path), noise=noise, statistic=statistic, name=self.name, digest=self.digest)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite, or a part of it: one split or one table."""
+    """A suite, or part of one: a split or a single table."""
 
     directory: Path
     spec: SuiteSpec
@@ -149,7 +150,7 @@ class Suite:
 
     @cached_property
     def tables(self) -> list[SuiteTable]:
-        """The tables of the part, in the order of ``suite.toml``."""
+        """The tables in the suite or part, in the order of ``suite.toml``."""
         return [
             SuiteTable(f"{self.spec.version}/{entry.name}", entry, self.directory)
             for entry in self.spec.tables
@@ -157,7 +158,7 @@ class Suite:
         ]
 
     def table(self, name: str) -> SuiteTable:
-        """Return the table ``name``. Raises SearchlabError if there is none."""
+        """Return the table called ``name``. Raises SearchlabError if it does not exist."""
         known = {table.entry.name: table for table in self.tables}
         if name not in known:
             raise SearchlabError(f"the suite {self.name} has no table {name!r}{did_you_mean(name, known)}")
@@ -165,7 +166,7 @@ class Suite:
 
     @property
     def baseline_files(self) -> dict[str, Path]:
-        """The file of each baseline, by its name in file names."""
+        """The file of each baseline, by the baseline's name in file names."""
         return {path.name.removesuffix(RUNS): path for path in sorted((self.directory / "baselines").glob(f"*{RUNS}"))}
 
     def part(self, split: Split | None) -> Suite:
@@ -173,7 +174,7 @@ class Suite:
 
 
 def installed_suites() -> dict[str, Path]:
-    """Return the directories of the suites that are found by name."""
+    """Return the directories of the suites that can be found by name."""
     found: dict[str, Path] = {}
     for place in PLACES:
         for file in sorted(place.glob(f"*/{FILE}")):
@@ -182,15 +183,15 @@ def installed_suites() -> dict[str, Path]:
 
 
 def find_suite(text: str | Path, base: Path = Path()) -> Suite:
-    """Return a suite, or a part of it.
+    """Return a suite, or part of one.
 
     Args:
-        text: The name of a suite, such as ``v1``, or the path of a directory. With ``/dev`` or ``/test`` it is one
-            split of the suite, with ``/TABLE`` one table.
-        base: The directory from which a relative path starts.
+        text: The name of a suite, such as ``v1``, or the path of its directory. Append ``/dev`` or ``/test`` to select
+            a split, or ``/TABLE`` to select a table.
+        base: The directory to which a relative path refers.
 
     Raises:
-        SearchlabError: If there is no such suite or part, or if the suite is damaged.
+        SearchlabError: If the suite or part does not exist, or the suite is damaged.
     """
     text = str(text).rstrip("/")
     if (directory := _directory(text, base)) is not None:
@@ -198,13 +199,13 @@ def find_suite(text: str | Path, base: Path = Path()) -> Suite:
     head, _, part = text.rpartition("/")
     if (directory := _directory(head, base) if head else None) is None:
         raise SearchlabError(
-            f"there is no suite {text!r}: no directory of this name contains {FILE}"
+            f"cannot find the suite {text!r}: no directory with this name contains {FILE}"
             f"{did_you_mean(text.partition('/')[0], installed_suites())}"
         )
     suite = read_suite(directory)
     if part in SPLITS:
         if not (found := suite.part(part)).tables:
-            raise SearchlabError(f"the suite {suite.name} has no table in its split {part!r}")
+            raise SearchlabError(f"the suite {suite.name} has no tables in its {part!r} split")
         return found
     names = [entry.name for entry in suite.spec.tables]
     if part in names:
@@ -230,7 +231,7 @@ def read_suite(directory: Path) -> Suite:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises SearchlabError if it cannot be read."""
+    """Return a file's SHA-256 digest. Raises SearchlabError if the file cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -238,11 +239,11 @@ def digest_of(path: Path) -> str:
 
 
 def check_table(table: SuiteTable, space: Space) -> None:
-    """Raise SearchlabError if ``table`` was not measured in ``space``, which its entry in ``suite.toml`` describes."""
+    """Raise SearchlabError if ``table`` was not measured in ``space``, the space that its suite entry describes."""
     header = table.header
     if (header.workload, header.fingerprint) != (str(space.workload), space.fingerprint):
         raise SearchlabError(
-            f"the table {table.name} was measured in another space than {FILE} names: {header.workload} with "
-            f"fingerprint {header.fingerprint}, not {space.workload} with {space.fingerprint}; the entry is wrong, or "
-            f"{table.entry.space.name} differs in this version of searchlab"
+            f"the table {table.name} was not measured in the space that {FILE} specifies: its space is "
+            f"{header.workload} with fingerprint {header.fingerprint}, not {space.workload} with {space.fingerprint}; "
+            f"correct the entry, or use a version of searchlab in which {table.entry.space.name} is the same"
         )

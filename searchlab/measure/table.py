@@ -1,4 +1,4 @@
-"""A table of recorded measurements that stands in for the machine."""
+"""Tables of recorded measurements, which replace measuring on a machine."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ..target import Target
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
 from .pool import BuildPool
 
-WORTH_PROCESSES = 512  # configs whose features are worth starting processes, which takes as long as about 512 rows
-ABSENT = 1e3  # distance for a knob that only one of two configs has: more than all knobs that they share can differ
+WORTH_PROCESSES = 512  # configs that are worth starting processes, which takes as long as extracting about 512 rows
+ABSENT = 1e3  # the distance for a knob that only one of two configs has; more than all shared knobs can add up to
 
 
 class TableSettings(
@@ -45,14 +45,14 @@ class TableSettings(
     """Answer from recorded logs instead of measuring.
 
     Attributes:
-        path: A log, a directory of logs, or several of them, relative to the study file.
-        missing: What happens if a config is not in the logs: the study ends ("refuse"), or the config gets the
-            measurement of the "nearest" config in the logs.
-        noise: Whether the repeats of each measurement are resampled from the recorded ones, by the seed of the run.
-        statistic: The statistic of the repeats that is used as the cost, whatever it was when they were recorded.
-        name: The name of a table of a suite. Logs then record the name and the digest instead of the path, so that they
-            do not depend on where the suite is, and reports compare the runs over each table separately.
-        digest: The SHA-256 of that table.
+        path: A log or a directory of logs, or a list of these, relative to the study file.
+        missing: What to do if a config is not in the logs: end the study ("refuse"), or use the measurement of the
+            "nearest" config in the logs.
+        noise: Whether to resample each measurement's repeats from the recorded ones, depending on the run's seed.
+        statistic: The statistic over the repeats that is used as the cost, regardless of the one used when recording.
+        name: The name of a table in a suite. If it is set, logs record the name and the digest instead of the path, so
+            they do not depend on the suite's location. Reports then compare the runs on each table separately.
+        digest: The SHA-256 digest of that table.
     """
 
     path: str | list[str]
@@ -70,28 +70,28 @@ class TableSettings(
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
     def headers(self, base: Path) -> Mapping[Path, Header]:
-        """Return the headers of all logs, which are read once for each ``base``; see :func:`read_headers`."""
+        """Return the headers of all logs. They are read only once for each ``base``; see :func:`read_headers`."""
         if base not in self._headers:
             self._headers[base] = read_headers(self._paths(base))
         return self._headers[base]
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
-        """Return the target of the logs as their headers record it. Raises SearchlabError if they have several."""
+        """Return the target recorded in the logs' headers. Raises SearchlabError if the headers have several."""
         (first, header), *rest = self.headers(base).items()
         for path, other in rest:
             if other.target != header.target:
                 raise SearchlabError(
                     f"{first} and {path} were measured for different targets, {json.dumps(header.target)} and "
-                    f"{json.dumps(other.target)}; give the target, or only name logs for one"
+                    f"{json.dumps(other.target)}; specify the target, or pass only logs for one target"
                 )
         return header.target
 
     def measurable(self, base: Path = Path()) -> set[tuple[str, str]]:
-        """Return the workload and the fingerprint of the space of each log."""
+        """Return the workload and the space fingerprint of each log."""
         return {(header.workload, header.fingerprint) for header in self.headers(base).values()}
 
     def space_of(self, name: str, workload: str, base: Path = Path()) -> Plugin | None:
-        """Return the space ``name`` with the options in the logs of ``workload``; None if there is no such log.
+        """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
 
         Raises:
             SearchlabError: If the logs have different options.
@@ -104,12 +104,12 @@ class TableSettings(
         for path, other in rest:
             if other != space:
                 raise SearchlabError(
-                    f"{first} and {path} hold {workload} in the space {name} with different options; choose one of them"
+                    f"{first} and {path} contain {workload} in the space {name} with different options; choose one"
                 )
         return space
 
     def machine(self, target: Target, base: Path = Path()) -> str:
-        """Return the machine of the logs as their headers record it; "" if they come from several."""
+        """Return the machine recorded in the logs' headers, or "" if the logs come from several machines."""
         names = {header.measured_on for header in self.headers(base).values()}
         return names.pop() if len(names) == 1 else ""
 
@@ -125,28 +125,32 @@ class TableSettings(
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
-    """Return the headers of the logs at ``paths`` and below the directories among them.
+    """Return the headers of the logs at ``paths``, searching directories recursively.
 
     Raises:
-        SearchlabError: If one of the paths has no log, or a log cannot be read.
+        SearchlabError: If a path contains no logs, or a log cannot be read.
     """
     headers: dict[Path, Header] = {}
     for given in paths:
         logs = find_logs(given)
         if not logs:
-            raise SearchlabError(f"there is no log (*.jsonl) in {given}")
+            raise SearchlabError(f"no logs (*.jsonl) found in {given}")
         headers.update({path: read_header(path) for path in logs})
     return headers
 
 
 def draw_weights(configs: Sequence[Config]) -> Floats:
-    """Return the relative frequencies, shape (N,), with which ``space.sample`` draws ``configs``, all of the space.
+    """Return the relative frequencies, shape (N,), with which ``space.sample`` draws each config.
 
-    Each knob is drawn uniformly from its choices, which depend on the choices before it. (A product space draws all
-    configs alike.) The choices are derived from the configs that begin alike: asking the space may be slow.
+    Each knob is drawn uniformly from its choices, which depend on the earlier choices. (A product space draws all
+    configs with the same frequency.) Because querying the space may be slow, the choices are derived from configs that
+    begin in the same way.
+
+    Args:
+        configs: All configs in the space.
     """
     weights = np.ones(len(configs))
-    nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a beginning, the next choice) -> the longer beginning
+    nodes: dict[tuple[int, tuple[str, Value]], int] = {}  # (a prefix, the next choice) -> the longer prefix
     ways = [[0] for _ in configs]
     for way, config in zip(ways, configs, strict=True):
         for item in config.items():
@@ -158,19 +162,21 @@ def draw_weights(configs: Sequence[Config]) -> Floats:
 
 
 class TableMeasurer(Measurer):
-    """Answers from logs of the same workload and space. The first measurement of each config counts.
+    """Answers from logs with the same workload and space, using the first measurement of each config.
 
-    Building is charged as recorded, on the same number of workers. With ``noise``, the repeats are resampled with
-    replacement, as another run on that machine might have measured them; the sample depends on the seed of the run and
-    on the config.
+    Building is charged as recorded, with the same number of workers. If ``noise`` is true, the repeats are resampled
+    with replacement to simulate another run on the recorded machine. The sample depends on the run's seed and on the
+    config.
 
     Args:
         paths: Logs and directories of logs.
-        missing: See :class:`TableSettings`; so ``noise`` and ``statistic``.
-        headers: The headers of the logs, if they have been read already.
+        missing: See :class:`TableSettings`.
+        noise: See :class:`TableSettings`.
+        statistic: See :class:`TableSettings`.
+        headers: The logs' headers, if they have already been read.
 
     Raises:
-        SearchlabError: If there is no log, or if the logs were built on different numbers of workers.
+        SearchlabError: If no log is found, or the logs were recorded with different numbers of build workers.
     """
 
     repeatable = True
@@ -193,8 +199,8 @@ class TableMeasurer(Measurer):
         built_on = sorted({header.workers for header in self._headers.values()})
         if len(built_on) > 1:
             raise SearchlabError(
-                f"the logs in {self.where} were built on {' and '.join(map(str, built_on))} workers, so "
-                f"their times cannot be compared; choose logs of one machine"
+                f"the logs in {self.where} were recorded with {' and '.join(map(str, built_on))} build workers, so "
+                f"their times cannot be compared; choose logs from a single machine"
             )
         self.workers = built_on[0]
         self._pool: BuildPool | None = None
@@ -211,7 +217,7 @@ class TableMeasurer(Measurer):
             yield self._noisy(config, measurement) if self.noise else measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
-        """Return the features. Runs over a table search the same configs, so the rows are kept for the next run."""
+        """Return the features. Rows are kept for later runs, because runs over a table search the same configs."""
         if sum(map(len, self._rows.values())) > KEPT:
             self._rows.clear()
         known = self._rows.setdefault((space.fingerprint, features), {})
@@ -235,7 +241,7 @@ class TableMeasurer(Measurer):
             self._pool.close()
 
     def recorded(self, space: Space) -> list[Measurement]:
-        """Return the measurements of this space, one per config."""
+        """Return the measurements in ``space``, one for each config."""
         return self._table(space).answers
 
     def whole(self, space: Space) -> Whole | None:
@@ -248,8 +254,8 @@ class TableMeasurer(Measurer):
             if not paths:
                 held = ", ".join(sorted({header.workload for header in self._headers.values()}))
                 raise SearchlabError(
-                    f"no log in {self.where} is for {space.workload} in this space and for this target; the logs there "
-                    f"are for {held}, each with its own space and target; leave out the target to use theirs"
+                    f"no log in {self.where} matches {space.workload}, this space and this target; the logs there are "
+                    f"for {held}, each with its own space and target; omit the target to use the recorded one"
                 )
             self._tables[key] = _Table(paths, space, self.statistic)
         return self._tables[key]
@@ -257,14 +263,14 @@ class TableMeasurer(Measurer):
     def _nearest(self, table: _Table, config: Config) -> Measurement:
         if self.missing == "refuse" or not len(table):
             raise SearchlabError(
-                f"{config.to_json()} was never measured in {self.where}; "
-                f'use a table with every config that a policy may propose, or set missing = "nearest"'
+                f"the logs in {self.where} contain no measurement of {config.to_json()}; use a table that contains "
+                f'every config that a policy may propose, or set missing = "nearest"'
             )
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{self.where} does not contain every config that the policy proposes: a missing config gets the "
-                f'measurement of the nearest config there, and its trial is marked "nearest" in the log',
+                f"{self.where} does not contain every config that the policy proposes; for missing configs, the "
+                f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log',
                 SearchlabWarning,
                 stacklevel=2,
             )
@@ -280,15 +286,16 @@ class TableMeasurer(Measurer):
 
 
 class _Table:
-    """The first measurement of each config in the logs of one space, without those taken from a nearest config.
+    """The first measurement of each config in the logs for one space, excluding those taken from a nearest config.
 
-    Most runs ask for a few of thousands of configs, so these are found by their JSON, and decoded when they are asked.
+    Most runs need only a few of the thousands of configs, so configs are looked up by their JSON text and decoded only
+    on demand.
     """
 
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
         self._space = space
         self._statistic = statistic
-        self._size: int | None = None  # of the space, if it was counted
+        self._size: int | None = None  # the size of the space, if its configs were counted
         self._rows: dict[bytes, tuple[Packed | list[Record], int]] = {}
         self._known: dict[bytes, Measurement] = {}
         for path in paths:
@@ -308,7 +315,7 @@ class _Table:
         return len(self._rows)
 
     def measurement(self, config: Config) -> Measurement | None:
-        """Return the measurement of ``config``; None if there is none."""
+        """Return the measurement of ``config``, or None if the logs do not contain it."""
         text = msgspec.json.encode(config.to_json())
         if text not in self._rows and (known := self._texts.get(config)) is not None:
             text = known
@@ -323,12 +330,12 @@ class _Table:
 
     @cached_property
     def _texts(self) -> dict[Config, bytes]:
-        """The JSON of each config: a policy may spell a config in another order of its knobs."""
+        """Each config's JSON text, needed because a policy may list a config's knobs in a different order."""
         return {Config(msgspec.json.decode(text)): text for text in self._rows}
 
     @cached_property
     def whole(self) -> Whole | None:
-        """The costs of the space, if every config of it is in the logs and one of them runs."""
+        """The costs in the space, if the logs contain all its configs and at least one of them works."""
         if self._size is None or len(self) < self._size or not np.isfinite(self._costs).any():
             return None
         product = isinstance(self._space, ProductSpace)
@@ -355,13 +362,18 @@ class _Table:
 
 
 class Nearest:
-    """Finds the one of ``configs`` that is nearest to a given config; the first, if several are equally near.
+    """Finds the nearest of ``configs`` to a given config, choosing the first if several are equally near.
 
-    The distance between two configs is the sum of the distances of their knobs, which are in [0, 1], or a little more
-    for long tiles. For two tiles it is the sum of ``|log2|`` of the ratios of their factors, divided by twice the
-    largest ``log2`` of a factor of the knob. For two numbers it is the difference of their ranks among the values of
-    the knob, divided by the largest rank. For two words it is 0 or 1. A knob that only one config has counts more than
-    all others, so a config with the same knobs is always nearer than one with different knobs.
+    The distance between two configs is the sum of the distances between their knobs. A knob's distance is between 0 and
+    1, or slightly greater for long tiles:
+
+    - For two tiles, it is the sum of ``|log2|`` of their factors' ratios, divided by twice the largest ``log2`` of any
+      of the knob's factors.
+    - For two numbers, it is the difference between their ranks among the knob's values, divided by the largest rank.
+    - For two words, it is 0 or 1.
+
+    A knob that only one of the configs has counts more than all others, so a config with the same knobs is always
+    nearer than one with different knobs.
     """
 
     def __init__(self, configs: Sequence[Config], knobs: Mapping[str, Knob] | None = None) -> None:
@@ -378,7 +390,7 @@ class Nearest:
 
 
 class _Knob:
-    """A knob: its values in the table (None if it is absent), and for each config the index of its value."""
+    """A knob's distinct values in the table (None if it is absent), and the index of each config's value."""
 
     def __init__(self, values: Sequence[Value | None], words: bool) -> None:
         self._words = words
@@ -391,10 +403,10 @@ class _Knob:
         self._known: dict[tuple[type, Value | None], Floats] = {}
 
     def distances(self, value: Value | None) -> Floats:
-        """Return the distance from ``value`` to each value of the knob in the table."""
+        """Return the distance from ``value`` to each of the knob's values in the table."""
         key = (type(value), value)
         if key not in self._known:
-            # Rounded, so that ties are the same on every machine.
+            # Rounded so that ties are the same on every machine.
             self._known[key] = np.round([self._distance(value, other) for other in self._values], 9)
         return self._known[key]
 

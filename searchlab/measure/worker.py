@@ -1,4 +1,4 @@
-"""The worker process: it builds or runs programs. A candidate can crash nothing but this process."""
+"""The worker process, which builds or runs programs. Candidates cannot crash any other process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .runner import RemoteRunner, Runner, case_of
 
 
 class Workbench:
-    """The space or the workload that a worker is set up with, and the work that it does for it."""
+    """The space or workload with which a worker is set up, and the operations on it."""
 
     space: Space
     features: dict[str, ScheduledFeatures]
@@ -76,7 +76,7 @@ class Workbench:
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
-        limit_memory(0)  # the limit is for candidates
+        limit_memory(0)  # the limit applies only to candidates
         try:
             match message:
                 case messages.SetUpBuilder(data):
@@ -87,14 +87,14 @@ class Workbench:
                     self.runner = Runner(workload, settings, device_of(target.kind), error_factor=error_factor)
                 case messages.SetUpRunner():
                     self.remote = RemoteRunner(message)
-        except Exception as error:  # for example, the module of a plug-in cannot be imported
+        except Exception as error:  # for example, because a plug-in's module cannot be imported
             return messages.Broken(cut(f"{type(error).__name__}: {text_of(error)}"))
         return messages.Ready()
 
     def build(self, config: Config) -> messages.Built | messages.Skipped | Failed:
-        """Schedule and compile; in between, send Scheduled and wait for Continue.
+        """Schedule and compile a program. In between, send Scheduled and wait for Continue.
 
-        The seconds are CPU time, so that a candidate is not charged for other work on this machine.
+        The answer's seconds are CPU time, so that candidates are not charged for other work on this machine.
         """
         start = cpu_seconds()
         try:
@@ -102,7 +102,7 @@ class Workbench:
         except InvalidConfig as error:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
-            # A plug-in's schedule may raise anything; that is the failure of this trial alone.
+            # A plug-in's schedule may raise any exception, which must fail only this trial.
             text = with_limit(cut(f"schedule: {type(error).__name__}: {text_of(error)}"), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
@@ -112,7 +112,7 @@ class Workbench:
         start = cpu_seconds()
         try:
             objects = to_objects(compile_program(module, self.space.target))
-        except Exception as error:  # as may the compiler
+        except Exception as error:  # the compiler may raise any exception, too
             text = with_limit(reason(error), self.memory_limit_mb)
             return Failed("build_error", text, scheduling + cpu_seconds() - start)
         return messages.Built(objects, scheduling + cpu_seconds() - start)
@@ -127,7 +127,7 @@ class Workbench:
         return messages.Extracted(rows, cpu_seconds() - start)
 
     def check(self, objects: Objects, seed: int) -> messages.Right | Failed:
-        limit_memory(0)  # the limit is not for the inputs and the reference
+        limit_memory(0)  # the limit does not apply to the inputs and the reference
         case = case_of(self.workload, True, seed)
         limit_memory(self.memory_limit_mb)
         self.send(messages.Begun())
@@ -135,14 +135,14 @@ class Workbench:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and its children, such as nvcc."""
+    """Return the CPU time used by this process and its children, such as nvcc."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def work(channel: Channel, memory_limit_mb: int) -> None:
-    """Answer the messages from ``channel`` until its other end is closed."""
-    # A plug-in may print any amount; printing to a full pipe would raise an exception.
+    """Answer the messages on ``channel`` until its other end is closed."""
+    # A plug-in may print any amount of text, and printing to a full pipe would raise an exception.
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
     workbench = Workbench(channel, memory_limit_mb)
     workbench.send(messages.Started())

@@ -1,1 +1,1 @@
-"""Planning and executing runs: a single run, or all runs of a study."""
+"""Plan and execute runs: a single run, or all runs in a study."""

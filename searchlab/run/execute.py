@@ -1,4 +1,4 @@
-"""Executing runs: one after the other in this process, or on an executor. A run that fails does not end the others."""
+"""Execute runs, either one after the other in this process or on an executor. A failing run does not end the others."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from .loop import search
 from .plan import OnRun, OnTrial, Run
 
 LOSSES = 5
-"""The number of losses after which a run fails, if its log has not grown in between."""
+"""The number of times that a run may be lost without progress in its log before it counts as failed."""
 
 LOOK_SECONDS = 1.0
-"""How often the logs of runs on an executor are read for new trials."""
+"""How often the logs of runs on an executor are checked for new trials, in seconds."""
 
 PATIENCE = 20.0
-"""Seconds that a run waits while another process writes its log: a worker thought lost may not have ended yet."""
+"""How long a run waits while another process, such as a worker thought lost, is still writing its log, in seconds."""
 
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
-"""Each run with its complete log, or with the reason why it failed."""
+"""Each run, with either its complete log or the reason why it failed."""
 
 
 class RunTraceback(Exception):
-    """The cause of an error that was raised in another process; its text is the traceback there."""
+    """The cause of an error raised in another process. Its text is that process's traceback."""
 
 
 def execute(
@@ -61,23 +61,24 @@ def execute(
     executor: RunExecutor | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> dict[Path, Log]:
-    """Execute ``runs``, which all have the same target and kind of measurement, or are all answered from tables.
+    """Execute ``runs``, which must all share the same target and kind of measurement, or all be answered from tables.
 
-    First, all existing logs are checked against their runs. Programs in them are not measured again.
+    First, all existing logs are checked against their runs. Programs in these logs are not measured again.
 
     Args:
-        runs: The runs; a log that exists is resumed.
-        base: The directory that the relative path of a table starts from.
+        runs: The runs. Runs with an existing log are resumed.
+        base: The directory to which a table's relative path refers.
         on_run: Called when a run begins.
-        executor: Where the runs are executed; None for this process, one after the other. On an executor they share
-            only the measurements in existing logs, so that the results do not depend on which runs are quick.
+        executor: Where to execute the runs, or None to execute them one after the other in this process. On an
+            executor, runs share only the measurements in existing logs, so the results do not depend on which runs
+            finish first.
         ready: Called when the existing logs have been checked.
 
     Returns:
         The complete log of each run, by path.
 
     Raises:
-        RunsFailed: At the end, if runs failed.
+        RunsFailed: If any runs failed. It is raised at the end, after all other runs.
     """
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
@@ -93,7 +94,7 @@ def execute(
 
 
 def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
-    """Execute ``run`` in this process and return its log. Raises the SearchlabError that ends it."""
+    """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     ((_, outcome),) = _outcomes([run], base, on_run, None, lambda: None)
     if isinstance(outcome, SearchlabError):
         raise outcome
@@ -106,11 +107,11 @@ def _outcomes(
     written = {run.log.resolve() for run in runs}
     for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
         if (path := earlier.log.path).resolve() in written:
-            raise SearchlabError(f"{path} is a warm start, and cannot be the log too; choose another log file")
+            raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
     known: KnownPrograms = {}
     with closing(Measurers(known, base)) as measurers:
-        if executor is None or not runs[0].settings.exclusive:  # elsewhere there may be another machine
-            measurers.of(runs[0])  # refuses wrong settings before any log is read
+        if executor is None or not runs[0].settings.exclusive:  # an executor may use different machines
+            measurers.of(runs[0])  # rejects invalid settings before any log is read
         held = deque(_recall(run, known, here=executor is None) for run in runs)
         ready()
         if executor is None:
@@ -127,45 +128,45 @@ def _outcomes(
 
 
 def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
-    """Return the existing log of ``run``, and add its measurements to ``known``.
+    """Return the existing log of ``run``, or None, and add the log's measurements to ``known``.
 
-    Raises SearchlabError if the log is damaged or belongs to another run, where only a run on this machine (``here``)
-    must have the same host.
+    Raises SearchlabError if the log is damaged or belongs to a different run. The hosts need to match only if the run
+    is executed on this machine (``here``).
     """
     log = read_held(run.log)
     if log is None:
         return None
     header = run.header(log.header.workers)
     check_identity(run.log, log.header, header if here else msgspec.structs.replace(header, host=log.header.host))
-    for record in () if run.settings.replays else log.records:  # a table answers at once
+    for record in () if run.settings.replays else log.records:  # tables answer immediately anyway
         if record.program and (record.program not in known or known[record.program].pruned):
             known[record.program] = replace(record.measurement, reused=False)
     return log
 
 
 def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn about logs with more trials than the budgets of their runs, and about doubtful times of the best programs.
+    """Warn about logs that contain more trials than their runs' budgets, and about unreliable times of best programs.
 
-    No trial is removed from a log.
+    No trials are removed from the logs.
     """
     within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
     more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if more:
-        first, others = more[0], f" (so do {len(more) - 1} other logs)" if len(more) > 1 else ""
+        first, others = more[0], f" (and so do {len(more) - 1} other logs)" if len(more) > 1 else ""
         warnings.warn(
-            f"{first} has {len(logs[first].records)} trials, more than the {within[first]} requested{others}; the "
-            f"result includes all trials in a log",
+            f"{first} contains {len(logs[first].records)} trials, more than the {within[first]} requested{others}; "
+            f"results include all trials in a log",
             SearchlabWarning,
             stacklevel=3,
         )
     doubts = [(path, text) for path, log in logs.items() if (text := disagreement(log))]
     if doubts:
-        others = f"; so did the best of {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
+        others = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
         warnings.warn(f"{doubts[0][0]}: {doubts[0][1]}{others}", SearchlabWarning, stacklevel=3)
 
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
-    """Warn if this machine is about to be measured, and other processes keep it busy."""
+    """Warn if this machine is about to be measured while other processes keep it busy."""
     if not any(run.settings.exclusive for run in runs):
         return
     if text := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
@@ -173,7 +174,7 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
 
 
 class Measurers:
-    """The measurer of each run in turn; consecutive runs with the same settings share one."""
+    """Creates the measurer for each run in turn. Consecutive runs with the same settings share a measurer."""
 
     def __init__(self, known: KnownPrograms, base: Path) -> None:
         self._known = known
@@ -196,35 +197,35 @@ class Measurers:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all tasks of a study share."""
+    """What all of a study's tasks share."""
 
-    study: str  # a name that no other call of the study has
-    base: Path  # the directory that relative paths start from
-    shared: Path  # a folder that exists wherever the directory of the logs is shared
-    known: bytes  # the pickled measurements that every run begins with
-    trusts: bool  # whether logs to start from may name any code
-    kept: bool  # whether measuring processes are kept for the next run, as something ends them after the last run
+    study: str  # a unique name for this execution of the study
+    base: Path  # the directory to which relative paths refer
+    shared: Path  # a folder that is visible on every machine that shares the directory of the logs
+    known: bytes  # the pickled measurements with which every run begins
+    trusts: bool  # whether warm-start logs may cause arbitrary modules to be imported
+    kept: bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
 
 
 @dataclass(frozen=True)
 class Task:
-    """A few runs that an executor executes one after the other, by calling :func:`perform`."""
+    """A few runs that an executor performs one after the other by calling :func:`perform`."""
 
     around: Surroundings
     runs: bytes  # pickled, with absolute paths
-    settings: tuple[Any, ...]  # of each run, as plain data: pickled, they would not keep which were left at defaults
-    held: tuple[bytes | None, ...]  # the log of each run so far, for machines that do not share its directory
+    settings: tuple[Any, ...]  # each run's settings as plain data, since pickles lose which values are the defaults
+    held: tuple[bytes | None, ...]  # each run's log so far, for machines that do not share its directory
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended; it is complete if ``failed`` is empty."""
+    """How a run ended. The run is complete if ``failed`` is empty."""
 
     refused: str = ""  # the text of a SearchlabError
     failed: str = ""  # the traceback of any error
-    busy: bool = False  # whether another process writes its log
+    busy: bool = False  # whether another process is writing its log
     warned: tuple[str, ...] = ()
-    log: bytes | None = None  # the content of its log now, if the directory of the logs is not shared
+    log: bytes | None = None  # the current content of its log, if the directory of the logs is not shared
 
 
 @dataclass(eq=False)
@@ -233,21 +234,21 @@ class Unfinished:
 
     run: Run
     held: Log | None
-    losses: int = 0  # since its log has last grown
-    size: int = 0  # of its log at the last loss, in bytes
-    seen: int = 0  # size of its log when it was last read for new trials
+    losses: int = 0  # the number of losses since its log last grew
+    size: int = 0  # the size of its log at the last loss, in bytes
+    seen: int = 0  # the size of its log when it was last checked for new trials
     on_trial: OnTrial | None = None
     job: int = -1  # -1 until the run has begun
-    told: int = 0  # trials that on_trial was called with
+    told: int = 0  # the number of trials that have been passed to on_trial
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do; a run that measures may still have to measure its finalists."""
+        """Whether nothing is left to do. Runs that measure are never complete, as finalists may be left to measure."""
         return self.held is not None and self.run.settings.replays and self.run.budget.complete(self.held)
 
 
 class Dispatch:
-    """Executes runs on an executor. Lost runs are submitted again, one by one, and go on from their logs."""
+    """Executes runs on an executor. Lost runs are resubmitted one by one, and continue from their logs."""
 
     def __init__(
         self, executor: RunExecutor, runs: Sequence[Unfinished], base: Path, known: KnownPrograms, on_run: OnRun
@@ -267,11 +268,11 @@ class Dispatch:
         self._batch = executor.batch if settings.replays else 1
         self._waiting: deque[list[Unfinished]] = deque()
         self._pending: dict[Future[list[Outcome]], list[Unfinished]] = {}
-        self._numbers = itertools.count(1)  # of the runs that have begun
+        self._numbers = itertools.count(1)  # for numbering the runs that have begun
         self._used: set[int] = set()  # jobs
 
     def outcomes(self) -> Outcomes:
-        """Yield each run with its log, or with the reason why it failed."""
+        """Yield each run, with either its log or the reason why it failed."""
         for one in self._runs:
             if one.complete:
                 assert one.held is not None
@@ -285,7 +286,7 @@ class Dispatch:
                 while self._waiting and len(self._pending) < self._ahead():
                     self._submit(self._waiting.popleft())
                 done, _ = wait(self._pending, LOOK_SECONDS, FIRST_COMPLETED)
-                # In the order of submission: a run that waited for the worker of another comes after it.
+                # In order of submission, so that a run comes after the one for whose worker it waited.
                 for future in [future for future in self._pending if future in done]:
                     yield from self._ended(future, self._pending.pop(future))
                 self._look()
@@ -295,11 +296,11 @@ class Dispatch:
             self._shared.cleanup()
 
     def _jobs(self) -> int:
-        """Return how many tasks the executor performs at the same time, which may change."""
+        """Return how many tasks the executor currently performs at the same time."""
         return max(1, self._executor.jobs)
 
     def _ahead(self) -> int:
-        """Return how many tasks to submit: two for each worker, which then need not wait for the next."""
+        """Return how many tasks to submit: two for each worker, so that none has to wait for its next task."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
     def _submit(self, batch: list[Unfinished]) -> None:
@@ -329,7 +330,7 @@ class Dispatch:
                 yield one.run, self._taken(one, outcome)
 
     def _again(self, one: Unfinished, reason: str, error: Exception) -> Outcomes:
-        """Submit a lost run again, after all others, or yield the reason why not."""
+        """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(one.run.log)
         one.losses = 1 if size > one.size else one.losses + 1
         one.size = size
@@ -337,7 +338,7 @@ class Dispatch:
             self._waiting.append([one])
         else:
             self._used.discard(one.job)
-            failed = SearchlabError(f"{reason}; run this again to resume, logged trials are kept")
+            failed = SearchlabError(f"{reason}; run this again to resume: logged trials are kept")
             failed.__cause__ = error
             yield one.run, failed
 
@@ -358,10 +359,10 @@ class Dispatch:
         return failed
 
     def _look(self) -> None:
-        """Report new trials of the running runs that measure: a table answers at once.
+        """Report new trials in running runs, except for those answered from tables, which end immediately.
 
-        If as many runs are shown as there are jobs, one of them has ended and has not come back yet; a run that has
-        begun since waits for its job.
+        If all jobs already show a run, a run that has just begun is not shown yet. One of the shown runs has ended, but
+        its outcome has not been received.
         """
         going = [one for batch in self._pending.values() for one in batch]
         free = self._jobs() - sum(one.job >= 0 for one in going)
@@ -378,12 +379,12 @@ class Dispatch:
                 self._tell(one, log)
 
     def _end(self, one: Unfinished, log: Log) -> None:
-        """Report the trials of a run that has ended, and free its job."""
+        """Report all remaining trials of a run that has ended, and free its job."""
         self._tell(one, log)
         self._used.discard(one.job)
 
     def _tell(self, one: Unfinished, log: Log) -> None:
-        """Call ``on_trial`` with the new trials of a run, and ``on_run`` before the first."""
+        """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if one.job < 0:
             one.job = next(job for job in itertools.count() if job not in self._used)
             self._used.add(one.job)
@@ -403,21 +404,21 @@ def _size(path: Path) -> int:
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Write ``data``, which continues the log at ``path``, in its place. Raises SearchlabError."""
+    """Replace the log at ``path`` with ``data``, which must continue it. Raises SearchlabError if this fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with closing(LeasedFile(path)) as file:
             held = read_bytes(path)
             if not data.startswith(held[: held.rfind(b"\n") + 1]):
-                raise SearchlabError(f"{path} has changed while its run continued on another machine; run this again")
+                raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync()
     except OSError as error:
-        raise SearchlabError(f"cannot write the log {path}: {error.strerror}; free space and run again") from None
+        raise SearchlabError(f"cannot write the log {path}: {error.strerror}; free some space and run again") from None
 
 
 class _Here:
-    """What a worker process keeps between tasks: a table that was read answers all runs of one study."""
+    """What a worker process keeps between tasks, so that a table is read only once for all runs in a study."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -438,10 +439,10 @@ _HERE = _Here()
 
 
 def perform(task: Task) -> list[Outcome]:
-    """Execute the runs of ``task``, and return how each ended. Only a task that cannot be read raises an error.
+    """Execute the runs in ``task``, and return how each ended. An error is raised only if the task cannot be read.
 
-    A process executes one run at a time, however many threads call this: libraries that a run uses may not be safe for
-    threads.
+    A process executes only one run at a time, regardless of how many threads call this function, because libraries that
+    runs use may not be thread-safe.
     """
     with _HERE.lock:
         runs: list[Run] = pickle.loads(task.runs)
@@ -474,7 +475,7 @@ def _performed(run: Run, held: bytes | None, around: Surroundings, measurers: Me
 
 
 def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
-    """Execute ``run``; while another process writes its log, try again for at most ``PATIENCE``."""
+    """Execute ``run``. While another process is writing its log, keep retrying for up to ``PATIENCE`` seconds."""
     try:
         with trusting(around.trusts), machine_alone(run.settings.exclusive):
             deadline = time.monotonic() + PATIENCE
@@ -494,14 +495,14 @@ def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
 
 @contextmanager
 def machine_alone(exclusive: bool) -> Iterator[None]:
-    """If ``exclusive``, wait until no other process on this machine is within this context.
+    """If ``exclusive`` is true, wait until no other process on this machine is in this context.
 
-    Executors should place such runs on different machines. Where two come together nevertheless, one waits.
+    Executors should place such runs on different machines. If two are nevertheless on the same machine, one waits.
     """
     if not exclusive:
         yield
         return
-    with socket.socket(socket.AF_UNIX) as place:  # its name disappears with the process, and it leaves no file
+    with socket.socket(socket.AF_UNIX) as place:  # its name disappears when the process ends, and it leaves no file
         while True:
             try:
                 place.bind("\0searchlab-measures")

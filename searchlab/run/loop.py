@@ -1,7 +1,7 @@
-"""The loop of a run: *ask, measure, log, tell*.
+"""A run's main loop: *ask, measure, log, tell*.
 
-A log holds the trials of a run in order, so resuming is running again: a new policy asks for the same configs, and
-learns from the logged trials. Only the configs after them are measured.
+A log contains a run's trials in order. Resuming a run means running it again: a new policy proposes the same configs
+and learns from the logged trials. Only configs that are not in the log yet are measured.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from ..space import Config, Space
 from .plan import OnTrial, Run
 
 DIGITS = 9
-"""Decimal places of the logarithms in a header."""
+"""The number of decimal places for the logarithms in a header."""
 
 SENTINEL_ROUNDS = 3
-"""How many times the sentinel is timed at a reading."""
+"""How many times the sentinel is timed for each reading."""
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> Log:
-    """Search until the budget of ``run`` is spent, or its policy has nothing more to propose.
+    """Search until the budget of ``run`` is spent or its policy has nothing more to propose.
 
     Args:
         run: The run, whose log is created or resumed.
-        measurer: Measures the configs that the log does not hold.
+        measurer: Measures the configs that the log does not contain.
         on_trial: Called with every trial.
-        held: The log, if it has been read already.
+        held: The log, if it has already been read.
 
     Returns:
         The complete log.
 
     Raises:
-        SearchlabError: If the log belongs to another run, or the policy asks for another config than the log holds.
+        SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     random = random_draws(measurer.whole(run.space), run.trials)
     header = run.header(measurer.workers, measurer.optimum(run.space), random)
@@ -68,9 +68,9 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: 
         return log.log
 
 
-@lru_cache(maxsize=64)  # a study has many runs over one table, and unequal draws take a second
+@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
 def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
-    """Return what ``trials`` random draws find in a space; None if it is not known completely."""
+    """Return what ``trials`` random draws find in a space, or None if not all of its costs are known."""
     if whole is None:
         return None
     draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # no run has more trials
@@ -79,7 +79,7 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
 
 
 class _Loop:
-    """A run whose trials come from the log as long as it holds them, and then from the measurer."""
+    """A run whose trials come from the log until it is exhausted, and then from the measurer."""
 
     def __init__(self, run: Run, measurer: Measurer, log: LogWriter, on_trial: OnTrial | None) -> None:
         self._run = run
@@ -94,7 +94,7 @@ class _Loop:
         searcher = Searcher(run, self._measurer.extract_seconds)
         while len(trials) < run.trials:
             if ended := run.budget.ends(log.log, len(trials)):
-                if len(trials) < len(log.records):  # the run had a larger budget before
+                if len(trials) < len(log.records):  # the run previously had a larger budget
                     self.replay_rest()
                 else:
                     self._end(ended)
@@ -105,28 +105,28 @@ class _Loop:
                     raise self._difference("has nothing more to propose")
                 self._end(Ended(trials=len(trials)))
                 return
-            configs = configs[: run.trials - len(trials)]  # a later run with more trials measures the rest
+            configs = configs[: run.trials - len(trials)]  # if the budget is increased later, the rest is measured then
             start = len(trials)
             self._replay(configs)
             self._measure(configs[len(trials) - start :], start, searcher)
             searcher.tell(trials[start:])
 
     def replay_rest(self) -> None:
-        """Take the remaining trials of the log without asking the policy."""
+        """Use the log's remaining trials without asking the policy."""
         for record in self._log.records[len(self._trials) :]:
             self._add(record.trial, True)
 
     def _replay(self, configs: Sequence[Config]) -> None:
-        """Take the logged trials of ``configs``, as far as the log goes."""
+        """Use the logged trials for ``configs``, as far as the log contains them."""
         start = len(self._trials)
         for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
             trial = record.trial
             if trial.config != config:
-                raise self._difference(f"asks for {config.to_json()}")
+                raise self._difference(f"proposes {config.to_json()}")
             self._add(trial, True)
 
     def _measure(self, configs: Sequence[Config], start: int, searcher: Searcher) -> None:
-        """Measure and log ``configs``, which complete the batch that begins with trial ``start``."""
+        """Measure and log ``configs``, the rest of the batch that begins with trial ``start``."""
         if not configs:
             return
         space, share = self._run.space, 1 / searcher.batch_size
@@ -156,7 +156,7 @@ class _Loop:
         self._log.sync()
 
     def _sentinel(self, batch: int) -> float | None:
-        """Return the seconds that the run's first program takes now; None if it fails, or is not timed now."""
+        """Return the seconds that the run's first program takes now, or None if it fails or is not due to be timed."""
         measurer = self._measurer
         if not isinstance(measurer, Remeasurer) or not measurer.sentinel or batch % measurer.sentinel:
             return None
@@ -169,7 +169,7 @@ class _Loop:
             return None
 
     def finish(self) -> None:
-        """Measure the finalists and log them, if the measurer can and the log does not have them."""
+        """Measure and log the finalists, if the measurer supports this and the log does not contain them yet."""
         measurer, final = self._measurer, self._log.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
@@ -180,19 +180,22 @@ class _Loop:
                 self._log.sync()
 
     def _difference(self, now_does: str) -> SearchlabError:
-        """Return the error for a policy that no longer asks for the next trial of the log."""
+        """Return the error to raise if the policy no longer proposes the log's next trial."""
         record, versions = self._log.records[len(self._trials)], library_versions()
         before = self._log.header.versions
         changed = [f"{name} {old} -> {versions.get(name)}" for name, old in before.items() if versions.get(name) != old]
-        cause = f"since then these changed: {', '.join(changed)}" if changed else "the policy or the space has changed"
+        cause = f"these versions have changed: {', '.join(changed)}" if changed else "the policy or space has changed"
         return SearchlabError(
             f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now "
-            f"{now_does}; {cause}. Resume it with the versions that wrote it, or choose another log file"
+            f"{now_does}; {cause}. Resume it with the versions that wrote it, or choose a different log file"
         )
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
-    """Measure the fastest programs of ``trials`` again; None if there is none, or (with a warning) if one fails now."""
+    """Measure the fastest programs in ``trials`` again.
+
+    Returns None if no program works. If one of the fastest programs now fails, warns and returns None.
+    """
     fastest: dict[str, Trial] = {}
     for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: the first of equal trials
         if math.isfinite(trial.cost) and not trial.measurement.pruned:
@@ -215,19 +218,19 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 
 
 class Searcher:
-    """A new policy that has learned from the warm start of its run, and the CPU time that it takes.
+    """A new policy that has learned from its run's warm start, with a record of the CPU time that it uses.
 
-    Other work on the machine is not charged; ``elsewhere`` returns the seconds that other processes have spent for the
-    policy.
+    Other work on the machine is not charged. ``elsewhere`` returns the CPU time that other processes have spent on the
+    policy's behalf, in seconds.
     """
 
     def __init__(self, run: Run, elsewhere: Callable[[], float] = lambda: 0.0) -> None:
         self.policy, self.cost_model = run.start()
         if self.cost_model is not None:
             self.cost_model.clock = self._seconds
-        self.batches = 0  # asked for
-        self.batch_size = 0  # configs of the last one
-        self.propose_seconds = 0.0  # to propose the last batch
+        self.batches = 0  # the number of proposed batches
+        self.batch_size = 0  # the number of configs in the last batch
+        self.propose_seconds = 0.0  # for proposing the last batch
         self._predict_seconds = 0.0
         self._run = run
         self._asked: set[Config] = set()
@@ -235,10 +238,13 @@ class Searcher:
         start = self._seconds()
         with POLICIES.blamed(type(self.policy), "warm_start"):
             run.warm_start.feed(self.policy, self.cost_model)
-        self.train_seconds = self._seconds() - start  # to learn from the batch before
+        self.train_seconds = self._seconds() - start  # for learning from the previous batch
 
     def ask(self, n: int) -> Sequence[Config]:
-        """Return the next batch, empty if the policy has no more. Raises SearchlabError if it breaks its contract."""
+        """Return the next batch, which is empty if the policy has nothing more to propose.
+
+        Raises SearchlabError if the policy breaks its contract.
+        """
         trained, predicted = self._model_seconds()
         start = self._seconds()
         with self._calling("ask"):
@@ -246,7 +252,7 @@ class Searcher:
             if isinstance(configs, Sequence):
                 configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
         taken = self._seconds() - start
-        # A policy that trains its cost model while it proposes is charged like one that trains it in `tell`.
+        # A policy that trains its cost model while proposing is charged like one that does so in `tell`.
         trained_now, predicted_now = self._model_seconds()
         self.train_seconds += trained_now - trained
         self.propose_seconds = taken - (trained_now - trained)
@@ -258,7 +264,7 @@ class Searcher:
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from a batch if it is complete. If a run ends within a batch, a resumed run completes it first."""
+        """Learn from a batch if it is complete. If a run ends within a batch, resuming it first completes the batch."""
         if len(trials) == self.batch_size:
             start = self._seconds()
             with self._calling("tell"):
@@ -266,9 +272,9 @@ class Searcher:
             self.train_seconds = self._seconds() - start
 
     def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """Return how well the cost model predicts a complete batch that is new to it; None if it is untrained.
+        """Return how well the cost model predicts a complete batch that is new to it, or None if it is untrained.
 
-        The fastest quarter of the batch counts as its top, since many batches have only eight trials.
+        The fastest quarter of the batch counts as its top, because many batches have only eight trials.
         """
         cost_model = self.cost_model
         if cost_model is None or not cost_model.fitted:
@@ -283,7 +289,7 @@ class Searcher:
         return time.process_time() + self._elsewhere()
 
     def _model_seconds(self) -> tuple[float, float]:
-        """Return the seconds that the cost model has taken to train and to predict."""
+        """Return how many seconds the cost model has spent on training and on predicting."""
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
     @contextmanager
@@ -312,17 +318,17 @@ class Searcher:
 
 
 PATIENCE = 60.0
-"""Seconds that a call of a policy may take without a warning."""
+"""How long a call to a policy may take before a warning is issued, in seconds."""
 
 LOOK_SECONDS = 1.0
 
 
-_calls: list[tuple[str, float]] = []  # calls of policies that have not returned, and when each began
+_calls: list[tuple[str, float]] = []  # the policy calls that have not returned, and when each began
 _watch: threading.Thread | None = None
 
 
 def busy(least: float = 0.0) -> str:
-    """Return a sentence about a policy of this process that has been busy for ``least`` seconds; empty if none is."""
+    """Return a sentence about a policy in this process that has been busy for ``least`` seconds, or "" if none has."""
     for what, since in _calls[-1:]:
         if (seconds := time.monotonic() - since) >= least:
             return f"{what} has taken {seconds:.0f} s"
@@ -331,9 +337,9 @@ def busy(least: float = 0.0) -> str:
 
 @contextmanager
 def taking(policy: str, method: str) -> Iterator[None]:
-    """Within, ``method`` of ``policy`` is called. Warns (SearchlabWarning) once if it takes longer than PATIENCE."""
+    """A context for calling ``method`` of ``policy``. Issues one SearchlabWarning if the call exceeds PATIENCE."""
     global _watch
-    if _watch is None or not _watch.is_alive():  # it ends with its process, and a fork has none
+    if _watch is None or not _watch.is_alive():  # threads end with their process, and forks do not inherit them
         _watch = threading.Thread(target=_look, daemon=True)
         _watch.start()
     _calls.append(call := (f"{method} of policy {policy!r}", time.monotonic()))
@@ -350,5 +356,5 @@ def _look() -> None:
         for call in _calls[-1:]:
             if call != warned and (said := busy(PATIENCE)):
                 warned = call
-                text = f"{said}, and it may never end; Ctrl-C ends the run and keeps what was measured"
+                text = f"{said}, and may never end; Ctrl-C ends the run and keeps all measurements"
                 warnings.warn(text, SearchlabWarning, stacklevel=1)

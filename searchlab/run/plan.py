@@ -1,6 +1,6 @@
-"""Planning a run: its space, strategy and budget, and the earlier runs that it starts from.
+"""Plan runs: their spaces, strategies and budgets, and the earlier runs from which they start.
 
-Only :func:`plan_run` plans a run; ``tune``, studies and tables call it.
+All runs are planned by :func:`plan_run`, which is called by ``tune``, studies and tables.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from ..target import Target
 from ..workload import Workload, parse_workload
 
 Source = str | Path | Store | Result
-"""A source of earlier runs: a log, a directory of logs, a result, a store, ``"store"`` or ``"store:PATH"``."""
+"""A source of earlier runs: a log, a directory of logs, a result, a store, or ``"store"`` or ``"store:PATH"``."""
 
 OnTrial = Callable[[Trial, bool], object]
-"""Called with every trial of the log in order, and with whether the log held it when the run began.
+"""A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
 
-Trials of a complete log are passed as well. The return value is ignored. An error ends the run and reaches the caller;
-the trial is in the log, so the run resumes after it.
+It is also called for the trials in a complete log. Its return value is ignored. If it raises an error, the run ends and
+the error propagates to the caller. The trial is in the log, so the run resumes after it.
 """
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A run to start from."""
+    """An earlier run that can be used as a warm start."""
 
     log: Log
-    digest: str  # of the log
-    statistic: Statistic  # used as the cost in the new run
-    stored: bool = field(default=False, compare=False)  # whether it comes from a store instead of a named log
-    asked_for: bool = field(default=False, compare=False)  # whether it has the space to search, which may be imported
+    digest: str  # the log's digest
+    statistic: Statistic  # the statistic that the new run uses as the cost
+    stored: bool = field(default=False, compare=False)  # whether it comes from a store and not from a specified log
+    asked_for: bool = field(default=False, compare=False)  # whether its space is being searched and may be imported
 
     @cached_property
     def trials(self) -> list[Trial]:
-        """Its trials, without those that a table answered with the nearest config."""
+        """Its trials, except for those for which a table returned the nearest config's measurement."""
         return [
             replace(trial, measurement=replace(trial.measurement, statistic=self.statistic))
             for trial in self.log.trials
@@ -65,17 +65,17 @@ class EarlierRun:
 
     @cached_property
     def task(self) -> OtherTask:
-        """Its trials as training data for another search; the fastest has the score 1."""
+        """Its trials as training data for a different search. The fastest trial has a score of 1."""
         return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
 
     @cached_property
     def space(self) -> Space:
-        """Its space, which imports a plug-in. Raises SearchlabError if the space no longer exists."""
+        """Its space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
         with trusting(self.asked_for):
             return Result(self.log).space
 
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
-        """Whether it has another shape in the same space: the same plug-in, operator and knobs."""
+        """Check whether it searched a different shape in the same space, with the same plug-in, operator and knobs."""
         header = self.log.header
         if header.space != plugin or parse_workload(header.workload).op != space.workload.op:
             return False
@@ -84,16 +84,16 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class StoredRuns:
-    """The runs in a store that a run may start from."""
+    """The runs in a store that can be used as a warm start."""
 
     store: Store
-    statistic: Statistic  # used as the cost in the new run
+    statistic: Statistic  # the statistic that the new run uses as the cost
     _read: dict[tuple[str, str], list[EarlierRun]] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, space: Space, machine: str) -> list[EarlierRun]:
-        """Return the runs in ``space``, which includes its target, on ``machine``.
+        """Return the runs in ``space`` (including its target) that were measured on ``machine``.
 
-        Warns (SearchlabWarning) if there are none, and names the places where the workload was measured.
+        If there are none, a SearchlabWarning lists the spaces and machines on which the workload was measured.
         """
         key = space.fingerprint, machine
         if key not in self._read:
@@ -101,10 +101,10 @@ class StoredRuns:
             own = [one.key for one in held if (one.key.fingerprint, one.key.machine) == key]
             if not own:
                 where = in_words(spelled_target(space.target), machine)
-                elsewhere = f"; it has these programs of the workload: {places(held)}" if held else ""
+                elsewhere = f"; it contains these programs for the workload: {places(held)}" if held else ""
                 warnings.warn(
-                    f"the store {self.store.path} has no trial to start from for {space.workload} in this space for "
-                    f"{where}{elsewhere}",
+                    f"the store {self.store.path} contains no trials to start from for {space.workload} in this space "
+                    f"for {where}{elsewhere}",
                     SearchlabWarning,
                     stacklevel=2,
                 )
@@ -115,11 +115,11 @@ class StoredRuns:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The earlier runs that a run starts from."""
+    """The earlier runs from which a run starts."""
 
-    own: tuple[EarlierRun, ...] = ()  # in its own space
+    own: tuple[EarlierRun, ...] = ()  # in the same space
     others: tuple[EarlierRun, ...] = ()
-    stores: tuple[Store, ...] = ()  # where some of them come from; the content when the run began counts: see as_begun
+    stores: tuple[Store, ...] = ()  # where some of them come from; what they contained when the run began counts
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
@@ -134,7 +134,7 @@ class WarmStart:
         return [trial for run in self.own for trial in run.trials]
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
-        """Train the cost model on the runs in other spaces, and start the policy from those in its own."""
+        """Train the cost model on the runs in other spaces, and warm-start the policy with those in its own space."""
         if cost_model is not None and self.others:
             cost_model.pretrain([run.task for run in self.others])
         if self.own:
@@ -142,9 +142,9 @@ class WarmStart:
 
 
 def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> list[EarlierRun | StoredRuns]:
-    """Return the logs and stores that ``sources`` name, with paths relative to ``base``.
+    """Return the logs and stores specified by ``sources``, whose paths are relative to ``base``.
 
-    Raises SearchlabError for a log that is damaged, has no trials, or is given twice.
+    Raises SearchlabError if a log is damaged, has no trials or is specified twice.
     """
     runs: list[EarlierRun | StoredRuns] = []
     for source in sources:
@@ -160,26 +160,27 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
             )
         logs = find_logs(base / source)
         if not logs:
-            raise SearchlabError(f"there is no log (*.jsonl) in {base / source} to start from")
+            raise SearchlabError(f"no logs (*.jsonl) found in {base / source} to start from")
         for log in logs:
             run = EarlierRun(read_log(log), hashlib.sha256(log.read_bytes()).hexdigest()[:32], statistic)
             if not run.trials:
-                raise SearchlabError(f"{log} has no measured trial to start from")
+                raise SearchlabError(f"{log} contains no measured trials to start from")
             if any(isinstance(other, EarlierRun) and other.digest == run.digest for other in runs):
-                raise SearchlabError(f"{log} is given twice, or is a copy of another log; give each log once")
+                raise SearchlabError(f"{log} is specified twice, or is a copy of another log; specify each log once")
             runs.append(run)
     return runs
 
 
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
-    """Return those ``runs`` that a search of ``space``, which ``plugin`` names, can use.
+    """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
-    Any policy learns from trials in ``space``. Other runs can only train a cost model: runs in any space if its
-    ``features`` are those of programs, and with knob features runs with another shape in the same space.
+    Any policy learns from trials in ``space``. Other runs can only be used to train a cost model. If its ``features``
+    are program features, it can learn from runs in any space; with knob features, it can learn only from runs with a
+    different shape in the same space.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
-    kind = FEATURES.get(features)  # none without a cost model
+    kind = FEATURES.get(features)  # None without a cost model
     if kind is None:
         return WarmStart(own)
     others = tuple(replace(run, asked_for=run.log.header.space == plugin.spelled()) for run in others)
@@ -189,16 +190,16 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: s
 
 
 def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence[WarmStart]) -> None:
-    """Raise SearchlabError if a run of ``earlier`` is in none of ``warm_starts``."""
+    """Raise SearchlabError if any run in ``earlier`` is used by none of ``warm_starts``."""
     used = {digest for warm in warm_starts for digest in warm.digests}
     for run in earlier:
         if isinstance(run, EarlierRun) and run.digest not in used:
             header = run.log.header
             raise SearchlabError(
-                f"{run.log.path} cannot warm-start this run: it searched {header.workload} in {header.space_name}, "
-                f"another space. Only a cost model can learn from other spaces, with features of programs (program, "
-                f"per-store, itervar, curve), or with knob features for another shape in the same space; set "
-                f'features = "program" for a policy that takes a cost model'
+                f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different space, "
+                f"{header.space_name}. Only cost models can learn from other runs: those with program features "
+                f"(program, per-store, itervar, curve) from any space, and those with knob features from other shapes "
+                f'in the same space; set features = "program" for a policy that uses a cost model'
             )
 
 
@@ -208,7 +209,7 @@ class Searched:
 
     space: Space
     plugin: Plugin
-    label: str = ""  # its name in figures and tables, if it is not the plug-in's
+    label: str = ""  # its name in figures and tables, if it differs from the plug-in's
     size: int | None = None  # the number of its configs, if they were counted
 
     @classmethod
@@ -222,28 +223,26 @@ class Searched:
         settings: Settings | None = None,
         base: Path = Path(),
     ) -> Searched:
-        """Create the space that ``spec`` names.
+        """Create the space specified by ``spec``.
 
         Args:
-            spec: A plug-in; or the space itself, with its own target if ``target`` is None.
+            spec: A plug-in specification, or a Space object.
             workload: The workload.
-            target: The target.
-            label: See the field.
-            settings: The measurement. A space without programs that is named without options has those of the table
-                that answers.
-            base: The directory that the path of the table starts from.
+            target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
+            label: The name to use in figures and tables, if it differs from the plug-in's.
+            settings: How to measure. If the space has no programs and is specified without options, it uses the options
+                recorded in the table that answers.
+            base: The directory to which the table's path refers.
 
         Raises:
-            SearchlabError: If the space itself is given, and has another workload or target.
-            UnsupportedWorkload: If the named space has no program for the workload.
+            SearchlabError: If ``spec`` is a Space object with a different workload or target.
+            UnsupportedWorkload: If the specified space has no programs for the workload.
         """
         if isinstance(spec, Space):
             if str(spec.workload) != str(workload):
                 raise SearchlabError(f"the space is for {spec.workload}; create one for {workload}")
             if target is not None and target != spec.target:
-                raise SearchlabError(
-                    f"the space is for the target {spec.target}, not for {target}; leave the target out"
-                )
+                raise SearchlabError(f"the space is for the target {spec.target}, not for {target}; omit the target")
             return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
         assert target is not None
         plugin, space_class = SPACES.named(spec)
@@ -259,29 +258,30 @@ class Searched:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A policy, with a cost model and its features if the policy takes a cost model."""
+    """A policy, together with a cost model and its features if the policy uses one."""
 
     policy: Plugin
     policy_class: type[Policy]
     cost_model: Plugin | None = None
     features: str = ""
-    label: str = ""  # its name in figures and tables, if it is not the policy's
-    without_programs: str = ""  # features to use instead where configs have no programs, if the user chose none
+    label: str = ""  # its name in figures and tables, if it differs from the policy's
+    without_programs: str = ""  # the features to use if configs have no programs and the user chose no features
 
     @classmethod
     def of(
         cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
     ) -> Strategy:
-        """Return the strategy of these names; :meth:`~searchlab.policy.Traits.model` has the defaults.
+        """Return the specified strategy. For the defaults, see :meth:`~searchlab.policy.Traits.model`.
 
-        Raises SearchlabError if there is no such policy or cost model, or if the policy takes no cost model.
+        Raises SearchlabError if the policy or cost model cannot be found, or a cost model is specified for a policy
+        that uses none.
         """
         plugin, policy_class = POLICIES.named(policy)
         POLICIES.check_class(plugin.name, policy_class)
         if not policy_class.traits.takes_cost_model:
             for name, given in (("cost_model", cost_model), ("features", features)):
                 if given:
-                    raise SearchlabError(f"policy {plugin.name!r} takes no cost model; leave out {name}, {given!r}")
+                    raise SearchlabError(f"policy {plugin.name!r} does not use a cost model; omit {name} = {given!r}")
             return cls(plugin, policy_class, label=label)
         own = policy_class.traits.own_model
         instead = own.without_programs if own and not features else ""
@@ -293,7 +293,7 @@ class Strategy:
         return one_line(self.label or self.policy.name)
 
     def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
-        """Create the policy and its cost model, if it takes one. Raises SearchlabError for an unknown option."""
+        """Create the policy, and its cost model if it uses one. Raises SearchlabError if an option is unknown."""
         options = dict(self.policy.options)
         POLICIES.check_options(self.policy.name, self.policy_class, options)
         cost_model = None
@@ -306,18 +306,18 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Run:
-    """A space, searched by a strategy from a seed within a budget; everything about it is decided."""
+    """A fully specified search of a space by a strategy, from a seed and within a budget."""
 
     searched: Searched
     strategy: Strategy
     seed: int
-    batch: int  # configs that the policy is asked for at a time
-    trials: int  # with seconds and stop_after: see Budget
+    batch: int  # the number of configs to request from the policy at a time
+    trials: int  # for this, seconds and stop_after, see Budget
     settings: Settings
     log: Path
     warm_start: WarmStart = field(default_factory=WarmStart)
     effective: Mapping[str, Any] = field(default_factory=dict)  # see Policy.effective
-    contrasts: tuple[tuple[str, str], ...] = ()  # pairs of strategies that its study registers
+    contrasts: tuple[tuple[str, str], ...] = ()  # the pairs of strategies that its study registers
     starts: str = ""  # see Header.starts
     seconds: float | None = None
     stop_after: int | None = None
@@ -338,16 +338,16 @@ class Run:
         return str(self.space.workload)
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
-        """Create the policy and its cost model; see :meth:`Strategy.start`."""
+        """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
-        """Return this run with other options of its policy, and with its effective options unknown."""
+        """Return this run with different policy options. Its effective options are then unknown."""
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
     def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
-        """Return the header of its log; the arguments depend on the measurer."""
+        """Return the header for its log. The arguments depend on the measurer."""
         here = self.settings.exclusive  # this machine is measured
         target = self.space.target
         strategy = self.strategy
@@ -380,15 +380,16 @@ class Run:
 
 
 OnRun = Callable[[Run, int, int, int], OnTrial | None]
-"""Called when a run begins, with the run, its number (from 1), the number of runs, and its job (from 0).
+"""A callback for the beginning of a run. It receives the run, its number (from 1), the number of runs, and its job
+(from 0).
 
-Returns the function to call with each trial, or None. The previous run of the job has ended by then. On an executor, a
-short run is reported when it has ended, with all its trials at once.
+It returns the function to call with each trial, or None. By then, the previous run in the same job has ended. On an
+executor, short runs are reported after they have ended, with all their trials at once.
 """
 
 
 def own_seed(seed: int, name: str) -> int:
-    """Return the seed of a strategy called ``name`` that has its own draws, the same on every machine."""
+    """Return the seed for a strategy that draws its own configs. It depends on ``name``, but not on the machine."""
     text = f"{name}:{seed}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
@@ -405,27 +406,27 @@ def plan_run(
     earlier: Sequence[EarlierRun | StoredRuns] = (),
     base: Path = Path(),
 ) -> Run:
-    """Plan a run, which starts from those ``earlier`` runs that it can use; the plan is valid for other seeds, too.
+    """Plan a run that starts from those ``earlier`` runs that it can use. The plan is also valid for other seeds.
 
-    Nothing is measured, but the policy is created once, which finds wrong options. ``base`` is the directory that the
-    path of a table starts from.
+    Nothing is measured, but the policy is created once to detect invalid options. ``base`` is the directory to which
+    a table's path refers.
 
     Raises:
-        SearchlabError: For a wrong option.
+        SearchlabError: If an option is invalid.
         UnsupportedSpace: If the policy cannot search the space.
 
     Warns:
-        SearchlabWarning: If the policy would not use what it learns.
+        SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
     if not (searched.space.has_programs or settings.replays):
         raise SearchlabError(
-            f"the space {searched.plugin.name} has no programs of {searched.space.workload}, only recorded times; "
-            f'measure with {{ kind = "table", path = ... }}'
+            f"the space {searched.plugin.name} has no programs for {searched.space.workload}, only recorded times; "
+            f'set measure = {{ kind = "table", path = ... }}'
         )
     if strategy.without_programs and not searched.space.has_programs:
         warnings.warn(
-            f"{strategy.name} uses the features {strategy.without_programs!r}: its own, {strategy.features!r}, "
-            f"describe programs, and the configs of {searched.plugin.name} have none",
+            f"{strategy.name} uses the features {strategy.without_programs!r} instead of its default, "
+            f"{strategy.features!r}, which requires programs: configs in {searched.plugin.name} have none",
             SearchlabWarning,
             stacklevel=2,
         )
@@ -446,7 +447,7 @@ def plan_run(
     if told < policy.n_startup and not warm_start.others:
         warnings.warn(
             f"policy {strategy.policy.name!r} uses what it learns only after {policy.n_startup} trials (n_startup), "
-            f"and {run.trials} trials in batches of {batch} are not more than that; increase the trials, or reduce "
+            f"which {run.trials} trials in batches of {batch} do not exceed; increase the number of trials, or reduce "
             f"n_startup",
             SearchlabWarning,
             stacklevel=2,
@@ -455,10 +456,11 @@ def plan_run(
 
 
 def as_begun(runs: Sequence[Run]) -> list[Run]:
-    """Return ``runs``, of which those that start from a store go on as they began.
+    """Return ``runs``, restoring the original warm start of those that start from a store.
 
-    The logs of each strategy are in one directory. The first existing log decides for all runs there, so that all seeds
-    start from the same trials. Raises SearchlabError if it is damaged, or if its stores lack what it started from.
+    Each strategy's logs are in the same directory. The first existing log determines the warm start for all runs there,
+    so that all seeds start from the same trials. Raises SearchlabError if this log is damaged, or if the stores no
+    longer contain the runs from which it started.
     """
     begun: dict[Path, Header] = {}
     for run in runs:
@@ -470,7 +472,7 @@ def as_begun(runs: Sequence[Run]) -> list[Run]:
 
 
 def _from(run: Run, header: Header) -> Run:
-    """Return ``run`` with the warm start of ``header``. Logs named since then are added, and so refused later."""
+    """Return ``run`` with the warm start in ``header``. Newly specified logs are added, and rejected later."""
     warm = run.warm_start
     known = {one.digest: one for one in warm.runs}
     runs = [known.get(digest) or _stored(run, digest) for digest in header.warm_start]
@@ -486,25 +488,25 @@ def _stored(run: Run, digest: str) -> EarlierRun:
     paths = ", ".join(str(store.path) for store in run.warm_start.stores)
     raise SearchlabError(
         f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); add that log "
-        f"to the store, or choose another path for the log of this run"
+        f"to the store, or choose a different path for this run's log"
     )
 
 
 def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
-    """Return the runs of the ``part``-th (from 1) of ``parts`` shards, in their order.
+    """Return the runs in the ``part``-th (from 1) of ``parts`` shards, in their original order.
 
-    Shards have equal sizes, but for one run. Runs are dealt in the order of a hash of their names, so that no shard has
-    the slow strategies.
+    The sizes of shards differ by at most one run. Runs are assigned in the order of a hash of their names, so that slow
+    strategies do not accumulate in one shard.
     """
     if not 1 <= part <= parts:
-        raise SearchlabError(f"the shard must be i/n with i from 1 to n, not {part}/{parts}")
+        raise SearchlabError(f"the shard must be i/n, where i is between 1 and n, not {part}/{parts}")
     order = sorted(runs, key=lambda run: hashlib.sha256(run.log.as_posix().encode()).digest())
     own = {run.log for run in order[part - 1 :: parts]}
     return [run for run in runs if run.log in own]
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Parse ``"2/8"`` as (2, 8). Raises SearchlabError."""
+    """Parse a shard: ``"2/8"`` becomes (2, 8). Raises SearchlabError if it is not in this form."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None:
         raise SearchlabError(f"the shard must be i/n, for example 1/4, not {text!r}")

@@ -1,4 +1,4 @@
-"""Live progress of runs: the run, trials done, best GFLOPS so far, time left."""
+"""Live progress bars that show each run, its completed trials, its best throughput so far, and the remaining time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from .plan import OnRun, OnTrial, Run
 
 
 class RunProgress:
-    """A bar for each run, and one for the study if it has several; they disappear if a SearchlabError is raised.
+    """A progress bar for each run, and one for the study if it has several runs.
 
-    Within a study, the bar of a run is replaced by that of the next run of its job.
+    In a study, a run's bar is replaced with that of the next run in the same job. All bars disappear if a
+    SearchlabError is raised.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
@@ -37,11 +38,11 @@ class RunProgress:
         self._block: TaskID | None = None
         total = _total(sum(run.trials for run in runs))
         self._study = self._progress.add_task("the study", total=total, best="", visible=len(runs) > 1)
-        self._ended = 0  # trials of the runs that have ended, as they were planned
+        self._ended = 0  # the planned number of trials in the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
 
     def start(self, workload: str, label: str, trials: int) -> OnTrial:
-        """Add a bar of ``trials`` trials, and return the function that advances it."""
+        """Add a bar for ``trials`` trials, and return the function that advances it."""
         self._progress.start()
         searched = parse_workload(workload)
         task = self._progress.add_task(f"{workload}  {label}", total=_total(trials), best="")
@@ -58,7 +59,7 @@ class RunProgress:
         return on_trial
 
     def on_block(self, what: str, done: int, count: int) -> None:
-        """Show that ``done`` of ``count`` blocks of a table have been timed."""
+        """Show that ``done`` of a table's ``count`` blocks have been timed."""
         self._progress.start()
         if done == 1 or self._block is None:
             self._block = self._progress.add_task(what, total=count, best="")
@@ -81,7 +82,7 @@ class RunProgress:
         return on_both
 
     def _end(self, run: Run, bar: TaskID) -> None:
-        """Count the trials of a run that has ended as planned, or as made if their number is unlimited."""
+        """Count the planned trials of a run that has ended, or its completed trials if their number is unlimited."""
         done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
         self._ended += done if _total(run.trials) is None else run.trials
 
@@ -100,9 +101,9 @@ class RunProgress:
             self._jobs.clear()
             self._show_study()
         if kind and issubclass(kind, SearchlabError):
-            self._progress.live.transient = True  # leaves only the text of the error
+            self._progress.live.transient = True  # leaves only the error message
         elif self._progress.live.is_started:
-            self._progress.refresh()  # in a notebook, stopping does not
+            self._progress.refresh()  # because stopping does not refresh in a notebook
         self._progress.stop()
 
 
@@ -114,14 +115,17 @@ def _total(trials: int) -> int | None:
 def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
     """Yield a function that shows the progress of ``runs`` and calls ``on_run``.
 
-    With ``progress`` True there are bars on the standard error (below the cell of a notebook), with False none, and
-    with None only in a terminal, or a notebook with ipywidgets. Without ipywidgets, a notebook shows the final state of
-    the bars as text. A console is where to show them.
+    Args:
+        progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
+            bars are shown only in a terminal or in a notebook with ipywidgets. Pass a console to show the bars there.
+            A notebook without ipywidgets shows only the bars' final state, as text.
+        runs: The runs.
+        on_run: Called when a run begins.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)
         if console.is_jupyter and find_spec("ipywidgets") is None:
-            console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # its output cannot move a bar
+            console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # cannot redraw a moving bar
         wanted = console.is_terminal or console.is_jupyter if progress is None else progress
         if not wanted:
             yield on_run

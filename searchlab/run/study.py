@@ -1,6 +1,6 @@
-"""Studies: the keys of a study file, and planning, forecasting and executing its runs.
+"""Studies: the keys in a study file, and functions to plan, forecast and execute a study's runs.
 
-:func:`~searchlab.run.tune.tune` executes a single run.
+For a single run, use :func:`~searchlab.run.tune.tune`.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ from .plan import (
 from .progress import shown
 
 OF_SUITE = ("workloads", "spaces", "target", "measure")
-"""The keys of a study that the tables of a suite provide."""
+"""The study keys whose values are provided by a suite's tables."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
-"""``difficulty``, or a part or multiple of it such as ``0.5 difficulty``: as many trials as a table is difficult."""
+"""A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
 
 FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
-"""The features of a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
+"""The features for a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
 
 
 class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: A registered name, or ``module:Class``.
-        options: Options of its constructor.
+        options: The options to pass to its constructor.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Named(NamedPlugin, frozen=True):
     """A space with options.
 
     Attributes:
-        label: Its name in figures and tables, if it is not the name of the space.
+        label: The name to use in figures and tables, if it differs from the space's name.
     """
 
     label: str = ""
@@ -95,10 +95,10 @@ class NamedCostModel(NamedPlugin, frozen=True):
     """A cost model with options.
 
     Attributes:
-        features: The features that it is trained on, taken from the choices (``knob``, or ``autotvm-knob`` as in
-            AutoTVM) or from the scheduled program (``program``, ``per-store`` for pack-sum, and AutoTVM's ``itervar``
-            and ``curve``).
-        label: Its name in figures and tables, if it is not the name of the cost model.
+        features: The features on which it is trained. They are extracted from the choices (``knob``, or AutoTVM's
+            ``autotvm-knob``) or from the scheduled program (``program``, ``per-store`` for pack-sum, or AutoTVM's
+            ``itervar`` and ``curve``).
+        label: The name to use in figures and tables, if it differs from the cost model's name.
     """
 
     features: FeaturesName = "knob"
@@ -106,17 +106,17 @@ class NamedCostModel(NamedPlugin, frozen=True):
 
 
 class NamedPolicy(Named, frozen=True):
-    """A policy with options, and the keys in which it differs from the study.
+    """A policy with options, and the study keys that it overrides.
 
     Attributes:
-        label: The name of the strategy in figures and tables, if it is not the name of the policy.
-        batch: Replaces the batch of the study.
-        trials: Replaces the limit of the study, as do ``seconds`` and ``stop_after``.
-        seconds: Replaces the limit of the study.
-        stop_after: Replaces the limit of the study.
-        cost_model: The only cost model that this policy runs with, instead of those of the study.
-        features: The features of the cost model, instead of those that its entry names.
-        warm_start: Replaces ``warm_start`` of the study.
+        label: The strategy's name in figures and tables, if it differs from the policy's name.
+        batch: Overrides the study's ``batch``.
+        trials: Overrides the study's ``trials``.
+        seconds: Overrides the study's ``seconds``.
+        stop_after: Overrides the study's ``stop_after``.
+        cost_model: The only cost model to use with this policy, instead of the study's cost models.
+        features: The features for the cost model, instead of those in the cost model's entry.
+        warm_start: Overrides the study's ``warm_start``.
     """
 
     batch: Count | None = None
@@ -132,8 +132,8 @@ class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A suite of tables.
 
     Attributes:
-        name: The suite, a split or a table of it, as for ``suite``.
-        noise: Whether the repeats of each measurement are resampled from the recorded ones, by the seed of the run.
+        name: The suite, or one of its splits or tables, specified in the same way as ``suite``.
+        noise: Whether to resample each measurement's repeats from the recorded ones, depending on the run's seed.
     """
 
     name: str
@@ -141,41 +141,43 @@ class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of a study file.
+    """The keys in a study file.
 
-    Every policy (with every cost model, if it takes one) searches every workload in every space from every seed. A
-    policy whose class or entry names a cost model runs only with that one.
+    Every policy searches every workload in every space from every seed. A policy that uses a cost model does so with
+    every cost model, unless its class or its entry specifies a single one.
 
     Attributes:
         policies: Policies by name, or with options.
         workloads: Workloads such as ``"gemm:512x512x512"`` or ``"resnet50/conv3.2b"``.
-        spaces: Search spaces by name, or with options. Combinations that a space has no programs for are left out.
-        suite: Takes the place of workloads, spaces, target and measure: a suite of tables (``v1``), one split of it
-            (``v1/dev``), or one table (``v1/TABLE``), by name or by the path of its directory. The defaults of trials
-            and seeds are those of its protocol.
-        cost_models: Cost models by name, or with options. A policy that takes a cost model runs with each of them.
-        seeds: A list of seeds, or the number of seeds, from 0 on.
-        trials: The maximum number of trials of a run. 64 by default, or unlimited with ``seconds`` or ``stop_after``.
-            Over complete tables also ``"difficulty"``, or a part or multiple of it such as ``"0.5 difficulty"``: as
-            many as random search is expected to take for 95 % of the way from the median to the optimum of each table.
-        seconds: The charged time (proposing, training, building, running) after which a run ends.
-        stop_after: A run ends after this many trials without a gain of more than 1 % in throughput. It ends when the
-            first of these limits is reached; for seconds and stop_after, at the end of a batch. A study with larger
-            limits extends the runs.
-        batch: The number of configs that a policy is asked for at a time.
-        target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU such as ``"znver4"``, or a TVM target as a table. By
-            default this machine, or the target of the recorded table; a fleet has no default.
+        spaces: Search spaces by name, or with options. Workloads for which a space has no programs are skipped.
+        suite: A suite of tables (``v1``), one of its splits (``v1/dev``), or a single table (``v1/TABLE``), specified
+            by name or by its directory's path. It replaces ``workloads``, ``spaces``, ``target`` and ``measure``, and
+            its protocol provides the defaults for ``trials`` and ``seeds``.
+        cost_models: Cost models by name, or with options. Each policy that uses a cost model runs with all of them.
+        seeds: A list of seeds, or the number of seeds, counted from 0.
+        trials: The maximum number of trials in a run. The default is 64, or no limit if you specify ``seconds`` or
+            ``stop_after``. For complete tables, you can specify ``"difficulty"`` or a multiple such as
+            ``"0.5 difficulty"``. The difficulty is the expected number of trials that random search needs to cover
+            95 % of the distance from a table's median to its optimum.
+        seconds: The maximum charged time of a run (proposing, training, building and running), in seconds.
+        stop_after: The number of trials without a gain of more than 1 % in throughput after which a run ends. The run
+            ends when the first of these three limits is reached; ``seconds`` and ``stop_after`` take effect at the end
+            of a batch. Running the study again with larger limits extends the runs.
+        batch: The number of configs to request from a policy at a time.
+        target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU name such as ``"znver4"``, or a TVM target as a TOML
+            table. The default is this machine, or the target of the recorded table. For a fleet, it must be specified.
         measure: Where and how programs are measured.
-        warm_start: Logs of earlier runs, directories of logs, or ``"store"`` and ``"store:PATH"`` for what a store
-            holds of the same space, target and machine. Each policy learns from runs in its own space. A cost model
-            with features of programs is trained on the others, one with knob features on other shapes in the same
-            space.
-        contrasts: Pairs of strategies, by name or label, that the study is made to compare. They are registered in the
-            log of each run when it begins, and a report tests them with more power than other, exploratory, pairs.
-        starts: With ``"shared"``, policies that have not learned anything draw the same configs from one seed, so that
-            the difference between two policies is due to what they do later. With ``"own"``, each draws its own.
-        executor: Where the runs are executed, ``"local"`` or ``{ name = "slurm", options = { ... } }``; by default in
-            this process, one after the other. It changes no run.
+        warm_start: Logs of earlier runs, or directories of logs. Specify ``"store"`` or ``"store:PATH"`` to use a
+            store's runs for the same space, target and machine. Each policy learns from runs in its own space. A cost
+            model with program features is also trained on all other runs; one with knob features is also trained on
+            other shapes in the same space.
+        contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
+            in each run's log when the run begins. Reports test them with more power than other, exploratory pairs.
+        starts: With ``"shared"``, policies that have not learned anything yet draw the same configs for a given seed,
+            so any difference between two policies is due to what they do later. With ``"own"``, each policy draws its
+            own configs.
+        executor: Where the runs are executed: ``"local"``, or for example ``{ name = "slurm", options = { ... } }``. By
+            default, they are executed in this process, one after the other. The executor does not affect the runs.
     """
 
     policies: list[str | NamedPolicy]
@@ -201,10 +203,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name):
-                place = ", or the study a suite" if name in OF_SUITE else ""
+                place = "; add one, or specify a suite" if name in OF_SUITE else ""
                 raise ValueError(f"{name} must have at least one entry, not []{place}")
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
-            raise ValueError(f"seeds must be at least 1, or a list of different numbers from 0 on, not {self.seeds}")
+            raise ValueError(f"seeds must be at least 1, or a list of distinct numbers of at least 0, not {self.seeds}")
 
     @property
     def seed_list(self) -> list[int]:
@@ -223,15 +225,15 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
     def budget(self, entry: NamedPolicy, whole: Callable[[], Whole | None] = lambda: None) -> Budget:
-        """Return the budget of the runs of ``entry`` in a space.
+        """Return the budget for a policy's runs in a space.
 
         Args:
             entry: The policy.
-            whole: Returns all costs of the space, if a complete table answers. It is called if the number of trials
-                depends on the difficulty of the space.
+            whole: A function that returns all costs in the space if a complete table answers, and None otherwise. It is
+                called only if the number of trials depends on the space's difficulty.
 
         Raises:
-            SearchlabError: If the number of trials depends on the difficulty, which is not known.
+            SearchlabError: If the number of trials depends on the difficulty, which is unknown.
         """
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
@@ -241,18 +243,18 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _trials_of(text: str, whole: Whole | None) -> int:
-    """Return the number of trials that :data:`Difficulty` stands for."""
+    """Return the number of trials that corresponds to a :data:`Difficulty`."""
     if whole is None:
         raise SearchlabError(
-            f"trials = {text!r} needs a complete table of each space: only there is it known how many random draws "
-            f"come close to the optimum; give a number of trials"
+            f"trials = {text!r} requires a complete table of each space, from which the difficulty is computed; "
+            f"specify a number of trials instead"
         )
     factor = float(text.removesuffix("difficulty") or 1)
     return max(1, min(math.ceil(factor * difficulty(whole.costs, whole.weights)), len(whole.costs)))
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
-    """Return the budget with these parts, which has 64 trials if all are None."""
+    """Return the budget with these limits. If all are None, the limit is 64 trials."""
     if trials is None:
         trials = 64 if seconds is None and stop_after is None else UNLIMITED
     return Budget(trials, seconds, stop_after)
@@ -260,16 +262,16 @@ def budget_of(trials: int | None, seconds: float | None, stop_after: int | None)
 
 @dataclass(frozen=True)
 class Given:
-    """Classes and objects that a script passed, and that names in the study stand for."""
+    """The classes and objects that a script passed, by the names that replace them in the study."""
 
     policies: dict[str, type[Any]] = field(default_factory=dict)
     spaces: dict[str, dict[str, Space]] = field(default_factory=dict)  # by label or class name, then by workload
 
 
 def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
-    """Replace the classes and objects in ``data`` by names; see :meth:`Study.from_dict` for what it may contain.
+    """Replace the classes and objects in ``data`` with names; see :meth:`Study.from_dict` for what it may contain.
 
-    Raises SearchlabError for the class of a space or cost model that cannot be found by its name.
+    Raises SearchlabError if the class of a space or cost model cannot be found by its name.
     """
     plain, given = dict(data), Given()
     for key in ("policies", "cost_models", "spaces"):
@@ -287,7 +289,7 @@ def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
 
 
 def _entry(key: str, item: Any, given: Given) -> Any:
-    """Return an entry of the list ``key`` as plain data; None for a space that another entry covers."""
+    """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):
@@ -310,12 +312,12 @@ def _entry(key: str, item: Any, given: Given) -> Any:
 
 def _space(space: Space, entry: dict[str, Any], given: Given) -> dict[str, Any] | None:
     if "options" in entry:
-        raise SearchlabError(f"the space {space} already has its options; leave out options, {entry['options']!r}")
+        raise SearchlabError(f"the space {space} already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
     label = entry.get("label") or name
     known = given.spaces.setdefault(label, {})
     if str(space.workload) in known:
-        raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a label")
+        raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a unique label")
     known[str(space.workload)] = space
     return {**entry, "name": name} if len(known) == 1 else None
 
@@ -326,9 +328,9 @@ class Study:
 
     Attributes:
         spec: The content of the study file.
-        base: The directory that relative paths in the study start from.
+        base: The directory to which relative paths in the study refer.
         given: The classes and spaces that a script passed instead of names.
-        copy: The name and the text of the copy of the study that is kept beside its logs.
+        copy: The file name and text of the copy of the study that is stored next to its logs.
 
     Example:
         >>> from searchlab import Study
@@ -353,7 +355,7 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """Load a study file (TOML). Raises SearchlabError, which names a wrong key, its value and the valid values."""
+        """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -366,13 +368,14 @@ class Study:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
-        """Create a study from a mapping with the keys of a study file.
+        """Create a study from a mapping with the same keys as a study file.
 
         Args:
-            data: The keys. ``policies`` and ``cost_models`` may contain classes, ``spaces`` classes or Space objects
-                (which bring their workloads, if ``workloads`` is missing), also as the ``name`` of an entry. A workload
-                may be a Workload, ``target`` a Target, and ``measure`` settings.
-            base: The directory that relative paths start from.
+            data: The keys and their values. Instead of names, ``policies`` and ``cost_models`` may contain classes, and
+                ``spaces`` may contain classes or Space objects. You can also pass these as the ``name`` of an entry. If
+                ``workloads`` is missing, the workloads of the Space objects are used. Workloads may be Workload
+                objects, ``target`` may be a Target, and ``measure`` may be a settings object.
+            base: The directory to which relative paths refer.
         """
 
         def name_of(value: object) -> str:
@@ -391,7 +394,7 @@ class Study:
         for name in OF_SUITE:
             if name in data:
                 raise SearchlabError(
-                    f"{source}: the tables of a suite determine {name}; leave out {name!r}, or 'suite'"
+                    f"{source}: {name} is determined by the suite's tables; omit either {name!r} or 'suite'"
                 )
         spec = explained(data, StudySpec, source)
         assert spec.named_suite is not None
@@ -400,7 +403,7 @@ class Study:
 
     @cached_property
     def suite(self) -> Suite | None:
-        """The suite that the study runs on, if it names one."""
+        """The suite on which the study runs, or None if it does not specify one."""
         named = self.spec.named_suite
         return find_suite(named.name, self.base) if named else None
 
@@ -408,16 +411,16 @@ class Study:
         """Plan all runs.
 
         Returns:
-            Every run, ordered by seed (in a suite by table, then by seed), whose log is relative to the directory of
-            the results; and a sentence for each run that is left out since its space has no program for the workload,
-            or its policy cannot search the space.
+            All runs, ordered by seed (for a suite, by table and then by seed), with log paths relative to the results
+            directory; and a sentence for each combination that is skipped because the space has no program for the
+            workload or the policy cannot search the space.
         """
         return self._plan
 
     @cached_property
     def _plan(self) -> tuple[list[Run], list[str]]:
         spec = self.spec
-        for model in spec.cost_model_entries:  # also those that no policy takes
+        for model in spec.cost_model_entries:  # including those that no policy uses
             COST_MODELS.check_name(model.name)
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
@@ -426,7 +429,7 @@ class Study:
         for name in (name for pair in spec.contrasts for name in pair):
             if name not in known:
                 hint = did_you_mean(name, known)
-                raise SearchlabError(f"contrasts name the strategy {name!r}, which the study does not have{hint}")
+                raise SearchlabError(f"contrasts refer to the strategy {name!r}, which is not in the study{hint}")
         left_out: list[str] = []
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], list[EarlierRun | StoredRuns]] = {}  # by the sources of a warm start
@@ -455,22 +458,22 @@ class Study:
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
             ]
         if not runs:
-            raise SearchlabError("no policy of the study can search any of its spaces. " + "; ".join(left_out))
+            raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
         for sources, used in warm.items():
             check_used(earlier[sources], used)
         return runs, left_out
 
     def _whole(self, searched: Searched, settings: Settings) -> Whole | None:
-        """Return the costs of all configs of a space, if a complete table answers."""
+        """Return the costs of all configs in a space if a complete table answers, or None otherwise."""
         if not settings.replays:
             return None
         with settings.make(searched.space.target, {}, self.base) as measurer:
             return measurer.whole(searched.space)
 
     def _places(self, left_out: list[str]) -> Iterator[list[tuple[Path, Searched, Settings]]]:
-        """Yield groups of spaces, each space with the directory of its logs and the measurement.
+        """Yield groups of spaces. Each space comes with the directory for its logs and the settings for measuring.
 
-        The tables of a suite are a group each. Reasons for leaving out spaces are added to ``left_out``.
+        In a suite, each table is a separate group. Reasons for skipping spaces are added to ``left_out``.
         """
         spec = self.spec
         if self.suite is not None:
@@ -479,7 +482,7 @@ class Study:
                 yield [(Path(table.entry.name), searched_table(table), table.settings(noise))]
             return
         target = None if spec.target is None else resolve_target(spec.target)
-        if target is None and len(self.given.spaces) < len(spec.spaces):  # a space that was passed has its target
+        if target is None and len(self.given.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target(spec.measure.default_target(self.base))
         workloads = [parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
@@ -493,7 +496,7 @@ class Study:
                 name = entry.label or entry.name
                 known = self.given.spaces.get(name)
                 if known is not None and str(workload) not in known:
-                    left_out.append(f"{workload} is not searched in {name}: that space is for {', '.join(known)}")
+                    left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(known)}")
                     continue
                 try:
                     searched = Searched.of(
@@ -508,16 +511,16 @@ class Study:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
                     continue
                 if held is not None and (str(workload), searched.space.fingerprint) not in held:
-                    missing.append(f"{workload} is not searched in {name}: no table holds it for this target")
+                    missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
                     places.append((Path(_slug(str(workload)), _slug(name)), searched, spec.measure))
         left_out += missing
         if not places:
-            raise SearchlabError("no space of the study fits any of its workloads. " + "; ".join(left_out))
+            raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
         yield places
 
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
-        """Yield the policy of ``entry`` with each cost model that it is to run with; all have a label."""
+        """Yield a policy's labelled strategies, one for each cost model with which the policy is to run."""
         label = entry.label or entry.name
         cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
         POLICIES.check_class(entry.name, cls)
@@ -532,7 +535,7 @@ class Study:
             yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
     def planned(self) -> list[PlannedRun]:
-        """Return the runs for the plan beside the logs."""
+        """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
                 log=run.log.as_posix(), workload=run.log.parts[0] if self.suite else run.workload,
@@ -551,35 +554,36 @@ class Study:
         shard: tuple[int, int] = (1, 1),
         progress: bool | Console | None = None,
     ) -> Results:
-        """Execute all runs of the study that are not complete.
+        """Execute all incomplete runs in the study.
 
-        Existing logs are resumed, and programs in any of them are not measured again. Beside the logs, the study keeps
-        its plan (:mod:`searchlab.log.plan`) and a copy of itself, ``study-as-run.toml`` (or ``.json`` for a study that
-        a script made).
+        Existing logs are resumed, and programs in any of them are not measured again. Next to the logs, the study
+        stores its plan (see :mod:`searchlab.log.plan`) and a copy of itself, ``study-as-run.toml`` (or ``.json`` if a
+        script created the study).
 
         Args:
-            out: The directory of the logs.
-            on_run: Called as ``on_run(run, number, count, job)`` when a run begins, with its number (from 1), the
-                number of runs, and the job (from 0) that executes it. It may return a function for the trials of the
-                run, as ``on_trial`` of :func:`tune`. For example ``print``.
-            jobs: The number of simultaneous runs, by default in processes of this machine, which share only the
-                measurements in existing logs.
-            executor: Where the runs are executed: ``"local"``, ``"dask"``, ``"dask://host:port"``, ``"slurm"``, or an
-                entry ``{"name": ..., "options": {...}}``, which overrides that of the study; or any
+            out: The directory for the logs.
+            on_run: Called as ``on_run(run, number, count, job)`` when a run begins, with the run's number (from 1), the
+                number of runs, and the job (from 0) that executes the run. It may return a function to call with the
+                run's trials, like the ``on_trial`` argument of :func:`tune`. You can pass ``print``, for example.
+            jobs: The number of simultaneous runs. By default, they are executed in local processes, which share only
+                the measurements in existing logs.
+            executor: Where to execute the runs: ``"local"``, ``"dask"``, ``"dask://host:port"``, ``"slurm"``, or an
+                entry ``{"name": ..., "options": {...}}``. It overrides the study's executor. You can also pass any
                 :class:`concurrent.futures.Executor`, which is not shut down. Runs that measure the machine are
-                submitted one at a time, unless it is a :class:`~searchlab.executors.contract.RunExecutor` that is
-                ``one_per_machine``.
-            shard: ``(i, n)`` for only the i-th of n parts of the runs. The logs of all parts belong in one directory
-                in the end.
-            progress: False for no bars. By default they are shown in a terminal, and in a notebook with ipywidgets; a
-                rich console shows them there.
+                submitted one at a time, unless the executor is a
+                :class:`~searchlab.executors.contract.RunExecutor` that is ``one_per_machine``.
+            shard: Pass ``(i, n)`` to execute only the i-th of n parts of the runs. When all parts are complete, put
+                their logs into the same directory.
+            progress: Pass False to hide the progress bars. By default, they are shown in a terminal and in a notebook
+                with ipywidgets. Pass a rich console to show them there.
 
         Returns:
             All runs, in planned order.
 
         Raises:
-            SearchlabError: If a log belongs to another run, or for several jobs if the study measures this machine.
-            RunsFailed: At the end, if runs failed; all others are complete.
+            SearchlabError: If a log belongs to a different run, or several jobs are requested although the study
+                measures this machine.
+            RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         if jobs is not None:
             checked("jobs", jobs, Count)
@@ -629,7 +633,7 @@ class Study:
         return html_facts(facts, caption="a study")
 
     def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
-        """Return the executor: ``given``, else that of the study, with ``jobs``; None for this process."""
+        """Return the executor with ``jobs``: ``given``, or else the study's executor, or None for this process."""
         named = self.spec.executor
         chosen = own = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
         if isinstance(given, Mapping):
@@ -644,7 +648,7 @@ class Study:
 
 
 def searched_table(table: SuiteTable) -> Searched:
-    """Return the space of a table of a suite. Raises SearchlabError if the table was not measured in it."""
+    """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
     searched = Searched.of(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, searched.space)
     return replace(searched, size=table.header.space_size)
@@ -658,26 +662,27 @@ def _slug(text: str) -> str:
 def _check_distinct(title: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise SearchlabError(f"two {title} entries are called {name!r}; give one of them a label of its own")
+            raise SearchlabError(f"two {title} entries are called {name!r}; give one of them a unique label")
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is left of the runs of one strategy in one space of one workload, from all seeds."""
+    """The remaining work for one strategy in one space for one workload, over all seeds."""
 
     workload: str
     space: str
     strategy: str
     runs: int
     complete: int
-    trials: int | None  # left at most; None if neither the budget nor a log limits them
-    seconds: float | None  # charged for these, judged by existing logs, and at most the budget; None if unknown
+    trials: int | None  # the maximum number of remaining trials; None if neither the budget nor a log limits it
+    seconds: float | None  # the time charged for these, estimated from logs and limited by the budget; None if unknown
 
 
 def forecast(runs: Sequence[Run]) -> list[Forecast]:
-    """Forecast ``runs``, in their order. Raises SearchlabError if one of their logs is damaged.
+    """Forecast the remaining work for ``runs``, in their order. Raises SearchlabError if one of their logs is damaged.
 
-    The time of a trial is taken from the logs of the same runs, else of the same space, else of any.
+    The time per trial is estimated from the logs of the same strategy, or else from those of the same space, or else
+    from all logs.
     """
     groups: dict[tuple[str, str, str], list[tuple[Run, Log | None]]] = {}
     for run in runs:
@@ -704,7 +709,10 @@ def forecast(runs: Sequence[Run]) -> list[Forecast]:
 
 
 def _left(run: Run, log: Log | None, each: float | None) -> tuple[float, float]:
-    """Return the most trials and seconds that ``run`` still needs if a trial takes ``each``; infinite if unknown."""
+    """Return the maximum number of trials and seconds left in ``run``, or infinity if unknown.
+
+    ``each`` is the number of seconds that a trial takes, or None.
+    """
     done, spent = (len(log.records), float(log.elapsed[-1])) if log and log.records else (0, 0.0)
     trials = math.inf if run.trials == UNLIMITED else float(run.trials - done)
     seconds = math.inf if run.seconds is None else max(0.0, run.seconds - spent)

@@ -45,44 +45,45 @@ def tune(
 ) -> Result:
     """Search one workload in one space with one policy, and log the run to a file.
 
-    Call it again to resume an interrupted run, or with a larger budget to extend a complete one.
+    Call it again to resume an interrupted run, or to extend a complete run with a larger budget.
 
     Args:
-        workload: A workload, or its spelling: ``"gemm:512x512x512"``.
-        space: A registered name, ``"module:Class"``, a class, a mapping ``{"name": ..., "options": {...}}`` with one of
-            these as its name, or a :class:`~searchlab.space.Space`.
-        policy: As ``space``, but not an object.
-        log: The file of the run.
-        trials: The budget of trials. 64 by default, or unlimited if ``seconds`` or ``stop_after`` is given.
-        seconds: The budget of charged time: proposing, training, building and running.
+        workload: A workload, or its name, such as ``"gemm:512x512x512"``.
+        space: A registered name, a ``"module:Class"`` string, a class, or a mapping ``{"name": ..., "options": {...}}``
+            whose name is any of these. You can also pass a :class:`~searchlab.space.Space`.
+        policy: The policy, specified in the same way as ``space``, except that it cannot be an instance.
+        log: The path of the run's log.
+        trials: The maximum number of trials. The default is 64, or no limit if you pass ``seconds`` or ``stop_after``.
+        seconds: The maximum charged time (proposing, training, building and running), in seconds.
         stop_after: Stop after this many trials without a gain of more than 1 % in throughput. The run ends when the
-            first of the three is reached, ``seconds`` and ``stop_after`` at the end of a batch.
-        batch: The number of configs that the policy is asked for at a time.
-        seed: Determines everything that is not a measurement.
-        cost_model: For a policy that takes a cost model; as ``policy``. By default the policy's own, or ``xgboost``.
-        features: The features of the cost model. By default the policy's own, or ``knob``.
-        target: See :func:`resolve_target`. By default this machine, or the target of the table.
-        measure: The measurement, as in a study file: ``{"kind": "local", "repeat": 5}``.
-        warm_start: Logs of earlier runs, directories of logs, results, or a :class:`Store`; ``"store"`` is the default
-            store, ``"store:PATH"`` the one at PATH. The policy learns from the runs in the same space, on the same
-            machine if they come from a store. A cost model with features of programs is also trained on all others, one
-            with knob features on other shapes in the same space. A resumed run keeps the runs that it started from,
-            even if the store has grown.
-        on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order, where ``replayed`` is whether the
-            log held the trial when the run began. Raise an exception to stop the run: the trial is kept, the exception
-            propagates, and the same call resumes the run. The return value is ignored.
-        progress: False for no progress bar. By default there is one in a terminal, and in a notebook with ipywidgets; a
-            rich console shows it there.
+            first of these three limits is reached. ``seconds`` and ``stop_after`` take effect at the end of a batch.
+        batch: The number of configs to request from the policy at a time.
+        seed: The seed, which determines everything except the measurements.
+        cost_model: The cost model, for policies that use one, specified in the same way as ``policy``. The default is
+            the policy's own cost model, or ``xgboost`` if it has none.
+        features: The features for the cost model. The default is the policy's own features, or ``knob`` if it has none.
+        target: The target; see :func:`resolve_target`. The default is this machine, or the table's target.
+        measure: How to measure, as in a study file: ``{"kind": "local", "repeat": 5}``.
+        warm_start: Logs of earlier runs, directories of logs, results, or a :class:`Store`. Pass ``"store"`` for the
+            default store, or ``"store:PATH"`` for the store at PATH. The policy learns from earlier runs in the same
+            space, and from those in a store only if they were measured on the same machine. A cost model with program
+            features is also trained on all other runs; one with knob features is also trained on other shapes in the
+            same space. A resumed run keeps its original warm start even if the store has grown.
+        on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order. ``replayed`` is True if the trial
+            was already in the log when the run began. To stop the run, raise an exception: the trial is kept, the
+            exception propagates, and the same call resumes the run. The return value is ignored.
+        progress: Pass False to hide the progress bar. By default, it is shown in a terminal and in a notebook with
+            ipywidgets. Pass a rich console to show it there.
 
     Returns:
         The run, with all trials in the log.
 
     Raises:
-        SearchlabError: If an argument is invalid, or if ``log`` belongs to another run.
+        SearchlabError: If an argument is invalid, or ``log`` belongs to a different run.
 
     Warns:
-        SearchlabWarning: If ``log`` has more trials than the budget, if other processes keep the machine busy, or if
-            the best program took a different time when it was measured again.
+        SearchlabWarning: If ``log`` contains more trials than the budget, if other processes keep the machine busy, or
+            if the best program's time differs when it is measured again.
 
     Example:
         >>> import searchlab
@@ -100,7 +101,7 @@ def tune(
     checked("stop_after", stop_after, Count | None)
     checked("seconds", seconds, NonNegative | None)
     if seconds == 0:
-        raise SearchlabError("option 'seconds' is 0; it must be more than 0")
+        raise SearchlabError("option 'seconds' is 0; it must be greater than 0")
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):

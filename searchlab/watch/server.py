@@ -1,4 +1,4 @@
-"""The server of the page, which only reads and which only this machine can reach."""
+"""The page's server, which is read-only and can be reached only from this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .state import Watched
 HERE = "127.0.0.1"
 
 HEADERS = {
-    # The page loads its style, script and data from this server, and nothing from anywhere else.
+    # The page loads its style sheet, script and data from this server, and nothing from anywhere else.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -39,21 +39,21 @@ PAGES = {
 }
 
 CONNECTIONS = 32
-"""The maximum number of open connections; others are closed at once. A browser opens a few."""
+"""The maximum number of open connections. Further ones are closed immediately. A browser opens only a few."""
 
 REQUEST_SECONDS = 20.0
-"""The longest time that a connection may take in all, however slowly the client sends or reads."""
+"""The time limit for a connection in total, in seconds, regardless of how slowly the client sends or reads."""
 
 
 class WatchServer(ThreadingHTTPServer):
-    """Serves the page of a study, and its state.
+    """Serves a study's page and state.
 
     Args:
-        directory: The directory of the study's logs.
-        port: The port of the page; 0 for any free port.
+        directory: The directory that contains the study's logs.
+        port: The port on which to serve the page, or 0 for any free port.
 
     Raises:
-        SearchlabError: There is no such directory, or the port cannot be used.
+        SearchlabError: If the directory does not exist, or the port cannot be used.
     """
 
     def __init__(self, directory: Path, port: int = 0) -> None:
@@ -72,13 +72,13 @@ class WatchServer(ThreadingHTTPServer):
                 f"omit it"
             ) from None
         self.url = f"http://{HERE}:{self.server_port}/"
-        # The hosts that a browser may ask for: any other is a foreign page that has resolved its name to this address.
+        # The hosts that a browser may request. Any other is a foreign page whose name resolves to this address.
         self.hosts = {f"{name}:{self.server_port}" for name in (HERE, "localhost")}
         if self.server_port == 80:
             self.hosts |= {HERE, "localhost"}
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # without asking for the name of this host
+        socketserver.TCPServer.server_bind(self)  # without looking up this host's name
         self.server_name, self.server_port = HERE, self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
@@ -97,7 +97,7 @@ class WatchServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """End the connections that have taken too long; called twice a second."""
+        """End connections that have taken too long. This is called twice a second."""
         with self._changing:
             late = [request for request, since in self._since.items() if time.monotonic() - since > REQUEST_SECONDS]
         for request in late:
@@ -106,7 +106,7 @@ class WatchServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Gives each request its own connection, so that none is left open when the server ends."""
+    """Handles each request in a separate connection, so that none is left open when the server ends."""
 
     server_version, sys_version = "searchlab", ""
     timeout = REQUEST_SECONDS
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not super().parse_request():
             return False
         if self.command != "GET":
-            return self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page can only be read: use GET")
+            return self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page is read-only: use GET")
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, f"this page is at {self.server.url}")
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif asked.path in self.server.pages:
             self._answer(*self.server.pages[asked.path])
         else:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+            self._refuse(HTTPStatus.NOT_FOUND, "this page does not exist")
 
     def _refuse(self, status: HTTPStatus, text: str) -> bool:
         self._answer(f"{text}\n".encode(), "text/plain; charset=utf-8", status)

@@ -1,4 +1,4 @@
-"""The state of a study, read from its logs as they grow."""
+"""A study's state, read from its logs as they grow."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from ..log.writer import is_locked
 Status = Literal["running", "done", "waiting", "stopped", "damaged"]
 
 AGAIN = 0.3
-"""Seconds before the logs are read again; until then, the same state is returned."""
+"""How long to return the same state before the logs are read again, in seconds."""
 
 BETWEEN = 5.0
-"""The longest time in seconds between two runs of a study, when none is running."""
+"""The maximum time between two of a study's runs, during which none is running, in seconds."""
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """A run of a study as it is now.
+    """The current state of a run in a study.
 
-    Its status is "running" while a process writes its log, "waiting" if it has no log yet, "done" if it is complete,
-    "damaged" if its log cannot be read, and otherwise "stopped": trials are missing, or may be if there is no plan.
+    Its status is "running" while a process is writing its log, "waiting" if it has no log yet, "done" if it is
+    complete, and "damaged" if its log cannot be read. Otherwise, it is "stopped", which means that trials are missing
+    or, if there is no plan, may be missing.
     """
 
     number: int  # in planned order, from 0
@@ -40,39 +41,39 @@ class RunState(msgspec.Struct, frozen=True):
     seed: int
     status: Status
     trials: int
-    wanted: int | None  # its trials by its budget, if that is known and limits them
-    share: float | None  # of its budget that is spent; None without a plan
+    wanted: int | None  # the maximum number of trials; None if its budget is unknown or does not limit the trials
+    share: float | None  # the fraction of its budget that is spent; None without a plan
     failed: int
     best: float | None  # the highest throughput so far, in ``unit``
     unit: str
     steps: tuple[tuple[int, float], ...]  # each trial that was the best so far, and its throughput
-    updated: float  # seconds since 1970 of its last trial
+    updated: float  # when its last trial ended, in seconds since 1970
     problem: str  # why its log cannot be read, or why the run ended
 
 
 class State(msgspec.Struct, frozen=True):
-    """A study as it is now, and those of its runs that have changed since an earlier look."""
+    """A study's current state, and the runs that have changed since an earlier look."""
 
-    version: int  # if it differs, the study has other runs
+    version: int  # a different version means that the study has different runs
     look: int
     title: str
     runs: int
     counts: dict[Status, int]
-    share: float | None  # of all budgets that is spent
-    left: float | None  # about how many seconds the study still takes; None if unknown
-    at_most: bool  # whether it may take less
-    says: str  # the state in a sentence
+    share: float | None  # the fraction of all budgets that is spent; None if unknown
+    left: float | None  # the approximate number of seconds left; None if unknown
+    at_most: bool  # whether the study may end earlier
+    says: str  # a sentence that describes the state
     notes: list[str]
     rows: list[RunState]
 
 
 class Watched:
-    """The study whose logs are in ``directory``. Raises SearchlabError if there is no such directory."""
+    """The study whose logs are in ``directory``. Raises SearchlabError if the directory does not exist."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
             what = "is not a directory" if directory.exists() else "does not exist"
-            raise SearchlabError(f"{directory} {what}; name the directory of a study's logs, such as results/STUDY")
+            raise SearchlabError(f"{directory} {what}; pass the directory of a study's logs, such as results/STUDY")
         self._directory = directory
         self._lock = Lock()
         self._version = self._look = 0
@@ -85,7 +86,7 @@ class Watched:
         self._problem = ""
 
     def state(self, version: int = 0, since: int = 0) -> State:
-        """Return the state now, with the rows that changed after the look ``since``; all if ``version`` differs."""
+        """Return the current state, with the rows that changed after the look ``since`` or all if ``version`` differs."""
         with self._lock:
             if time.monotonic() - self._looked > AGAIN:
                 self._refresh()
@@ -101,7 +102,7 @@ class Watched:
             if follower is None:
                 follower = self._followers[log] = Follower(self._directory / log)
             before = self._rows.get(log)
-            # Checked before the log is read: once its writer has gone, all that it wrote is there.
+            # Checked before the log is read, because once its writer has gone, everything that it wrote can be read.
             locked = (before is None or before.status != "done") and is_locked(follower.path)
             follower.look()
             row = self._row(number, log, follower, locked)
@@ -172,7 +173,7 @@ class Watched:
         left = self._left() / max(1, counts["running"]) if goes_on else math.inf
         notes = [self._problem] if self._problem else []
         if not self._budgets and not self._problem:
-            notes.append(f"There is no plan ({PLAN}) here, so the planned number of trials is unknown.")
+            notes.append(f"The directory contains no plan ({PLAN}), so the planned number of trials is unknown.")
         shares = [row.share for row in runs if row.share is not None]
         return State(
             version=self._version, look=self._look, title=encodable(str(self._directory)), runs=len(runs),
@@ -183,10 +184,10 @@ class Watched:
         )  # fmt: skip
 
     def _left(self) -> float:
-        """Return the seconds by the clock that all runs still take, one after the other; infinity if unknown.
+        """Return the wall-clock time that all runs still need, one after the other, in seconds, or infinity if unknown.
 
-        A trial takes as long as it took in the same strategy on the same workload, else on the same workload, else in
-        any run.
+        The time per trial is estimated from the same strategy on the same workload, or else from all runs on the same
+        workload, or else from all runs.
         """
         spent: dict[tuple[str, ...], np.ndarray] = {}
         for log, row in self._rows.items():
@@ -224,7 +225,7 @@ def _is_done(follower: Follower, budget: Budget | None) -> bool:
 
 
 def _share(follower: Follower, budget: Budget | None) -> float | None:
-    """Return the share of its budget that a run has spent; 0 if only its policy or a lack of gain will end it."""
+    """Return the fraction of its budget that a run has spent, or 0 if only its policy or a lack of gain can end it."""
     if budget is None:
         return None
     by_seconds = follower.charged / budget.seconds if budget.seconds else 0.0
@@ -239,7 +240,7 @@ def _sentence(counts: dict[Status, int], runs: int, goes_on: bool, planned: bool
     several = "s" * (runs != 1)
     parts = [f"{runs} log{several}"]
     words: dict[Status, str] = {"running": "running", "waiting": "yet to start", "damaged": "damaged"}
-    if planned:  # otherwise nobody knows whether a log is complete
+    if planned:  # otherwise it is unknown whether a log is complete
         parts = [f"{counts['done']} of {runs} run{several} {_are(counts['done'])} done"]
         words["stopped"] = "stopped"
     parts += [f"{n} {_are(n)} {word}" for status, word in words.items() if (n := counts[status])]

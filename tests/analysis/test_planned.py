@@ -67,7 +67,7 @@ def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int
         "1 run of a ended after 3 of 8 trials, where the budget of 2.5 seconds was spent: the best found counts"
         in notes
     )
-    assert "1 run of a ended after 6 of 8 trials, where 3 trials had brought no gain over 1 %" in notes
+    assert "1 run of a ended after 6 of 8 trials, where 3 trials had brought no gain of more than 1 %" in notes
 
 
 def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_plan_names_logs_below_its_directory_alone(log: str, tmp_path: Path) -
     write_plan(tmp_path, [planned(tmp_path / "a.jsonl", tmp_path, "a", 0)])
     path = tmp_path / PLAN
     path.write_text(path.read_text().replace('"a.jsonl"', json.dumps(log)))
-    with pytest.raises(SearchlabError, match="is not the path of a log in the directory"):
+    with pytest.raises(SearchlabError, match="is not the path of a log in the plan's directory"):
         read_plan(tmp_path)
 
 

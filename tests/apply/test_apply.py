@@ -70,7 +70,7 @@ def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
     if not find_spec("cuda"):  # with nvrtc
-        with pytest.raises(SearchlabError, match="put nvcc"):
+        with pytest.raises(SearchlabError, match="add the CUDA toolkit's nvcc to PATH"):
             text_of(best, "asm")
 
 
@@ -158,10 +158,10 @@ def test_logs_that_cannot_be_applied_are_rejected_with_one_sentence(tmp_path: Pa
         with pytest.raises(SearchlabError, match=said):
             searchlab.apply_best(log)
 
-    refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: there is no trial yet")
+    refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: it has no trials yet")
     refused(
         made_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]),
-        "cannot create the schedule of trial 0",
+        "cannot create the schedule for trial 0",
     )
     refused(made_log(tmp_path / "invalid.jsonl", [{"fault": "invalid"}]), "invalid on purpose")
     log = made_log(tmp_path / "gone.jsonl", [{"fault": "none"}])
@@ -171,7 +171,7 @@ def test_logs_that_cannot_be_applied_are_rejected_with_one_sentence(tmp_path: Pa
     log.write_text(text.replace('"fingerprint":"', '"fingerprint":"autotvm:'))
     refused(log, "was imported for analysis")
     log.write_text(text.replace('"fingerprint":"', '"fingerprint":"other'))
-    refused(log, "another version of the space")
+    refused(log, "a different version of the space")
 
 
 def test_a_config_is_shown_as_it_is_spelled(tmp_path: Path) -> None:

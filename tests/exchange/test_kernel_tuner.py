@@ -290,7 +290,9 @@ def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -
         "measure": {"kind": "table", "path": str(tmp_path / "table.packed")},
         "policy": Plugin("autotvm-xgb", {"plan_size": 3, "steps": 5}),
     }  # fmt: skip
-    with pytest.warns(SearchlabWarning, match="autotvm-xgb uses the features 'autotvm-knob': its own, 'itervar', desc"):
+    with pytest.warns(
+        SearchlabWarning, match="autotvm-xgb uses the features 'autotvm-knob' instead of its default, 'itervar', w"
+    ):
         result = tune(KERNEL, log=tmp_path / "run.jsonl", **wanted)
     assert result.log.header.features == "autotvm-knob"
     with pytest.raises(SearchlabError, match="features 'itervar' are extracted from programs"):

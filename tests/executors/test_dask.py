@@ -14,7 +14,7 @@ from searchlab.errors import SearchlabError
 from searchlab.executors.dask import DaskExecutor
 from tests.support.executing import decided_in, table_study
 
-distributed: Any = pytest.importorskip("distributed", reason="needs Dask: pip install 'searchlab[dask]'")
+distributed: Any = pytest.importorskip("distributed", reason="requires Dask: pip install 'searchlab[dask]'")
 dask: Any = pytest.importorskip("dask")
 
 
@@ -51,12 +51,14 @@ def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
         there = DaskExecutor(False, tmp_path, address=address)
         assert there.jobs == 2
         there.shutdown()
-        with pytest.raises(SearchlabError, match="no worker of the Dask cluster at .* offers .*; start one worker on"):
+        with pytest.raises(SearchlabError, match="no worker in the Dask cluster at .* offers .*; start one worker on"):
             DaskExecutor(True, tmp_path, address=address)
-        with pytest.raises(SearchlabError, match="leave out jobs"):
+        with pytest.raises(SearchlabError, match="omit jobs"):
             DaskExecutor(False, tmp_path, address=address, jobs=2)
     with distributed.LocalCluster(**options, resources={"machine": 1}) as cluster:
-        with pytest.raises(SearchlabError, match="2 workers of the Dask cluster at .* leave one on each host"):
+        with pytest.raises(
+            SearchlabError, match="2 workers in the Dask cluster at .* only one such worker on each host"
+        ):
             DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
         cluster.scale(1)
         cluster.sync(cluster._correct_state)
@@ -68,6 +70,6 @@ def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
 def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "500ms"}),
-        pytest.raises(SearchlabError, match="no Dask scheduler answers at 127.0.0.1:9: "),
+        pytest.raises(SearchlabError, match="cannot reach a Dask scheduler at 127.0.0.1:9: "),
     ):
         DaskExecutor(False, tmp_path, address="127.0.0.1:9")

@@ -56,7 +56,7 @@ def test_one_machine_measures_one_run_at_a_time(tmp_path: Path) -> None:
     alone = LocalExecutor(True, tmp_path)
     assert alone.jobs == 1
     alone.shutdown()
-    with pytest.raises(SearchlabError, match="2 jobs would disturb each other's times"):
+    with pytest.raises(SearchlabError, match="2 jobs would disturb each other's timings"):
         LocalExecutor(True, tmp_path, jobs=2)
     with pytest.raises(SearchlabError, match="jobs must be at least 1, or 0 for one per core, not -1"):
         LocalExecutor(False, tmp_path, jobs=-1)

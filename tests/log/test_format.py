@@ -98,7 +98,7 @@ def test_a_torn_header_is_rewritten_and_a_foreign_file_is_not_touched(tmp_path: 
     [
         (1, b"garbage", "line 2: it is damaged"),
         (2, b"\xff\xfe", "line 3: it is damaged"),
-        (2, b'{"kind":"trial","index":7,"config":{}}', "line 3: it holds trial 7 instead of trial 1"),
+        (2, b'{"kind":"trial","index":7,"config":{}}', "line 3: it contains trial 7 instead of trial 1"),
         (1, b'{"kind":"trial","index":0,"config":{},"failure":"gremlins"}', "line 2: it is damaged.*gremlins"),
         (1, b'{"index":0,"config":{}}', "line 2: it is damaged.*kind"),
         (2, b'{"kind":"trial","index":1,"batch":-1,"config":{}}', "line 3: it is damaged.*batch"),
@@ -172,7 +172,7 @@ def test_a_full_disk_is_one_sentence_and_loses_no_complete_line(tmp_path: Path) 
     )
     said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
     failed_at, _, text = said.partition(" ")
-    assert "cannot write the log" in text and "free space or" in text
+    assert "cannot write the log" in text and "free some space or" in text
     assert len(read_log(path).records) == int(failed_at) > 0
 
 
@@ -186,7 +186,7 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
     path.write_bytes(whole + b'{"half')  # what a write that failed has left, which the next run cuts off
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
-        with pytest.raises(SearchlabError, match="cannot write the log .*: Input/output error; free space or"):
+        with pytest.raises(SearchlabError, match="cannot write the log .*: Input/output error; free some space or"):
             LogWriter(path, HEADER).sync()
     with LogWriter(path, HEADER) as writer:
         assert len(writer.records) == 2

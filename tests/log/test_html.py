@@ -122,7 +122,7 @@ def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
         WORKLOAD, "knob", "a", "3", "9", "3", "4.0 GFLOPS", WORKLOAD, "knob", "b", "1", "0", "0", "no success yet",
     ]  # fmt: skip
     many = Results(load_log(write(tmp_path, f"p{number}", 0, [1])) for number in range(60))
-    assert words(many._repr_html_())[0] == "60 runs; 10 more rows are not shown: see to_frame()"
+    assert words(many._repr_html_())[0] == "60 runs; 10 more rows are not shown; use to_frame()"
     assert words(Results()._repr_html_())[0] == "0 runs"
 
 

@@ -78,7 +78,7 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert busy_warning(0.1, 5.0, 2) == ""
-    assert "keep about 1.9 of the 2 cores of this machine busy (load 3.1)" in busy_warning(1.9, 3.1, 2)
+    assert "keep about 1.9 of this machine's 2 cores busy (load 3.1)" in busy_warning(1.9, 3.1, 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     assert busy_cores() == 0.0
     monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 0.0, 0.0))
@@ -93,7 +93,7 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}
     tune(toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=2, measure=replay)
     given = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
-    with pytest.warns(SearchlabWarning, match="the times that are measured now are in doubt"):
+    with pytest.warns(SearchlabWarning, match="so times measured now are unreliable"):
         tune("gemm:8x8x8", space="guided-gemm", policy="random", log=tmp_path / "b.jsonl", trials=1, measure=given)
 
 

@@ -54,9 +54,11 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     found = problems(path, lines)
     assert list(found) == [4, 6, 10, 11, 12, 14] and "98 trials" in found[14]
     assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]
-    assert found[10] == "it holds trial 7 instead of trial 8" and found[11] == "it holds trial 9 instead of trial 8"
+    assert (
+        found[10] == "it contains trial 7 instead of trial 8" and found[11] == "it contains trial 9 instead of trial 8"
+    )
     path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])
-    assert [(line.number, "torn" in line.problem) for line in examine(path).problems] == [(4, True)]
+    assert [(line.number, "incomplete" in line.problem) for line in examine(path).problems] == [(4, True)]
 
 
 def test_repaired_it_can_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_a_repaired_log_is_readable_and_keeps_every_intact_record(
         (b"dear diary\n", "no header|damaged"),
         (b'{"searchlab_log":99}\n', "log format is 99"),
         (b'{"searchlab_log":1}\n', "the header is damaged"),
-        (b'{"index":0,"config":{}}\n', "not a searchlab log, or its first line is lost"),
+        (b'{"index":0,"config":{}}\n', "not a searchlab log, or its first line is missing"),
     ],
 )
 def test_without_a_header_nothing_is_touched(tmp_path: Path, data: bytes, said: str) -> None:

@@ -62,7 +62,7 @@ def test_a_knob_that_no_log_can_hold_is_refused(
 ) -> None:
     monkeypatch.setattr(Says, "more", (LONE,))
     space = Says(toys.WORKLOAD, measurer.target)
-    with pytest.raises(SearchlabError, match="cannot write the log.*must be plain numbers and Unicode text") as caught:
+    with pytest.raises(SearchlabError, match="cannot write the log.*must be plain numbers or Unicode text") as caught:
         tune(
             toys.WORKLOAD, space=space, policy="grid", log=tmp_path / "a.jsonl", trials=3, batch=1,
             measure={"kind": "local", "workers": 1},

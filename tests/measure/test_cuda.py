@@ -226,7 +226,7 @@ def test_the_compiler_is_the_one_set_or_else_the_one_installed(monkeypatch: pyte
     monkeypatch.delenv(COMPILE_MODE)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # so that cuda-bindings is not found either
-    with pytest.raises(SearchlabError, match="put nvcc of the CUDA toolkit on PATH, or pip install cuda-bindings"):
+    with pytest.raises(SearchlabError, match="add the CUDA toolkit's nvcc to PATH, or run pip install cuda-bindings"):
         compile_mode()
     (tmp_path / "nvcc").touch(mode=0o755)
     assert compile_mode() == "nvcc"

@@ -61,7 +61,7 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     good = faults("none", "tiled", "is wrong")
     bad = faults("invalid", "schedule raises", "schedule segfaults", "schedule hangs")
     configs = [*good, *bad, *good * 4]
-    with pytest.warns(SearchlabWarning, match="has no program features, since the process .* (SIGSEGV|4 s)") as said:
+    with pytest.warns(SearchlabWarning, match="cannot extract program features for .* (SIGSEGV|4 s)") as said:
         rows = pool.extract(space, "program", configs)
     assert rows is not None and len(said) == 1
     here = ProgramFeatures(space).extract([*good, *bad[:2]])

@@ -49,7 +49,7 @@ def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
 def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failures: set[str]) -> None:
     found, fine = measured(bounded, fault, "none")
     assert found.failure in failures and fine.failure is None, found.message
-    assert "a candidate may take 300 MB of memory (memory_limit_mb)" in found.message
+    assert "a candidate may use 300 MB of memory (memory_limit_mb)" in found.message
 
 
 def test_a_program_that_is_refused_memory_dies_alone(bounded: LocalMeasurer) -> None:

@@ -152,7 +152,7 @@ def test_the_code_of_programs_is_kept_in_a_folder_and_timed_later_without_a_buil
         seconds = later.remeasure(space, trials, rounds=3)
     assert len(seconds) == 2 and all(len(values) == 3 and min(values) > 0 for values in seconds)
     (tmp_path / "file").touch()
-    with pytest.raises(SearchlabError, match=r"cannot keep programs in .*file/x"):
+    with pytest.raises(SearchlabError, match=r"cannot store programs in .*file/x"):
         LocalMeasurer(LocalSettings(programs=str(tmp_path / "file" / "x")), native, {}, 1)
 
 

@@ -156,7 +156,7 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     assert len(results["none"].seconds) == 2 and results["none"].build_seconds > 0 < results["none"].run_seconds
     assert results["none"].connect_seconds > 0
     said = {
-        "segfaults": "it ended the process that ran it on 127.0.0.1:",
+        "segfaults": "it crashed its process on 127.0.0.1:",
         "hangs": "longer than 1 s",
         "writes nothing": "64 of 64 elements are off",
         "does not link": "Failed to materialize symbols",
@@ -330,7 +330,7 @@ def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: Rp
     thread = while_running(server, kill)
     result = measured(measurer, "hangs")[0]
     thread.join()
-    assert result.failure == "crash" and "given up after 1 devices were lost over it" in result.message
+    assert result.failure == "crash" and "given up after 1 devices were lost" in result.message
     assert sessions and not psutil.wait_procs(sessions, timeout=5)[1]
 
 
@@ -346,7 +346,7 @@ def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -
     mortal.known.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
-    with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start a server"):
+    with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start one with"):
         measured(mortal, "none")
 
 
@@ -356,15 +356,15 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     nowhere = RpcSettings(tracker=f"127.0.0.1:{port}", key="two")
-    with pytest.raises(SearchlabError, match=r"no RPC tracker at 127.0.0.1:\d+ \(Connection refused\)"):
+    with pytest.raises(SearchlabError, match=r"cannot reach an RPC tracker at 127.0.0.1:\d+ \(Connection refused\)"):
         RpcMeasurer(nowhere, native, {}, 1)
     server = fleet.there()["two"][0]
-    with pytest.raises(SearchlabError, match="is not an RPC tracker of TVM; if it is a server"):
+    with pytest.raises(SearchlabError, match="is not a TVM RPC tracker; if it is a server"):
         RpcMeasurer(RpcSettings(tracker=server, key="two"), native, {}, 1)
     with pytest.raises(SearchlabError, match="tracker must be host:port"):
         explained({"tracker": "here", "key": "two"}, RpcSettings, "measure")
     study = {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"]}
-    with pytest.raises(SearchlabError, match="'two' needs a target"):
+    with pytest.raises(SearchlabError, match="'two' requires a target"):
         Study.from_dict(study | {"measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two"}}).plan()
     with pytest.raises(SearchlabError, match="on this machine, where 2 jobs would disturb each other"):
         Study.from_dict(study).run("nowhere", jobs=2)

@@ -1,4 +1,4 @@
-"""The settings of each kind of measurement."""
+"""The settings for each kind of measurement."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_default_target_and_what_can_be_measured(tmp_path: Path) -> None:
     assert LocalSettings().default_target(tmp_path) == "native" and LocalSettings().measurable(tmp_path) is None
     fleet = RpcSettings(tracker="10.0.0.1:9190", key="two")
     assert fleet.measurable(tmp_path) is None
-    with pytest.raises(SearchlabError, match="'two' needs a target"):
+    with pytest.raises(SearchlabError, match="'two' requires a target"):
         fleet.default_target(tmp_path)
     space = toys.Small()
     write_table(tmp_path / "a.jsonl", space, toys.smooth)

@@ -204,7 +204,7 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
         "gemm_64x64x64/guided-gemm/random", "gemm_64x64x64/sketch/metaschedule", "gemm_64x64x64/sketch/random",
     ]  # fmt: skip
     assert len(left_out) == 1 and left_out[0].startswith("gemm_64x64x64/guided-gemm/metaschedule is not searched: ")
-    with pytest.raises(SearchlabError, match="no policy of the study can search any of its spaces"):
+    with pytest.raises(SearchlabError, match="no policy in the study can search any of its spaces"):
         Study.from_dict({**spec, "spaces": ["guided-gemm"], "policies": ["metaschedule"]}).plan()
 
 

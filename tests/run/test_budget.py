@@ -115,7 +115,7 @@ def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trial
     run(table, path, trials=100)
     before = path.read_bytes()
     for budget in ({"stop_after": 12, "trials": 120}, {"seconds": charged(table, tmp_path, 9), "trials": 120}):
-        with pytest.warns(SearchlabWarning, match="has 100 trials, more than the .. requested"):
+        with pytest.warns(SearchlabWarning, match="contains 100 trials, more than the .. requested"):
             run(table, path, **budget)
         assert path.read_bytes() == before
 
@@ -123,7 +123,7 @@ def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trial
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        ({"seconds": 0}, "'seconds' is 0; it must be more than 0"),
+        ({"seconds": 0}, "'seconds' is 0; it must be greater than 0"),
         ({"seconds": -1.0}, "'seconds' is -1.0"),
         ({"seconds": float("nan")}, "'seconds' is nan"),
         ({"seconds": "10"}, "'seconds' is '10'"),
@@ -189,7 +189,7 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
     assert timed.complete and stops.complete and timed.ended == stops.ended == 3
     notes = " ".join(item.notes)
     assert f"where the budget of {seconds:g} seconds was spent: the best found counts from there on" in notes
-    assert "where 6 trials had brought no gain over 1 %: the best" in notes
+    assert "where 6 trials had brought no gain of more than 1 %: the best" in notes
 
 
 def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: Path) -> None:
@@ -201,6 +201,6 @@ def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: 
     done = searchlab(*words)
     assert done.returncode == 0, done.stderr
     number = len(read_log(tmp_path / "a.jsonl").records)
-    assert f"the run ended after {number} trials: 8 trials had brought no gain over 1 %" in done.stdout
+    assert f"the run ended after {number} trials: 8 trials had brought no gain of more than 1 %" in done.stdout
     refused = searchlab(*words, "--seconds", "-1")
     assert refused.returncode == 2 and "'seconds' is -1.0" in refused.stderr

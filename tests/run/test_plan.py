@@ -64,7 +64,7 @@ def test_a_run_that_ends_in_the_warm_up_of_its_policy_is_warned_of_once(study: S
     with pytest.warns(SearchlabWarning, match="'xgb' uses what it learns only after 16 trials") as warned:
         study.plan()
     assert len(warned) == 1
-    assert "16 trials in batches of 8 are not more than that" in str(warned[0].message)
+    assert "16 trials in batches of 8 do not exceed" in str(warned[0].message)
     for changes in ({"trials": 17}, {"policies": [{"name": "xgb", "options": {"n_startup": 8}}]}):
         with warnings.catch_warnings():
             warnings.simplefilter("error")

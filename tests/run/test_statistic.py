@@ -75,7 +75,7 @@ def test_the_header_names_it_unless_it_is_the_median() -> None:
     run("b.jsonl", MEAN, 4)
     assert read_header("b.jsonl").measure == MEAN
     for log, other in (("a.jsonl", MEAN), ("b.jsonl", MEAN | {"statistic": "median"})):
-        with pytest.raises(SearchlabError, match="is the log of another run: its measure is"):
+        with pytest.raises(SearchlabError, match="belongs to a different run: its measure is"):
             run(log, other, 8)
     with pytest.raises(SearchlabError, match="statistic cannot be 'mode'; it may be 'median' or 'mean'"):
         run("c.jsonl", MEAN | {"statistic": "mode"})

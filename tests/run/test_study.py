@@ -210,7 +210,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
     entry = {"name": "random", "batch": 2}
     Study.from_dict({**base, "policies": [entry]}, tmp_path).run(tmp_path / "out")
     with pytest.raises(
-        SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, or choose another dir"
+        SearchlabError, match=r"its batch is 2, not 5; give that policy a new label, or choose a different dir"
     ):
         Study.from_dict({**base, "policies": [entry | {"batch": 5}]}, tmp_path).run(tmp_path / "out")
     more = Study.from_dict({**base, "policies": [entry | {"trials": 24}]}, tmp_path).run(tmp_path / "out")
@@ -222,11 +222,11 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
     [
         (
             {"policies": [{"name": "random", "cost_model": "ridge"}]},
-            "policy 'random' takes no cost model; leave out cost_model, 'ridge'",
+            "policy 'random' does not use a cost model; omit cost_model = 'ridge'",
         ),
         (
             {"policies": [{"name": "random", "features": "knob"}]},
-            "policy 'random' takes no cost model; leave out features, 'knob'",
+            "policy 'random' does not use a cost model; omit features = 'knob'",
         ),
         ({"policies": ["random"], "cost_models": ["xgbost"]}, "'xgbost'; did you mean 'xgboost'\\? A cost model"),
         (
@@ -264,7 +264,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"policies": [{"name": "xgb", "options": {"chain": 3}}]}, "has no option 'chain'; did you mean 'chains'"),
         ({"policies": [{"name": "evolutionary", "options": {"population": "big"}}]}, "population.* 'big'"),
         ({"target": "znver44"}, "unknown target CPU 'znver44'"),
-        ({"workloads": ["conv2d:1x8x8x4x4x3x3"], "spaces": ["guided-gemm"]}, "no space of the study fits"),
+        ({"workloads": ["conv2d:1x8x8x4x4x3x3"], "spaces": ["guided-gemm"]}, "no space in the study supports"),
     ],
 )
 def test_errors_in_a_study_are_reported_before_anything_runs(change: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_on_run_may_return_nothing(base: dict[str, Any], tmp_path: Path, jobs: i
 def test_a_log_of_more_trials_than_were_asked_for_is_said(base: dict[str, Any], tmp_path: Path) -> None:
     Study.from_dict({**base, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
     fewer = Study.from_dict({**base, "policies": ["random"], "trials": 10}, tmp_path)
-    with pytest.warns(SearchlabWarning, match="has 20 trials, more than the 10 requested .so do 3 other"):
+    with pytest.warns(SearchlabWarning, match="contains 20 trials, more than the 10 requested .and so do 3 other"):
         fewer.run(tmp_path / "out")
 
 
@@ -372,7 +372,7 @@ def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_pat
     assert {run.workload for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
     other = {**base, "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"], "spaces": [toys.Small()], "policies": ["random"]}
     _, left_out = Study.from_dict(other, tmp_path).plan()
-    assert "gemm:8x8x8 is not searched in " in left_out[0] and "that space is for gemm:64x64x64" in left_out[0]
+    assert "gemm:8x8x8 is not searched in " in left_out[0] and "this space is for gemm:64x64x64" in left_out[0]
     with pytest.raises(SearchlabError, match="two spaces for gemm:64x64x64 are called"):
         Study.from_dict({**base, "spaces": [toys.Small(), toys.Small()]}, tmp_path)
 

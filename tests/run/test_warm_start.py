@@ -115,7 +115,7 @@ def test_a_model_that_knows_another_workload_is_better_from_the_start(
 def test_knobs_of_another_space_are_refused(policy: str, features: str | None, table: Path, tmp_path: Path) -> None:
     earlier = run(table, tmp_path / "earlier.jsonl", space=DEPENDENT)
     with pytest.raises(
-        SearchlabError, match=r"earlier.jsonl cannot warm-start this.*Only a cost model can learn from other"
+        SearchlabError, match=r"earlier.jsonl cannot be used as a warm start.*Only cost models can learn from other"
     ):
         run(table, tmp_path / "warm.jsonl", policy=policy, features=features, warm_start=[earlier])
     assert not (tmp_path / "warm.jsonl").exists()
@@ -148,7 +148,7 @@ def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: 
     earlier = [run(table, tmp_path / f"earlier{seed}.jsonl", seed=seed) for seed in (1, 2)]
     warm = run(table, tmp_path / "warm.jsonl", warm_start=[earlier[0]])
     for other in ([], [earlier[1]], earlier, earlier[::-1]):
-        with pytest.raises(SearchlabError, match="is the log of another run: its warm_start is"):
+        with pytest.raises(SearchlabError, match="belongs to a different run: its warm_start is"):
             run(table, warm, warm_start=other, trials=30)
     moved = tmp_path / "elsewhere" / "moved.jsonl"  # its path is not what it is
     moved.parent.mkdir()
@@ -186,14 +186,14 @@ def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
     for given, said in (
         ([tmp_path / "absent.jsonl"], "cannot read the log .*absent"),
         ([tmp_path / "diary.jsonl"], "not a searchlab log"),
-        ([tmp_path / "header.jsonl"], "has no measured trial to start from"),
-        ([tmp_path / "empty"], "there is no log .* in .*empty to start from"),
-        ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is given twice, or is a copy"),
+        ([tmp_path / "header.jsonl"], "contains no measured trials to start from"),
+        ([tmp_path / "empty"], "no logs .* found in .*empty to start from"),
+        ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is specified twice, or is a copy"),
     ):
         with pytest.raises(SearchlabError, match=said):
             run(table, log, warm_start=given)
         assert not log.exists()
-    with pytest.raises(SearchlabError, match="is a warm start, and cannot be the log too"):
+    with pytest.raises(SearchlabError, match="is a warm start and cannot also be the log"):
         run(table, earlier, warm_start=[earlier])
 
 
@@ -229,9 +229,9 @@ def test_each_run_of_a_study_starts_from_the_logs_that_it_can_use(table: Path, t
 
 def test_a_log_that_no_run_of_a_study_can_use_is_refused(table: Path, tmp_path: Path) -> None:
     run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
-    with pytest.raises(SearchlabError, match="other.jsonl cannot warm-start this"):
+    with pytest.raises(SearchlabError, match="other.jsonl cannot be used as a warm start"):
         Study.from_dict(spec(), tmp_path).run(tmp_path / "out")
-    with pytest.raises(SearchlabError, match="is a warm start, and cannot be the log too"):
+    with pytest.raises(SearchlabError, match="is a warm start and cannot also be the log"):
         study = spec(warm_start=["out"])
         Study.from_dict(spec(warm_start=[]), tmp_path).run(tmp_path / "out")
         Study.from_dict(study, tmp_path).run(tmp_path / "out")

@@ -68,7 +68,7 @@ def test_a_run_goes_on_as_it_began_though_the_store_has_grown(store: Store, tabl
     assert decided(log) == decided(whole)
     later = read_header(run(table, tmp_path / "later.jsonl", "store", trials=1))
     assert len(later.warm_start) == 3 and not set(later.warm_start) >= set(read_header(log).warm_start)
-    with pytest.raises(SearchlabError, match=r"is the log of another run: its warm_start is"):
+    with pytest.raises(SearchlabError, match=r"belongs to a different run: its warm_start is"):
         run(table, log, ["store", tmp_path / "c.jsonl"], trials=24)
     other = Store(tmp_path / "new.db")
     other.add(tmp_path / "c.jsonl")
@@ -97,7 +97,7 @@ def test_all_seeds_of_a_study_start_alike(store: Store, table: Path, tmp_path: P
 def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.add(searched(tmp_path / "there.jsonl", toys.Small(), toys.smooth, 0, 15, host={"cpu": "far away"}))
-    said = r"no trial to start from for gemm:64x64x64 in this space for llvm on an unknown machine; .*far away"
+    said = r"no trials to start from for gemm:64x64x64 in this space for llvm on an unknown machine; .*far away"
     with pytest.warns(SearchlabWarning, match=said):
         log = run(table, tmp_path / "cold.jsonl", store, trials=4)
     assert read_header(log).warm_start == ()

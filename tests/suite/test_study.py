@@ -57,7 +57,7 @@ def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Pat
             assert known[1][name] == pytest.approx(first, rel=0.1, abs=1)
         assert known[0.5][name] == pytest.approx(known[1][name] / 2, abs=1)
         assert known[1000][name] == len(costs), "no run has more"
-    with pytest.raises(SearchlabError, match="'difficulty' needs a complete table of each space"):
+    with pytest.raises(SearchlabError, match="'difficulty' requires a complete table of each space"):
         Study.from_dict(
             {
                 "workloads": ["gemm:16x16x16"],
@@ -82,9 +82,9 @@ def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
     monkeypatch.setattr(suites, "PLACES", (tmp_path / "nowhere", tmp_path / "suite"))
     assert find_suite("mini/test").name == "mini/test"
     for wrong, said in (
-        ("mimi", "no suite 'mimi'.*did you mean 'mini'"),
+        ("mimi", "cannot find the suite 'mimi'.*did you mean 'mini'"),
         ("mini/tset", "has no split or table 'tset'; did you mean 'test'"),
-        ("nothing/dev", "no suite 'nothing/dev'"),
+        ("nothing/dev", "cannot find the suite 'nothing/dev'"),
     ):
         with pytest.raises(SearchlabError, match=said):
             study(wrong)
@@ -121,9 +121,12 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"workloads": ["gemm:8x8x8"]}, "the tables of a suite determine workloads; leave out 'workloads'"),
-        ({"measure": {"kind": "local"}}, "determine measure"),
-        ({"target": "native"}, "determine target"),
+        (
+            {"workloads": ["gemm:8x8x8"]},
+            "workloads is determined by the suite's tables; omit either 'workloads' or 'suite'",
+        ),
+        ({"measure": {"kind": "local"}}, "measure is determined by"),
+        ({"target": "native"}, "target is determined by"),
         ({"suite": {"nam": "x"}}, "unknown key 'nam' in suite"),
         ({"suite": 3}, "suite cannot be 3"),
         ({"policies": []}, "policies must have at least one entry"),
@@ -135,7 +138,7 @@ def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dic
 
 
 def test_a_study_without_spaces_is_told_of_suites() -> None:
-    with pytest.raises(SearchlabError, match="workloads must have at least one entry.*or the study a suite"):
+    with pytest.raises(SearchlabError, match="workloads must have at least one entry.*or specify a suite"):
         Study.from_dict({"policies": ["random"]})
 
 
@@ -165,20 +168,20 @@ def change_header(directory: Path, table: str, **changes: Any) -> None:
 
 def test_a_missing_table_another_space_and_a_target_unknown_here_are_named(copy: Path) -> None:
     change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver99"})
-    with pytest.raises(SearchlabError, match=r"measured for a target that this TVM does not know.*znver99"):
+    with pytest.raises(SearchlabError, match=r"measured for a target that this TVM does not support.*znver99"):
         study(str(copy / "test")).plan()
     change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver2"})
-    with pytest.raises(SearchlabError, match=r"guided-1t was measured in another space than suite.toml names"):
+    with pytest.raises(SearchlabError, match=r"guided-1t was not measured in the space that suite.toml specifies"):
         study(str(copy / "test")).plan()
     (copy / "tables" / f"{TEST[0]}.jsonl.gz").unlink()
-    with pytest.raises(SearchlabError, match=r"the table mini/.*guided-1t is missing.*fetch the suite again"):
+    with pytest.raises(SearchlabError, match=r"the table mini/.*guided-1t is missing.*download the suite again"):
         study(str(copy / "test")).plan()
 
 
 def test_a_log_over_another_version_of_a_table_is_not_resumed(copy: Path, tmp_path: Path) -> None:
     study(str(copy), seeds=1).run(tmp_path / "out")
     change_header(copy, TEST[0], created=2.0)
-    with pytest.raises(SearchlabError, match="is the log of another run: its measure is"):
+    with pytest.raises(SearchlabError, match="belongs to a different run: its measure is"):
         study(str(copy), seeds=1).run(tmp_path / "out")
 
 

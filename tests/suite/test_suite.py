@@ -136,7 +136,7 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     said = spoilt("suite.toml", toml.replace("threads = 2", "threads = 3").encode())
     assert any("was measured with 2 threads, not 3" in one for one in said)
     said = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
-    assert any("was measured in another space than suite.toml names" in one for one in said)
+    assert any("was not measured in the space that suite.toml specifies" in one for one in said)
     assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.json.gz", b"x"))
     assert problems(copy) == []
 
@@ -385,7 +385,7 @@ def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Pat
     assert planned.returncode == 0, planned.stderr
     pairs = [{need["first"], need["second"]} for need in json.loads(planned.stdout)["needs"]]
     assert len(pairs) > 1 and all("mine" in pair for pair in pairs)
-    assert "no suite 'mini'" in searchlab("power", out).stderr
+    assert "cannot find the suite 'mini'" in searchlab("power", out).stderr
     refused = searchlab("power", out, out)
     assert refused.returncode == 2 and "name only the directory of `suite run --out`" in refused.stderr
 

@@ -117,5 +117,5 @@ def test_a_real_run_is_watched_to_its_end(
         assert all(url.startswith(server.url) for url in browser.requests)
         assert browser.messages == []
     wait_for(browser, "document.body.className", "gone")
-    assert "start searchlab watch again" in browser.run("document.getElementById('says').textContent")
+    assert "restart searchlab watch" in browser.run("document.getElementById('says').textContent")
     browser.open("about:blank")

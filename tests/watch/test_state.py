@@ -71,7 +71,7 @@ def test_a_study_is_watched_from_its_first_run_to_its_last(study: Study, tmp_pat
     after = Watched(out).state()
     assert statuses(after) == ["done"] * 4 and after.share == 1 and after.left is None
     assert after.says == "The study is done: all 4 runs are complete."
-    assert after.rows[1].problem in ("", "4 trials had brought no gain over 1 %") and after.rows[0].best
+    assert after.rows[1].problem in ("", "4 trials had brought no gain of more than 1 %") and after.rows[0].best
 
 
 def test_only_rows_that_changed_are_told_again(study: Study, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_logs_without_a_plan_and_damaged_logs(tmp_path: Path) -> None:
         assert statuses(state) == ["running", "damaged"] and state.share is None and state.left is None
         assert (state.rows[0].workload, state.rows[0].trials, state.rows[0].wanted) == ("gemm:64x64x64", 3, None)
         assert state.says == "The study is running: 2 logs, 1 is running, 1 is damaged."
-        assert "There is no plan (plan.json) here" in state.notes[0]
+        assert "The directory contains no plan (plan.json)" in state.notes[0]
         assert msgspec.json.encode(state)
     (tmp_path / "b.jsonl").unlink()
     after = watched.state(state.version, state.look)
@@ -121,7 +121,7 @@ def test_logs_without_a_plan_and_damaged_logs(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="does not exist; name the directory of a study's logs"):
+    with pytest.raises(SearchlabError, match="does not exist; pass the directory of a study's logs"):
         Watched(tmp_path / "none")
     (tmp_path / "file").touch()
     with pytest.raises(SearchlabError, match="is not a directory"):

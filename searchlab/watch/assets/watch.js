@@ -1,12 +1,12 @@
 "use strict";
-// Polls the state and draws the rows that have changed. Everything that comes from logs is set as text.
+// Polls the state and draws the rows that have changed. Everything from the logs is inserted as text.
 
 const AGAIN = 700; // milliseconds
 const STATUSES = ["running", "done", "waiting", "stopped", "damaged"];
 const MEANING = {
   running: "a process is writing the log",
   done: "the budget is spent, or the policy has nothing more to propose",
-  waiting: "there is no log yet",
+  waiting: "the run has no log yet",
   stopped: "no process is writing the log; searchlab run resumes it",
   damaged: "the log cannot be read; see searchlab log check",
 };
@@ -231,9 +231,9 @@ async function look() {
     for (const entry of rows.values()) set(entry.ago, ago(entry.row));
   } catch (error) {
     document.body.classList.add("gone");
-    set(byId("says"), "The server has stopped, so this page is out of date: start searchlab watch again.");
+    set(byId("says"), "The server has stopped, so this page is out of date; restart searchlab watch.");
     set(byId("left"), "");
-    version = 0; // another server may answer here next
+    version = 0; // a different server may answer here next
   }
   setTimeout(look, AGAIN);
 }
