@@ -89,7 +89,7 @@ def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, in
 )
 def test_a_damaged_plan_is_refused(text: str, study: object, tmp_path: Path) -> None:
     (tmp_path / PLAN).write_text(text)
-    with pytest.raises(SearchlabError, match=r"plan.json is damaged: .*; run the study again to rewrite it"):
+    with pytest.raises(SearchlabError, match=r"plan.json is damaged: .*; run the study again to recreate it"):
         read_runs(tmp_path)
     assert read_runs(tmp_path, everything=True)
 
