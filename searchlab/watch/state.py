@@ -86,7 +86,7 @@ class Watched:
         self._problem = ""
 
     def state(self, version: int = 0, since: int = 0) -> State:
-        """Return the current state. It has the rows that changed after look ``since``, or all if ``version`` differs."""
+        """Return the current state. It has rows that changed after look ``since``, or all if ``version`` differs."""
         with self._lock:
             if time.monotonic() - self._looked > AGAIN:
                 self._refresh()
