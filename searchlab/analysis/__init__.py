@@ -1,4 +1,4 @@
-"""Analysis of logs: convergence curves, a summary, a verdict, tables and pictures. Nothing here needs TVM."""
+"""Analysing logs: convergence curves, summaries, verdicts, tables and pictures. Nothing here needs TVM."""
 
 from .comparison import Comparison, compare
 from .model import Summary

@@ -31,22 +31,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Source = Result | str | Path | Iterable[Result | str | Path]
-"""What :func:`compare` takes: a result, a log, a directory of logs, or several of these, such as Results."""
+"""What :func:`compare` accepts: a result, a log, a directory of logs, or several of these, such as Results."""
 
-_MOST = 12  # workloads that a notebook shows without being asked
+_MOST = 12  # the number of workloads that a notebook shows by default
 
 
 def compare(*what: Source | Mapping[str, Source]) -> Comparison:
     """Compare strategies as ``searchlab report`` does, without writing files.
 
     Args:
-        *what: Results of :func:`tune` and :meth:`Study.run`, logs, directories of logs, or lists of these. A mapping
-            labels them, ``{"before": "results/a", "after": "results/b"}``: a strategy is then called by its label,
-            followed by its own name if the label has several: ``"before: xgb"``. A log that is named twice counts once.
+        *what: Results of :func:`tune` and :meth:`Study.run`, logs, directories of logs, or lists of these. Pass a
+            mapping to label them: ``{"before": "results/a", "after": "results/b"}``. Each strategy is then called by
+            its label, followed by its own name if the label has several strategies (``"before: xgb"``). A log that is
+            passed twice counts once.
 
     Raises:
-        SearchlabError: If there is no log, if no two of several strategies searched the same workload, or if logs are
-            not comparable (see :func:`~searchlab.analysis.read.read_runs`).
+        SearchlabError: If there are no logs, if there are several strategies but no two searched the same workload, or
+            if the logs are not comparable (see :func:`~searchlab.analysis.read.read_runs`).
 
     Example:
         >>> import searchlab
@@ -71,9 +72,9 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
                 before, _ = logs.setdefault(path, (label, log))
                 if before != label:
                     labels = " and ".join("no label" if of is None else f"the label {of!r}" for of in (before, label))
-                    raise SearchlabError(f"{log.path} is named twice, with {labels}; name it once")
+                    raise SearchlabError(f"{log.path} is passed twice, with {labels}; pass it only once")
     if not logs:
-        raise SearchlabError("there is nothing to compare: name results, logs, or directories of logs")
+        raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
     return Comparison(_checked(compared((log, encodable(log.path.as_posix())) for _, log in logs.values())))
 
 
@@ -87,14 +88,14 @@ def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
             yield from _logs(one, texts)
     else:
         raise SearchlabError(
-            f"compare takes results, logs, directories of logs and lists of these, not {type(source).__name__}"
+            f"compare accepts results, logs, directories of logs, and lists of these, not {type(source).__name__}"
         )
 
 
 def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
-    """Rename the strategies of the logs of ``group``, in their contrasts too."""
+    """Rename the strategies in the logs of ``group`` and in their contrasts."""
     if not isinstance(label, str) or not label.strip():
-        raise SearchlabError(f"a label is a text that is not empty, not {label!r}")
+        raise SearchlabError(f"a label must be a non-empty string, not {label!r}")
     names = {log.header.name for log in group.values()}
     new = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
@@ -110,17 +111,17 @@ def _checked(runs: Runs) -> Runs:
     if len(searched) > 1 and all(len(item.by_strategy) == 1 for item in runs.values()):
         (one, here), (other, there) = list(searched.items())[:2]
         raise SearchlabError(
-            f"there is nothing to compare: no two strategies searched the same workload, such as {one!r} ({here}) and "
-            f"{other!r} ({there}); a mapping labels the runs of one strategy"
+            f"nothing to compare: no two strategies searched the same workload; for example, {one!r} searched {here}, "
+            f"and {other!r} searched {there}; to compare runs of one strategy, label them with a mapping"
         )
     return runs
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
-    """Everything that a report shows, as text, pandas frames and matplotlib figures; :func:`compare` returns one.
+    """The content of a report as text, pandas frames and matplotlib figures, as returned by :func:`compare`.
 
-    Methods that draw one workload take its name as in :attr:`workloads`, which may be omitted if there is only one.
+    Methods that draw one workload expect its name as in :attr:`workloads`. It may be omitted if there is only one.
 
     Attributes:
         runs: The runs of each workload, in alphabetical order.
@@ -138,7 +139,7 @@ class Comparison:
 
     @cached_property
     def summary(self) -> Summary:
-        """All numbers of the report."""
+        """All numbers in the report."""
         return summarize(self.runs)
 
     @cached_property
@@ -160,7 +161,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """For each workload, which strategy converges fastest, and whether that is more than noise."""
+        """For each workload, which strategy converges fastest and whether the difference is more than noise."""
         return {item.workload: item.verdict for item in self.summary.workloads}
 
     @property
@@ -178,34 +179,34 @@ class Comparison:
         return self._frame("summary")
 
     def overall_frame(self) -> pd.DataFrame:
-        """Return a row for each strategy over all workloads: rank, area, score. Empty for one workload."""
+        """Return a row for each strategy over all workloads: rank, area and score. Empty for a single workload."""
         return self._frame("overall")
 
     def contrasts_frame(self) -> pd.DataFrame:
-        """Return a row for each pair of strategies by each measure; over all workloads, ``workload`` is empty."""
+        """Return a row for each pair of strategies and measure. ``workload`` is empty in rows over all workloads."""
         return self._frame("contrasts")
 
     def claims_frame(self) -> pd.DataFrame:
-        """Return what can be claimed about the best strategy and each other. Empty for one workload."""
+        """Return what can be claimed about the best strategy and each of the others. Empty for a single workload."""
         return self._frame("claims")
 
     def matrix_frame(self) -> pd.DataFrame:
-        """Return a row for each ordered pair of the multiple comparison matrix. Empty for one workload."""
+        """Return a row for each ordered pair in the multiple comparison matrix. Empty for a single workload."""
         return self._frame("matrix")
 
     def trials_frame(self) -> pd.DataFrame:
-        """Return a row for each trial of each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
+        """Return a row for each trial in each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
         return study_frame([run.log for item in self.runs.values() for run in item.runs])
 
     def curves_frame(self, *, every_trial: bool = True) -> pd.DataFrame:
-        """Return a row for each trial of each run: trials and seconds from its start, and the best GFLOPS then.
+        """Return a row for each trial in each run: trials and seconds since its start, and the best GFLOPS so far.
 
-        Without ``every_trial``, only for the trials that found something faster, and the last of each run.
+        If ``every_trial`` is false, only trials that found a faster program and the last trial of each run have rows.
         """
         return self._frame("curves", every_trial=every_trial)
 
     def programs_frame(self) -> pd.DataFrame:
-        """Return a row for the best program of each run that has one: its GFLOPS, config and log."""
+        """Return a row for the best program of each run that found one: its GFLOPS, config and log."""
         return self._frame("programs")
 
     def _frame(self, name: str, *, every_trial: bool = False) -> pd.DataFrame:
@@ -213,20 +214,20 @@ class Comparison:
         return number_tables(self.summary, self.runs, programs, every_trial=every_trial)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
-        """Plot the best GFLOPS so far by "trials" or "seconds", median and quartiles over seeds."""
+        """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
         return self._line_chart(self._item(workload).workload, "convergence", by)
 
     def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
-        """Plot how much longer than the best known the best program so far takes, on a logarithmic axis."""
+        """Plot how much slower than the best known program the best program so far is, on a logarithmic axis."""
         item = self._item(workload)
         return self._line_chart(item.workload, "convergence", by, best=item.best.gflops if item.best else math.inf)
 
     def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
-        """Plot the part of all (seed, target) pairs that have been reached."""
+        """Plot the fraction of all (seed, target) pairs that have been reached."""
         return self._line_chart(self._item(workload).workload, "ecdf", by)
 
     def plot_score(self, workload: object = None) -> Figure:
-        """Plot the score against random search over the budget."""
+        """Plot the score relative to random search over the budget."""
         return self._line_chart(self._item(workload).workload, "score", BY_TRIALS)
 
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> Figure:
@@ -234,7 +235,7 @@ class Comparison:
         return self._line_chart(self._item(workload).workload, "models", metric)
 
     def plot_time(self, workload: object = None) -> Figure:
-        """Plot where the seconds went."""
+        """Plot how the seconds were spent."""
         from .charts.pictures import time_picture
 
         return time_picture(self._begun(workload))
@@ -245,14 +246,14 @@ class Comparison:
 
         item = self._item(workload)
         if not any(any(row.failures.values()) for row in item.strategies):
-            raise SearchlabError(f"no trial of {item.workload} failed")
+            raise SearchlabError(f"no trials of {item.workload} failed")
         return failures_picture(item)
 
     def plot_pairwise(self, workload: object = None, *, measure: str = AREA) -> Figure:
-        """Plot how probably a run of one strategy is better than one of another, for each pair on one workload.
+        """Plot the probability that one strategy's run is better than another's, for each pair on one workload.
 
         Args:
-            workload: Its name.
+            workload: The workload's name.
             measure: "area", "trials_to_target" or "seconds_to_target".
         """
         from .charts.pictures import pairwise_picture
@@ -277,16 +278,16 @@ class Comparison:
         return draw_diagram(self._overall().diagram, self._looks)
 
     def plot_differences(self, reference: str | None = None) -> Figure:
-        """Plot the area under the curve of each strategy less that of ``reference``, over all workloads.
+        """Plot each strategy's area under the curve minus the ``reference``'s, over all workloads.
 
         Args:
-            reference: A strategy; by default the first with which another was registered to be compared, or random.
+            reference: A strategy, by default the first one registered as another's opponent, or random.
         """
         from .charts.pictures import gaps_picture
 
         found = differences(self.summary)
         if not found:
-            raise SearchlabError("there are no differences: no two strategies ran on every workload")
+            raise SearchlabError("no differences to plot: no two strategies ran on every workload")
         name = next(iter(found)) if reference is None else reference
         return gaps_picture(name, _pick(found, name, "strategy"), self._looks)
 
@@ -299,7 +300,7 @@ class Comparison:
     def save(self, out: str | Path, *, traces: float = BUDGET) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
 
-        See :func:`~searchlab.analysis.report.report`; ``traces`` is the seconds that schedule traces may take.
+        See :func:`~searchlab.analysis.report.report`. ``traces`` is the time limit for schedule traces, in seconds.
         """
         write_report(self.runs, Path(out), traces)
         return Path(out) / "report.html"
@@ -319,12 +320,12 @@ class Comparison:
             rows = [(name, *(cell.text + cell.beside for cell in cells)) for name, cells in ranking.rows]
             text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
         left = len(self.summary.workloads) - len(shown)
-        return text + html_paragraphs([f"and {left} more workloads: see strategies_frame()"] * bool(left))
+        return text + html_paragraphs([f"{left} more workloads are in strategies_frame()"] * bool(left))
 
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}
         if workload is None and len(items) != 1:
-            raise SearchlabError(f"there are {len(items)} workloads, name one of them{did_you_mean('', items)}")
+            raise SearchlabError(f"there are {len(items)} workloads; specify one of them{did_you_mean('', items)}")
         return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
 
     def _begun(self, workload: object) -> WorkloadSummary:
@@ -336,9 +337,8 @@ class Comparison:
     def _overall(self) -> Overall:
         if self.summary.overall is None:
             raise SearchlabError(
-                "ranks and the matrix compare strategies over several workloads, and this comparison has no two "
-                "strategies with several workloads in common; run the study on more of them, or look at one with "
-                "plot_convergence()"
+                "ranks and the matrix compare strategies over several workloads, but no two strategies have several in "
+                "common; run the study on more workloads, or plot a single one with plot_convergence()"
             )
         return self.summary.overall
 
@@ -350,17 +350,17 @@ class Comparison:
             raise SearchlabError(_WITHOUT[key].format(workload=workload))
         views = {view.key: view for view in figure.views}
         if by not in views:
-            raise SearchlabError(f"{figure.title.lower()} is not drawn by {by!r}{did_you_mean(str(by), views)}")
+            raise SearchlabError(f"{figure.title.lower()} cannot be drawn by {by!r}{did_you_mean(str(by), views)}")
         picture = line_picture(workload, figure, views[by], self._looks, best=best)
         if picture is None:
-            raise SearchlabError(f"no strategy has found a program for {workload} in half of its seeds")
+            raise SearchlabError(f"no strategy found a program for {workload} with at least half of its seeds")
         return picture
 
 
 _WITHOUT = {
-    "convergence": "no trial of {workload} has been measured yet",
-    "ecdf": "no trial of {workload} has succeeded yet",
-    "score": "there is no score on {workload}: no complete table answered, and no run used the policy random",
+    "convergence": "no trials of {workload} have been measured yet",
+    "ecdf": "no trials of {workload} have succeeded yet",
+    "score": "{workload} has no scores: it has neither a complete table nor a run of the policy random",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
 """Why a line chart is missing."""
@@ -368,5 +368,5 @@ _WITHOUT = {
 
 def _pick(known: Mapping[str, T], name: str, kind: str) -> T:
     if name not in known:
-        raise SearchlabError(f"there is no {kind} {name!r} in this comparison{did_you_mean(name, known)}")
+        raise SearchlabError(f"this comparison contains no {kind} {name!r}{did_you_mean(name, known)}")
     return known[name]

@@ -1,18 +1,18 @@
-"""The tests of a report: how strategies compare on one workload, and one family of all tests.
+"""A report's tests: comparing strategies on one workload, and treating all tests as one family.
 
-Strategies are tested by the area under the curve alone: each pair on each workload, and over all workloads for a claim
-on these and for one on others like them. Trials and seconds to the target are described.
+Strategies are tested only by the area under the curve: each pair on each workload and, over all workloads, once for a
+claim about these and once for a claim about others like them. Trials and seconds to the target are only described.
 
-**Which test.** Most policies begin with the random trials of their seed, so seeds pair the runs of two strategies;
-for policies with a start of their own (cmaes, qmc), pairs by seed are as good as any others. The signed-rank test uses
-pairs: the luck of a seed's random trials cancels, and with ten seeds the test finds differences for which the rank-sum
-test needs twice as many. But its p-value for n pairs is at least 2 / 2^n, and the correction over all tests of a report
-requires a level far below 0.05. If two strategies have too few seeds in common for that with one to spare, the rank-sum
-test is used, whose least p-value 2 / C(2n, n) falls far faster. Trials in common only make its p-values larger, since
-they narrow the spread of the rank sum. The choice depends on the numbers of seeds, strategies and workloads alone,
-never on results, so the probability that any two equal strategies are called different stays at most 5 %.
+**Which test.** Most policies begin with random trials that depend only on the seed, so seeds pair the runs of two
+strategies. For policies with a start of their own (cmaes, qmc), pairs by seed are as good as any others. The
+signed-rank test uses pairs, so the luck of a seed's random trials cancels, and ten seeds suffice for differences for
+which the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and correcting for all
+tests in a report requires a level far below 0.05. If two strategies share too few seeds for that, with one to spare,
+the rank-sum test is used, whose smallest p-value, 2 / C(2n, n), falls much faster. Shared trials can only increase its
+p-values, since they narrow the spread of the rank sum. The choice depends only on the numbers of seeds, strategies and
+workloads, never on results, so the probability of calling any two equal strategies different stays at most 5 %.
 
-Effect, direction, interval and p-value of a pair come from the same runs: the pairs, or both samples.
+A pair's effect, direction, interval and p-value come from the same runs: the pairs, or both samples.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .words import counted, listed
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
-"""A number for each run of a strategy, by seed; lower is better, infinity is censored."""
+"""A number for each of a strategy's runs, by seed. Lower is better; infinity means censored."""
 Level = Callable[[str, str], float]
-"""The level that the p-value of two strategies is compared with, see :meth:`PageTests.level`."""
+"""The level with which two strategies' p-value is compared; see :meth:`PageTests.level`."""
 Pair = frozenset[str]
 Key = tuple[str, str, str, str]
 """A test: the workload (empty for all of them), the name of the test, and the two strategies."""
@@ -47,13 +47,13 @@ Key = tuple[str, str, str, str]
 def contrasts(
     measure: str, runs: Mapping[str, Runs], single: Collection[str] = (), level: Level | None = None
 ) -> list[Contrast]:
-    """Compare every pair of strategies, in order, by the test that this module's docstring justifies; p is uncorrected.
+    """Compare every pair of strategies, in order, with the test described in the module docstring; p is uncorrected.
 
     Args:
         measure: The name of the measure.
-        runs: The numbers of each strategy.
-        single: The strategies that make the same run from every seed, which is not a sample to test.
-        level: See :meth:`PageTests.level`; None for a measure that is only described.
+        runs: Each strategy's numbers.
+        single: The strategies whose runs are the same for every seed, and so are not a sample to test.
+        level: See :meth:`PageTests.level`. None for a measure that is only described.
     """
     every = iter(rounded(np.array([value for own in runs.values() for value in own.values()])).tolist())
     runs = {name: {seed: next(every) for seed in own} for name, own in runs.items()}
@@ -72,7 +72,7 @@ def contrasts(
 
 
 def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
-    """Return the numbers of the runs from ``seeds``, in order; higher is better."""
+    """Return the numbers of the runs with ``seeds``, in order. Higher is better."""
     return -np.array([runs[seed] for seed in sorted(seeds)])
 
 
@@ -89,7 +89,7 @@ def _unpaired(about: About, ours: Floats, theirs: Floats, *, test: bool) -> Cont
 
 
 def tested(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
-    """Describe two strategies by a test, given how probably the first is better."""
+    """Describe two strategies that were tested, given the probability that the first is better."""
     return about(
         test=test, runs=runs, improvement=better.value, lower=better.lower, upper=better.upper, effect=effect, p=p,
         note=better.note,
@@ -97,20 +97,20 @@ def tested(about: About, test: str, runs: int, better: Interval, effect: float, 
 
 
 def untested(about: About, why: str, one: Sample, other: Sample) -> Contrast:
-    """Describe two strategies that no test compares, from their numbers by workload."""
+    """Describe two strategies that were not tested, from their numbers by workload."""
     better = improvement(one, other)
     runs = min(sum(map(len, sample)) for sample in (one, other))
     return about(test=why, runs=runs, improvement=better, effect=2 * better - 1)
 
 
 def seeds_needed(level: float) -> int:
-    """Return how many seeds each of two strategies needs for a difference to be significant at ``level``."""
+    """Return the number of seeds that two strategies need for a difference to be significant at ``level``."""
     return next(n for n in count(1) if 2 / comb(2 * n, n) <= level)
 
 
 @dataclass(frozen=True)
 class PageTests:
-    """The tests of a report, before any p-value is known. Each registered contrast is a gate to its own tests."""
+    """A report's tests, before any p-value is known. Each registered contrast is a gate to its own tests."""
 
     registered: Sequence[tuple[str, str]]  # in the order of the study
     alone: Mapping[Pair, int]  # tests on single workloads
@@ -129,9 +129,9 @@ class PageTests:
         return sum(self.alone.values()) + sum(self.overall.values())
 
     def level(self, first: str, second: str) -> float:
-        """Return the level of a test of this pair on one workload while no other such test is rejected.
+        """Return the level for testing this pair on one workload while no other such test is rejected.
 
-        For a registered contrast this is the level once its test over all workloads is rejected.
+        For a registered contrast, this is the level after its test over all workloads has been rejected.
         """
         pair, gates = frozenset((first, second)), [frozenset(pair) for pair in self.registered]
         if not gates:
@@ -161,9 +161,9 @@ class PageTests:
 
 
 def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
-    """Return the contrasts that the logs of all runs of both strategies name, in the order of the study.
+    """Return the contrasts that are registered in the logs of all runs of both strategies, in the study's order.
 
-    They were registered before any of these runs began. If there are several spaces, both strategies share one.
+    They were registered before any of these runs began. If there are several spaces, both strategies use the same one.
     """
     named: dict[str, tuple[str, list[tuple[str, str]]]] = {}
     for item in comparison.values():
@@ -202,6 +202,6 @@ def _says(number: int, registered: Sequence[tuple[str, str]]) -> str:
     names = listed([f"{first} against {second}" for first, second in registered], None)
     return said + (
         f"Registered before the runs: {names}. {'They share' if len(registered) > 1 else 'It has'} "
-        f"{100 * RESERVED:g} % of that chance. Each is first one test over all workloads; single workloads are tested "
-        f"only behind it. All other tests are exploratory."
+        f"{100 * RESERVED:g} % of that chance. Each is first tested once over all workloads; single workloads are "
+        f"tested only if that test is significant. All other tests are exploratory."
     )

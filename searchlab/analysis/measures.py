@@ -1,9 +1,9 @@
-"""The columns of reports, each declared once.
+"""The columns of reports. Each is declared once.
 
-A :class:`Measure` is one number of a strategy, or several that belong together. :class:`StrategySummary` declares the
-measures on one workload, :class:`OverallStrategy` those over all workloads. A declaration holds the meaning of the
-measure, a function that computes it from the runs, and its :class:`Column` objects. The tables of the terminal, the
-page and notebooks, the CSV files, ``summary.json`` and the pandas frames are derived from these declarations.
+A :class:`Measure` is a number that describes a strategy, or several that belong together. :class:`StrategySummary`
+declares the measures on one workload, and :class:`OverallStrategy` declares those over all workloads. A declaration
+contains the measure's meaning, a function that computes it from the runs, and its :class:`Column` objects. The tables
+in the terminal, page and notebooks, the CSV files, ``summary.json`` and the pandas frames are derived from them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Source = TypeVar("Source")
 V = TypeVar("V")
 
 TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
-"""Names of the measures that strategies are compared by."""
+"""The names of the measures by which strategies are compared."""
 
 
 class Shown(Flag):
-    """The tables for people that show a column. CSV files and frames have every column with a name."""
+    """The tables for people that show a column. CSV files and frames contain every column that has a name."""
 
     NOWHERE = 0
     TERMINAL = auto()  # the ranking in the terminal and in notebooks
@@ -52,7 +52,7 @@ class Shown(Flag):
 
 
 def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
-    """Follow ``path``, such as "difference.value", from ``value``; None if anything on the way is None.
+    """Follow ``path``, such as "difference.value", from ``value``. Returns None if anything on the way is None.
 
     ``path`` may also be a function of ``value``.
     """
@@ -65,22 +65,22 @@ def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of tables."""
+    """A column in tables."""
 
-    name: str  # in CSV files and frames; empty to leave it out of these
+    name: str  # in CSV files and frames; empty to omit it from these
     title: str = ""  # in tables for people, line by line; {unit}, {goal} and {cutoffs} are filled in
     shown: Shown = Shown.NOWHERE
-    digits: int | None = None  # after the point in tables for people; None for three significant digits
-    of: str | Callable[[Any], Any] = ""  # where the number or text is in the value of the measure, see at()
+    digits: int | None = None  # after the decimal point in tables for people; None for three significant digits
+    of: str | Callable[[Any], Any] = ""  # where the number or text is in the measure's value, see at()
     best: Callable[[Sequence[float]], float] | None = None  # max or min: which number is bold
-    beside: Callable[[Any, Any], str] | None = None  # text beside the number, from the value and the row
-    detail: Callable[[Any], str] | None = None  # more text beside it, from the value, on the page only
-    missing: str = ""  # what the page shows in place of None, other than a dash
-    meaning: str = ""  # if it is not that of the measure
+    beside: Callable[[Any, Any], str] | None = None  # text next to the number, from the value and the row
+    detail: Callable[[Any], str] | None = None  # more text next to it, from the value, only on the page
+    missing: str = ""  # what the page shows instead of None, if not a dash
+    meaning: str = ""  # if it differs from the measure's
     if_differs: bool = False  # whether tables for people omit the column if all rows have the same number
 
     def number(self, value: Any) -> Any:
-        """Return the number or text of the column from the value of its measure."""
+        """Return the column's number or text from its measure's value."""
         return None if value is None else at(value, self.of)
 
     def text(self, number: Any) -> str:
@@ -88,16 +88,16 @@ class Column:
 
 
 class Measure(Generic[Source, V]):
-    """One entry of a report: an attribute of the rows that declare it, and a key of their JSON.
+    """One entry in a report: an attribute of the rows that declare it, and a key in their JSON.
 
     Args:
-        meaning: A definition in one sentence.
-        of: Computes the measure from the runs.
-        *columns: Its columns in tables; none if only ``summary.json`` has it.
-        unit: Unit of its numbers.
-        compared_by: Its name in comparisons of strategies; empty if they are not compared by it. Such a measure has a
-            number for each seed, ``by_seed``.
-        better: ``max`` or ``min``.
+        meaning: A one-sentence definition.
+        of: A function that computes the measure from the runs.
+        *columns: Its columns in tables; none if only ``summary.json`` contains it.
+            unit: The unit of its numbers.
+            compared_by: Its name in comparisons of strategies, or empty if they are not compared by it. Such a measure
+            has a number for each seed, ``by_seed``.
+            better: ``max`` or ``min``.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Measure(Generic[Source, V]):
 
 
 class Row:
-    """A strategy, and the value of each measure that the class declares, in the order of the declarations."""
+    """A strategy and the values of the measures that the class declares, in the order of their declarations."""
 
     measures: ClassVar[dict[str, Measure[Any, Any]]]
 
@@ -141,7 +141,7 @@ class Row:
 
     @classmethod
     def columns(cls) -> Iterator[tuple[Measure[Any, Any], Column]]:
-        """Iterate over all columns, each with its measure."""
+        """Iterate over all columns with their measures."""
         return ((measure, column) for measure in cls.measures.values() for column in measure.columns)
 
     @classmethod
@@ -167,7 +167,7 @@ class Row:
 
 
 class Cell(NamedTuple):
-    """A number in a table for people: its text, the texts beside it, and whether it is the best."""
+    """A number in a table for people: its text, the texts next to it, and whether it is the best."""
 
     text: str
     beside: str = ""
@@ -182,20 +182,20 @@ class Head(NamedTuple):
     title: str
     meaning: str = ""
     unit: str = ""
-    words: bool = False  # whether the column has texts in place of numbers
+    words: bool = False  # whether the column contains texts instead of numbers
 
 
 class Table(NamedTuple):
     """Columns as people read them."""
 
     heads: list[Head]
-    rows: list[tuple[str, list[Cell]]]  # the name of each strategy, and a cell for each head
+    rows: list[tuple[str, list[Cell]]]  # each strategy's name, and a cell for each head
 
 
 def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
-    """Return the table ``shown`` of ``rows`` of one class; ``words`` are filled into its titles.
+    """Return the table ``shown`` for ``rows`` of one class, with ``words`` inserted into its titles.
 
-    Columns whose measure is None in every row are left out.
+    Columns whose measure is None in every row are omitted.
     """
     heads: list[Head] = []
     columns: list[list[Cell]] = []
@@ -221,7 +221,7 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A number for every seed, in the order of the seeds, with their median and quartiles."""
+    """A number for each seed, in the order of the seeds, with the median and quartiles."""
 
     median: float
     lower: float
@@ -235,7 +235,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What each seed took to reach the target; None if its run ended before (censored), and in place of infinity."""
+    """What each seed needed to reach the target, or None if its run ended before (censored), and for infinity."""
 
     reached: int  # seeds that reached the target
     median: float | None  # over all seeds, censored ones infinite
@@ -248,7 +248,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
-        """Summarise what each seed took and spent; ``more_*`` come from interrupted runs, which only ERT can use."""
+        """Summarise what each seed needed and spent. ``more_*`` come from interrupted runs, which only ERT can use."""
         interval = median_interval(values)
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
         median, lower, upper, expected = map(_finite, (interval.value, interval.lower, interval.upper, ert))
@@ -259,7 +259,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     @property
     def censored(self) -> str:
-        """The number of seeds that reached the target, in brackets; empty if all did."""
+        """The number of seeds that reached the target, in brackets, or an empty string if all did."""
         seeds = len(self.by_seed)
         return "" if self.reached == seeds else f" ({self.reached} of {seeds})"
 
@@ -269,7 +269,7 @@ def _finite(value: float | None) -> float | None:
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """Seconds charged, summed over seeds, see :attr:`searchlab.log.format.Log.charged`."""
+    """The seconds counted, summed over seeds; see :attr:`searchlab.log.format.Log.charged`."""
 
     total: float
     propose: float
@@ -282,20 +282,20 @@ TIME_PARTS = Seconds.__struct_fields__[1:]
 
 
 def interval_text(interval: Interval, digits: int) -> str:
-    """Return " [0.912, 0.934]"; empty if there is no interval."""
+    """Return an interval as " [0.912, 0.934]", or an empty string if there is none."""
     if interval.lower is None:
         return ""
     return f" [{number_text(interval.lower, digits)}, {number_text(interval.upper, digits)}]"
 
 
 def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
-    """Return the columns of an estimate: its value, in no table without a ``title``, and the ends of its interval."""
+    """Return an estimate's columns: its value, which needs a ``title`` to be in a table, and its interval's ends."""
     value = Column(name, title, Shown.TABLES if title else Shown.NOWHERE, digits, "value", **look)
     return value, *_ends(name)
 
 
 def _to_target(runs: StrategyRuns, *, seconds: bool) -> Reached:
-    """Return the trials or seconds to the target."""
+    """Return the trials or seconds that reaching the target takes."""
     target = np.array([runs.workload.target])
     ends = [run.elapsed if seconds else np.arange(1.0, len(run.curve) + 1) for run in runs.interrupted]
     took = [
@@ -340,7 +340,7 @@ def _ends(name: str, lower: str = "lower", upper: str = "upper") -> tuple[Column
 
 
 def _reached(name: str, title: str, **look: Any) -> tuple[Column, ...]:
-    """Return the columns of a measure up to the target, the first with other fields ``look``."""
+    """Return the columns of a measure up to the target. ``look`` are further fields of the first column."""
     median = Column(f"{name}_median", title, Shown.TABLES, of="median", best=min, missing="not reached", **look)
     return median, *_ends(name)
 
@@ -352,8 +352,8 @@ class OnWorkload(Measure[StrategyRuns, V]):
 class StrategySummary(Row):
     """One strategy on one workload.
 
-    Measures with a number for each seed are over the trials up to the horizon of the workload, of each of ``seeds``;
-    failures and seconds are over all that the logs hold.
+    Measures with a number for each seed cover the trials of ``seeds`` up to the workload's horizon. Failures and
+    seconds cover everything in the logs.
     """
 
     space = OnWorkload("The search space.", lambda runs: runs.header.space.name)
@@ -362,35 +362,35 @@ class StrategySummary(Row):
         "The cost model, if there is one.", lambda runs: runs.header.cost_model.name if runs.header.cost_model else None
     )
     batch = OnWorkload(
-        "The number of configs that the policy is asked for at a time.", lambda runs: runs.header.batch,
+        "The number of configs that the policy proposes at once.", lambda runs: runs.header.batch,
         Column("batch", "batch", Shown.TABLES, if_differs=True),
     )  # fmt: skip
     seeds = OnWorkload(
-        "The runs that are compared.", lambda runs: [run.seed for run in runs.compared],
+        "The seeds of the runs that are compared.", lambda runs: [run.seed for run in runs.compared],
         Column("seeds", "seeds", Shown.TABLES, of=len),
     )  # fmt: skip
     interrupted = OnWorkload(
-        "The seeds whose runs were stopped before the horizon, and are left out.",
+        "The seeds whose runs were stopped before the horizon and are not compared.",
         lambda runs: [run.seed for run in runs.interrupted],
     )
     one_run = OnWorkload(
-        "Whether the strategy makes the same run from every seed; then only one is compared, and nothing tests it.",
+        "Whether every seed yields the same run, so that only one is compared, without a test.",
         lambda runs: runs.one_run,
     )
     trials = OnWorkload(
-        "The most trials that at least half of the runs have; a + marks seeds with different numbers.",
+        "The most trials that at least half of the runs have; a + means that seeds differ in their numbers of trials.",
         lambda runs: runs.trials,
         Column("trials", "trials", Shown.TABLES, 0, beside=lambda _, row: "" if row.complete else "+"),
     )
     trials_by_seed = OnWorkload("The trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
-        "Whether all runs have the same number of trials, but for those that ended by themselves, by their seconds or "
-        "without a gain.",
+        "Whether all runs have the same number of trials, except those that ended by themselves, at their limit in "
+        "seconds, or without a gain.",
         _complete,
         Column("complete"),
     )
     ended = OnWorkload(
-        "The number of runs that ended by themselves; they hold their best as long as the others go on.",
+        "The number of runs that ended by themselves; they keep their best while the others continue.",
         lambda runs: sum(run.log.ended is not None for run in runs.runs),
     )
     best_gflops = OnWorkload(
@@ -404,13 +404,13 @@ class StrategySummary(Row):
         unit="GFLOPS",
     )  # fmt: skip
     trials_to_target = OnWorkload(
-        "Median trials to the target, and how many seeds reached it where not all did.",
+        "Median trials to the target, and how many seeds reached it if not all did.",
         partial(_to_target, seconds=False),
         Column("seeds_that_reached_target", of="reached"),
         *_reached("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
         Column(
             "trials_ert", "ERT, trials", Shown.PAGE, of="expected",
-            meaning="Expected trials to the target with restarts, of all trials of the logs.",
+            meaning="Expected trials to the target with restarts, from all trials in the logs.",
         ),
         Column("trials_par10", of="penalised"),
         unit="trials",
@@ -426,7 +426,7 @@ class StrategySummary(Row):
         compared_by="seconds to the target",
     )
     area = OnWorkload(
-        "Area under the convergence curve, as a part of the best known: median over seeds.",
+        "Area under the convergence curve, as a fraction of the best known: median over seeds.",
         lambda runs: Spread.of(area_under_curve(runs.curves, runs.workload.best_gflops).tolist()),
         Column("area_median", "area", Shown.TABLES, 3, "median", max),
         *_ends("area", "q1", "q3"),
@@ -444,9 +444,9 @@ class StrategySummary(Row):
         Column("ecdf_area"),
     )
     score = OnWorkload(
-        "Mean over seeds of the score against random search in the same space, in log latency, over the trials beside "
-        "it, with its 95 % interval; it ends where random search itself is nearly there. Scores in different spaces "
-        "are not comparable.",
+        "Mean over seeds of the score relative to random search in the same space, in log latency, over the trials "
+        "shown next to it, with its 95 % interval; it ends where random search itself is nearly there. Scores in "
+        "different spaces are not comparable.",
         lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
             "score", "score\n(of trials)", 3, best=max, detail=lambda score: interval_text(score, 3),
@@ -467,7 +467,7 @@ class StrategySummary(Row):
         Column("score_trials"),
     )
     seconds = OnWorkload(
-        "The seconds that all runs were charged.", _seconds,
+        "The seconds counted for all runs.", _seconds,
         Column("seconds", "seconds", Shown.COSTS, of="total"),
         *(Column(f"{part}_seconds", part, Shown.COSTS, of=part) for part in TIME_PARTS),
         unit="s",
@@ -479,18 +479,18 @@ class StrategySummary(Row):
     )  # fmt: skip
 
     def by_seed(self, name: str) -> dict[int, float]:
-        """Return the number of each seed in the measure ``name``; infinite if its run did not reach the target."""
+        """Return the value of the measure ``name`` for each seed, infinite if its run did not reach the target."""
         values = self.values[name].by_seed
         return {seed: math.inf if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
 
     @classmethod
     def compared_by(cls) -> dict[str, str]:
-        """Return the measures that strategies are compared by: what a report calls them, by name."""
+        """Return the measures by which strategies are compared: their titles in reports, by name."""
         return {name: measure.compared_by for name, measure in cls.measures.items() if measure.compared_by}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):
-    """A measure over all workloads, from the summary on each; in intervals only the seeds vary."""
+    """A measure over all workloads, computed from the summary of each. Its intervals only reflect how seeds vary."""
 
 
 def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:
@@ -512,7 +512,7 @@ class OverallStrategy(Row):
         *_estimate("area_iqm"),
     )
     score = OverAll(
-        "Mean over workloads of the score against random search, with its 95 % interval for these workloads.",
+        "Mean over workloads of the score relative to random search, with its 95 % interval for these workloads.",
         _score_over_all,
         *_estimate("score", "score, trials\n{cutoffs}", 3, beside=lambda score, _: interval_text(score, 3)),
     )

@@ -1,8 +1,8 @@
-"""The scores of the package ``autotuning_methodology`` for runs over a table.
+"""The scores that the package ``autotuning_methodology`` assigns to runs over a table.
 
 Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
 Systems 159, 2024 (doi 10.1016/j.future.2024.05.021). Unlike the scores in reports (:mod:`.stats.random_search`), the
-package leaves failed configs out of random search, and scores the median rank over all runs.
+package excludes failed configs from random search and scores the median rank over all runs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ..errors import SearchlabError
 from ..log.format import Log, Record
 from ..space import Config
 
-MOMENTS = 1000  # evenly spaced moments at which the score over seconds is taken, as in the package
+MOMENTS = 1000  # number of evenly spaced moments at which the score over seconds is computed, as in the package
 
 
 def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[float, float]:
-    """Return the score of a strategy over trials, and over seconds: 0 is random search, 1 finds the best at once.
+    """Return a strategy's scores over trials and over seconds: 0 is random search, 1 finds the best immediately.
 
-    Needs the extra ``methodology``.
+    Requires the extra ``methodology``.
 
     Args:
-        table: A log of every config of a space. Its times count, not those in the runs; the seconds of a trial are
-            those for training, proposing, building and running.
-        runs: The runs of the strategy over the table.
-        seed: For the bootstrap of the package, which uses numpy's global random state.
+        table: A log of every config of a space. Times are taken from it rather than from the runs. A trial's seconds
+            are those for training, proposing, building and running.
+        runs: The strategy's runs over the table.
+        seed: The seed for the package's bootstrap, which uses numpy's global random state.
 
     Raises:
-        SearchlabError: If the package is not installed, if a run has a config that the table does not hold, if the runs
-            are too short to be scored, or if the costs of the table do not differ.
+        SearchlabError: If the package is not installed, if a run has a config that is not in the table, if the runs are
+            too short to be scored, or if all costs in the table are equal.
     """
     try:
         from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
@@ -48,15 +48,15 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         ) from None
 
     if not runs:
-        raise SearchlabError("there is no run to score; give at least one log")
+        raise SearchlabError("no runs to score; pass at least one log")
     if len(np.unique(table.costs[np.isfinite(table.costs)])) < 2:
-        raise SearchlabError(f"{table.path} cannot score a run: it has fewer than two different costs")
+        raise SearchlabError(f"{table.path} cannot be used to score runs: it has fewer than two different costs")
     places = _places(table, runs)
     space = _statistics(table)
     first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)
     trials, moments = np.arange(max(first, 1), last + 1), np.linspace(begin, end, MOMENTS)
     if len(places) < last:
-        raise SearchlabError(f"the runs over {table.path} have {len(places)} trials, and their score goes to {last}")
+        raise SearchlabError(f"the runs over {table.path} have only {len(places)} trials, but their score needs {last}")
     strategy = StochasticOptimizationAlgorithm(_described(space, places))
     ascending, baseline = space.objective_performances_total_sorted, RandomSearchCalculatedBaseline(space)
     state = np.random.get_state()
@@ -75,12 +75,12 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
 
 
 def _places(table: Log, runs: Sequence[Log]) -> Ints:
-    """Return the index of each trial in the records of the table: shape (trials of the shortest run, runs)."""
+    """Return the index of each trial in the table's records: shape (trials in the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
     found = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
     for run, row in zip(runs, found, strict=True):
         if None in row:
-            raise SearchlabError(f"trial {row.index(None)} of {run.path} has a config that {table.path} does not hold")
+            raise SearchlabError(f"trial {row.index(None)} of {run.path} has a config that is not in {table.path}")
     trials = min(map(len, found))
     return np.array([row[:trials] for row in found], dtype=np.int64).reshape(len(runs), trials).T
 
@@ -109,7 +109,7 @@ def _result(record: Record, cost: float) -> dict[str, Any]:
 
 
 def _described(space: Any, places: Ints) -> Any:
-    """Return the runs that tried the configs at ``places``, as the package describes a strategy."""
+    """Return the runs that tried the configs at ``places``, in the package's description of a strategy."""
     trials, runs = places.shape
     elapsed: Floats = np.cumsum(space.objective_times_total[places], axis=0)
     best: Floats = np.fmin.accumulate(space.objective_performances_total[places], axis=0)

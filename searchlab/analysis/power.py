@@ -1,7 +1,7 @@
-"""How many seeds and workloads it takes to see a difference of the area, estimated from existing runs.
+"""How many seeds and workloads are needed to detect a difference of the area, estimated from existing runs.
 
-The design is that of :mod:`.stats.inference`: paired runs with the same seed on each workload, and a t test of their
-mean difference, in which either the seeds vary or the workloads.
+The design is as in :mod:`.stats.inference`: runs with the same seed on each workload are paired, and a t test is
+performed on their mean difference, in which either the seeds or the workloads vary.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .stats.inference import FEWEST_WORKLOADS
 from .stats.intervals import DECIMALS
 from .stats.ranks import ALPHA, RESERVED
 
-MOST = 100_000  # seeds or workloads that nobody exceeds
+MOST = 100_000  # more seeds or workloads than anyone would use
 NEW = "a new policy"
 
 
 @dataclass(frozen=True)
 class Variation:
-    """The standard deviations of paired differences, in the unit of the measure."""
+    """The standard deviations of paired differences, in the measure's unit."""
 
     seeds: float  # between pairs of runs on the same workload
     workloads: float | None  # of the true difference between workloads; None for fewer than 2 workloads
@@ -38,26 +38,26 @@ class Variation:
 
 @dataclass(frozen=True)
 class Need:
-    """What one pair of strategies takes; None if it is more than anyone can run."""
+    """The runs that one pair of strategies needs. A number is None if nobody could run that many."""
 
     first: str
     second: str
     variation: Variation
-    seeds_alone: int | None  # on one workload, for a claim on it
-    seeds_together: int | None  # on each of the workloads, for a claim on these
-    workloads: int | None  # with the present number of seeds, for a claim on workloads like these
+    seeds_alone: int | None  # on one workload, for a claim about it
+    seeds_together: int | None  # on each of the workloads, for a claim about these
+    workloads: int | None  # with the current number of seeds, for a claim about workloads like these
 
 
 @dataclass(frozen=True)
 class PowerPlan:
-    """What all pairs take, the least first."""
+    """The runs that all pairs need, starting with the smallest need."""
 
     difference: float
     power: float
     tests: int  # in the family that a test belongs to
-    registered: bool  # whether these tests are registered contrasts, each first one test over all workloads
+    registered: bool  # whether these tests are registered contrasts, each first tested once over all workloads
     workloads: int
-    seeds: int  # most seeds that a strategy has on a workload
+    seeds: int  # the most seeds of any strategy on any workload
     needs: list[Need]
 
 
@@ -71,26 +71,27 @@ def power_plan(
     registered: int | None = None,
     new: bool = False,
 ) -> PowerPlan:
-    """Plan how to see a ``difference`` of the area under the curve with probability ``power``.
+    """Plan how to detect a ``difference`` of the area under the curve with probability ``power``.
 
-    Pairs without two seeds in common that differ are left out.
+    Pairs that do not share at least two seeds with different results are skipped.
 
     Args:
         summary: The existing runs.
         difference: The difference between the areas of two strategies.
-        power: The probability of seeing it.
-        tests: The number of tests that the correction covers; by default all tests of the report, or the part of them
-            that corresponds to the pairs of ``strategy``.
-        strategy: Consider only the pairs of this strategy; all pairs if empty.
-        registered: The number of registered contrasts that include the pair, in place of ``tests``.
-        new: Whether to add a pair of ``strategy`` and a policy that has no run yet, which varies as the median pair.
+        power: The probability of detecting it.
+        tests: The number of tests covered by the correction, by default all tests in the report, or those that
+            correspond to the pairs of ``strategy``.
+        strategy: Consider only pairs that include this strategy, or all pairs if empty.
+        registered: The number of registered contrasts that include the pair, instead of ``tests``.
+        new: Whether to add a pair of ``strategy`` and a policy without runs, which is assumed to vary like the median
+            pair.
 
     Raises:
-        SearchlabError: If there is no such strategy.
+        SearchlabError: If the strategy does not exist.
     """
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
     if strategy and strategy not in names:
-        raise SearchlabError(f"there is no strategy {strategy!r} among these runs{did_you_mean(strategy, names)}")
+        raise SearchlabError(f"no runs of the strategy {strategy!r}{did_you_mean(strategy, names)}")
     everything = list(combinations(names, 2))
     which = [pair for pair in everything if not strategy or strategy in pair]
     tests = registered or tests or max(1, summary.family.tests * len(which) // max(1, len(everything)))
@@ -117,17 +118,17 @@ def power_plan(
 
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
-    """Return the differences of the area from the seeds that both have."""
+    """Return the differences of the area for the seeds that both strategies have."""
     ours, theirs = first.by_seed(AREA), second.by_seed(AREA)
     return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())], dtype=np.float64)
 
 
 def variation(differences: Sequence[Floats]) -> Variation | None:
-    """Return the variance components of paired differences, an array per workload; None without 2 that differ on one.
+    """Return the variance components of paired differences (one array per workload).
 
-    The estimates of the analysis of variance, with equal weight for each workload: the variance of the means, less the
-    part that the seeds contribute, and at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter
-    3).
+    Returns None if no workload has at least two different differences. These are the analysis-of-variance estimates
+    with equal weight for each workload: the variance of the means minus the part contributed by the seeds, but at least
+    0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
     """
     several = [own for own in differences if len(own) > 1]
     if not several:
@@ -144,18 +145,18 @@ def variation(differences: Sequence[Floats]) -> Variation | None:
 
 
 def t_power(difference: float, error: float, df: float, alpha: float) -> float:
-    """Return the probability that a two-sided t test at ``alpha`` sees ``difference`` and its direction.
+    """Return the probability that a two-sided t test at ``alpha`` detects ``difference`` and its direction.
 
-    From the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral sciences", 1988, chapter
-    2). ``error`` is the standard error of the estimate.
+    It is computed from the noncentral t distribution (Cohen, "Statistical power analysis for the behavioral sciences",
+    1988, chapter 2). ``error`` is the standard error of the estimate.
     """
-    from scipy.stats import nct  # importing scipy.stats takes most of a second
+    from scipy.stats import nct  # importing scipy.stats takes almost a second
 
     return float(nct.sf(stdtrit(df, 1 - alpha / 2), df, difference / error))
 
 
 def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
-    """Return the seeds on each of ``workloads`` that show a mean ``difference`` on these; None beyond MOST."""
+    """Return the number of seeds per workload needed to detect ``difference`` on ``workloads``, or None above MOST."""
 
     def enough(seeds: int) -> bool:
         error = variation.seeds / math.sqrt(workloads * seeds)
@@ -165,9 +166,9 @@ def seeds_for(variation: Variation, difference: float, workloads: int, *, power:
 
 
 def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
-    """Return the workloads, with ``seeds`` each, that show a mean ``difference`` on workloads like them.
+    """Return the number of workloads, with ``seeds`` each, needed to detect ``difference`` on workloads like them.
 
-    At least FEWEST_WORKLOADS; None beyond MOST, and if it is unknown how workloads vary.
+    It is at least FEWEST_WORKLOADS, or None if it would exceed MOST or if it is unknown how workloads vary.
     """
     if variation.workloads is None:
         return None
@@ -180,7 +181,7 @@ def workloads_for(variation: Variation, difference: float, seeds: int, *, power:
 
 
 def _least(start: int, enough: Callable[[int], bool]) -> int | None:
-    """Return the least number from ``start`` that is ``enough``, given that all larger ones are too."""
+    """Return the smallest number from ``start`` that is ``enough``, assuming that all larger numbers are too."""
     step = start
     while not enough(step):
         if step >= MOST:

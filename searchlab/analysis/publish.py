@@ -1,6 +1,6 @@
-"""A static site of results: for each its report, the data behind it, how to cite it, and how to verify it.
+"""A static site of results, each with its report, the data behind it, and how to cite and verify it.
 
-Every link is relative, so the site opens from a directory and from any web server.
+All links are relative, so the site works from a directory and from any web server.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .runs import ComparedRuns
 from .words import counted
 
 CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
-"""Names in the folder of a result: what the index shows of it, the digests of its files, and its logs."""
+"""Names in a result's folder: its entry in the index, the digests of its files, and its logs."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """A result on the index of a site."""
+    """A result in a site's index."""
 
     title: str
     answers: list[str]
     date: str  # when it was published
-    measured: str = ""  # when its runs were made, if their logs say so
+    measured: str = ""  # when its runs were performed, if their logs say so
     machine: str = ""
     size: str = ""  # strategies, workloads and runs, in words
 
@@ -49,13 +49,13 @@ class Published:
     """A result to publish.
 
     Attributes:
-        title: Names the result and, without other characters than letters, digits, dots and hyphens, its folder.
-        commands: Commands that verify the result, run in its folder.
-        comparison: The runs. None for those of the logs in ``directory``, which are copied.
-        directory: The directory of the study.
+        title: The name of the result and, reduced to letters, digits, dots and hyphens, of its folder.
+        commands: Commands to run in its folder to verify the result.
+        comparison: The runs, or None for those in the logs in ``directory``, which are copied.
+        directory: The study's directory.
         files: Other files to copy.
-        machine: The machine that made the runs; by default that of the logs.
-        cite: Sentences on what else to cite.
+        machine: The machine that performed the runs, by default as in the logs.
+        cite: Sentences about what else to cite.
     """
 
     title: str
@@ -72,9 +72,9 @@ class Published:
 
 
 def study_result(directory: Path) -> Published:
-    """Return the result of the study, or the logs, in ``directory``. Raises SearchlabError if there is none."""
+    """Return the result of the study or logs in ``directory``. Raises SearchlabError if it does not exist."""
     if not directory.is_dir():
-        raise SearchlabError(f"there is no directory {directory} to publish; name one with logs")
+        raise SearchlabError(f"the directory {directory} to publish does not exist; pass one that contains logs")
     commands = [f"searchlab report {LOGS} --out again", f"searchlab log check {LOGS}"]
     if (directory / TOML).is_file():
         commands.append(f"searchlab run {LOGS}/{TOML} --out repeated")
@@ -82,12 +82,12 @@ def study_result(directory: Path) -> Published:
 
 
 def publish(out: Path, results: Iterable[Published]) -> list[Card]:
-    """Write ``results`` to the site in the directory ``out``, and an index of all results there.
+    """Write ``results``, and an index of all results, to the site in the directory ``out``.
 
-    A result takes the place of one with the same title; other results that the site has stay.
+    A result replaces one with the same title. Other results on the site are kept.
 
     Returns:
-        The cards of all results of the site, the newest first.
+        The cards of all results on the site, newest first.
 
     Raises:
         SearchlabError: If a result cannot be read, if two have the same title, or if the site cannot be written.
@@ -95,10 +95,12 @@ def publish(out: Path, results: Iterable[Published]) -> list[Card]:
     folders: dict[str, str] = {}
     for result in (results := list(results)):
         if result.folder in folders:
-            raise SearchlabError(f"two results would be in {out / result.folder}; rename the directory of one of them")
+            raise SearchlabError(
+                f"two results would be written to {out / result.folder}; rename one of their directories"
+            )
         folders[result.folder] = result.title
     if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / "index.html").is_file())):
-        raise SearchlabError(f"{out} is not empty and is no site; name another directory")
+        raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
     try:
         for result in results:
             _write(out / result.folder, result)
@@ -112,7 +114,7 @@ def publish(out: Path, results: Iterable[Published]) -> list[Card]:
 
 def _write(folder: Path, result: Published) -> None:
     if folder.exists():
-        shutil.rmtree(folder)  # of an earlier publication
+        shutil.rmtree(folder)  # from an earlier publication
     folder.mkdir(parents=True)
     comparison = result.comparison
     if comparison is None:
@@ -178,7 +180,7 @@ def _card(path: Path) -> Card:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Card)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SearchlabError(f"{path} is damaged: {error}; remove its folder, and publish the result again") from None
+        raise SearchlabError(f"{path} is damaged: {error}; remove its folder and publish the result again") from None
 
 
 def _size(path: Path) -> str:

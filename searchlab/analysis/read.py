@@ -24,9 +24,9 @@ from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted, listed
 
 REPORT = "report"
-"""Directory of a report, beside its logs. Logs in a directory of this name are read only if they are named."""
+"""The directory of a report, next to its logs. Logs in a directory with this name are read only if specified."""
 
-DRIFT = 0.1  # relative change of the time of one program within a run from which a report mentions it
+DRIFT = 0.1  # a report mentions a program whose time changes by at least this fraction within a run
 
 _STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
 _FOOTING = ("target", "measure")
@@ -34,26 +34,26 @@ _NOTED = ("host", "workers", "versions")
 
 
 def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> ComparedRuns:
-    """Read logs, and all logs in directories, as runs to compare.
+    """Read logs, including all logs in directories, as runs to compare.
 
-    For the directory of a study, only the runs and trials that the study has now are read; other logs and trials there
-    are left out with a SearchlabWarning. Each table of a suite is a separate workload. A log that is named twice is
-    read once. Many logs in one directory get a cache there, see :mod:`searchlab.log.columns`.
+    In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
+    trials there are skipped with a SearchlabWarning. Each table in a suite is a separate workload. A log that is passed
+    twice is read once. If one directory contains many logs, a cache is created there; see :mod:`searchlab.log.columns`.
 
     Args:
-        *where: Logs and directories. For one directory, a report names each log relative to it; otherwise by its path.
-        everything: Whether to read all logs and trials in the directory of a study.
-        readings: False if :func:`~searchlab.log.columns.read_logs` can skip them.
+        *where: Logs and directories. A report on one directory refers to each log relative to it, otherwise by path.
+        everything: Whether to read all logs and trials in a study's directory.
+        readings: Whether the individual readings are needed; see :func:`~searchlab.log.columns.read_logs`.
 
     Raises:
-        SearchlabError: If there is no log, if a log is unreadable, or if logs are not comparable: two logs of one run,
-            one name for two strategies, or a workload that was measured in different ways.
+        SearchlabError: If there are no logs, if a log is unreadable, or if logs are not comparable: two logs of one
+            run, two strategies with the same name, or a workload that was measured in different ways.
     """
     paths: dict[str, tuple[Path, Budget]] = {}
     real_folder = cache(os.path.realpath)
 
     def real(path: Path) -> str:
-        """Resolve ``path``; few logs are links, so the directory of many is resolved once."""
+        """Resolve ``path``. Few logs are links, so a directory with many logs is resolved only once."""
         folder, name = os.path.split(path)
         return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder(folder), name)
 
@@ -61,13 +61,13 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
         for path, budget in _logs(place, everything):
             paths.setdefault(real(path), (path, budget))
     if not paths:
-        raise SearchlabError("there is nothing to report on: name a directory of logs, or a log (*.jsonl)")
+        raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
-    running = {path for path, _ in paths.values() if is_locked(path)}  # before reading: runs may end meanwhile
+    running = {path for path, _ in paths.values() if is_locked(path)}  # before reading, as runs may end meanwhile
     logs = read_logs(directory, [path for path, _ in paths.values()], {}, readings)
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
-        _warn(more, "some logs hold more trials than the study has now, which are left out")
+        _warn(more, "some logs contain more trials than are now part of the study, which are skipped")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
     return compared(
         zip(within, names, strict=True),
@@ -76,14 +76,14 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
 
 
 def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
-    """Group logs, each with its name in a report, as runs to compare.
+    """Group logs, each with its name in the report, as runs to compare.
 
     Args:
         read: The logs and their names.
         running: The names of logs whose runs were in progress.
 
     Raises:
-        SearchlabError: If logs are not comparable, see :func:`read_runs`.
+        SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
     texts: Texts = {}
     columns = ((Columns.of(log, texts) if isinstance(log, Log) else log, file) for log, file in read)
@@ -105,21 +105,23 @@ def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str]
 
 
 def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
-    """Return each log that ``place`` names, with the budget within which its trials count."""
+    """Return the log or logs at ``place``, each with the budget within which its trials count."""
     if place.is_dir():
         paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
         if not paths:
-            raise SearchlabError(f"{place} holds no log (*.jsonl); run a study there first, or name another directory")
+            raise SearchlabError(
+                f"{place} contains no logs (*.jsonl); run a study there first, or pass another directory"
+            )
         return [(path, Budget()) for path in paths] if everything else _of_studies(place, paths)
     if not place.exists():
-        raise SearchlabError(f"there is no directory or log {place} to report on")
+        raise SearchlabError(f"cannot report on {place}: there is no such directory or log")
     if not place.name.endswith((".jsonl", ".jsonl.gz")):
-        raise SearchlabError(f"{place} is not a log: the name of a log ends in .jsonl or .jsonl.gz")
+        raise SearchlabError(f"{place} is not a log: log names end in .jsonl or .jsonl.gz")
     return [(place, Budget())]
 
 
 def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
-    """Return those of ``paths`` that are in no study, or in the plan of their study, with the budgets there."""
+    """Return those of ``paths`` that belong to no study or to their study's plan, with the budgets from the plan."""
     plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
@@ -137,17 +139,17 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
             left_out.append(path)
     if left_out and not logs:
         raise SearchlabError(
-            f"{place} holds no log of its study as it is now; run the study, or report on all logs there (--all; in "
-            f"Python, everything=True)"
+            f"{place} contains no logs that are currently part of its study; run the study, or report on all logs "
+            f"there (--all or, in Python, everything=True)"
         )
     if left_out:
-        _warn(left_out, "logs of runs that the study no longer has are left out")
+        _warn(left_out, "logs of runs that are no longer part of the study are skipped")
     return logs
 
 
 def _warn(paths: Sequence[Path], what: str) -> None:
     logs = f"{counted(len(paths), 'log')}, such as {paths[0]}"
-    warnings.warn(f"{what}: {logs} (--all reports on everything there)", SearchlabWarning, 4)
+    warnings.warn(f"{what}: {logs} (use --all to report on everything there)", SearchlabWarning, 4)
 
 
 def _strategy(log: Columns, several_spaces: bool) -> str:
@@ -155,7 +157,7 @@ def _strategy(log: Columns, several_spaces: bool) -> str:
 
 
 def _workload(log: Columns) -> str:
-    """Return the canonical name of the log's workload, or the table of a suite."""
+    """Return the canonical name of the log's workload, or of its suite table."""
     try:
         workload = str(log.workload)
         return log.header.table or workload
@@ -164,7 +166,7 @@ def _workload(log: Columns) -> str:
 
 
 def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, LoggedRun, Any, Any] | None:
-    """Return the first header field in which a run differs from the first run, that run, and both values."""
+    """Return the first header field in which a run differs from the first run, with that run and both values."""
     for field in fields:
         first = getattr(runs[0].log.header, field)
         for run in runs[1:]:
@@ -178,7 +180,7 @@ def _check_footing(runs: Sequence[LoggedRun]) -> None:
         field, other, first, second = difference
         raise SearchlabError(
             f"{runs[0].file} and {other.file} measured {other.workload} in different ways: their {field} is {first} "
-            f"and {second}; report on each alone"
+            f"and {second}; report on each separately"
         )
 
 
@@ -187,21 +189,21 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
         field, other, first, second = difference
         raise SearchlabError(
             f"{runs[0].file} and {other.file} are both called {other.strategy!r}, but their {field} differs ({first} "
-            f"and {second}); give each a label of its own"
+            f"and {second}); give each its own label"
         )
     for one, other in pairwise(runs):
         if one.seed == other.seed:
             raise SearchlabError(
-                f"{one.file} and {other.file} are two logs of one run: {one.strategy!r} on {one.workload} "
-                f"with seed {one.seed}; leave one of them out"
+                f"{one.file} and {other.file} are logs of the same run: {one.strategy!r} on {one.workload} "
+                f"with seed {one.seed}; omit one of them"
             )
 
 
 def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return what a reader should know about the logs of a workload, in sentences.
+    """Return sentences with what a reader should know about a workload's logs.
 
-    They cover differences between the logs, drift of the machine, whether fastest trials were measured again, which
-    strategies could not use their options as given, and for how many trials a table answered with another config.
+    They cover differences between the logs, machine drift, whether the fastest trials were measured again, which
+    strategies could not use their options as specified, and for how many trials a table answered with another config.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare seconds "

@@ -1,9 +1,9 @@
-"""Reports: read logs, compute, and write tables, files of numbers, pictures and a page.
+"""Reports: reading logs, computing, and writing tables, data files, pictures and a page.
 
-A log holds configs. Making a trace from a config takes its space, and so a plug-in and TVM. Reading logs must not need
-these, run code that a log names, or wait. So a child process makes the traces while the report is computed, for
-registered spaces only, or for all within :func:`~searchlab.plugins.trusting`. Traces that are not ready in time are
-left out, and the report gives the reason.
+A log contains configs. Making a trace from a config requires its space, and therefore a plug-in and TVM. Reading logs
+must not depend on these, run code that a log refers to, or wait. Therefore, a child process makes the traces while
+the report is computed, only for registered spaces, or for all spaces within :func:`~searchlab.plugins.trusting`. Traces
+that are not ready in time are omitted, and the report gives the reason.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from .summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-OUT = Path("results") / REPORT  # the default directory of a report on anything but one directory
-BUDGET = 20.0  # seconds that a report spends on traces, from its start
+OUT = Path("results") / REPORT  # the default directory for a report on anything other than one directory
+BUDGET = 20.0  # time limit for traces, in seconds from the start of the report
 
 
 def report(
@@ -60,35 +60,35 @@ def report(
     everything: bool = False,
     every_trial: bool = False,
 ) -> Summary:
-    """Compare the runs in logs, and write a page, pictures and files of numbers.
+    """Compare the runs in logs, and write a page, pictures and data files.
 
-    - ``report.html``: the report as one page that needs no other file and no network. Its charts are also written as
-      PNG and SVG, those over all workloads as ``overall-*``; of more than 12 workloads, only these.
-    - ``summary.json``, ``summary.csv``: the summary; a row for each strategy on each workload.
-    - ``contrasts.csv``: a row for each pair of strategies by each measure on each workload; over all if that is empty.
+    - ``report.html``: the report as one page that needs no other files and no network. Its charts are also written as
+      PNG and SVG, with those over all workloads as ``overall-*``. With more than 12 workloads, only these are written.
+    - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
+    - ``contrasts.csv``: a row for each pair of strategies, measure and workload. Rows over all workloads name none.
     - ``overall.csv``, ``claims.csv``, ``matrix.csv``: over several workloads, a row for each strategy, for the best and
-      each other, and for each ordered pair.
-    - ``curves.csv``: a row for each trial that found something faster, and for the last trial of each run: trials and
-      seconds from the start of the run, and the best GFLOPS then, which hold up to the next row.
-    - ``figures.json``, ``figures.csv``: the numbers of the charts; the CSV has the points at which a step line changes.
-    - ``programs.json``: the best program of each strategy on each workload, with its schedule trace (see
-      :class:`Traces`). ``programs.csv``: the best program of every run.
+      each other one, and for each ordered pair.
+    - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
+      seconds since the start of the run, and the best GFLOPS so far, which remain valid until the next row.
+    - ``figures.json``, ``figures.csv``: the data of the charts. The CSV contains the points at which step lines change.
+    - ``programs.json``: each strategy's best program on each workload, with its schedule trace (see
+      :class:`Traces`). ``programs.csv``: the best program of each run.
 
     Args:
-        *where: Logs, and directories of which every log (``**/*.jsonl``, ``**/*.jsonl.gz``) is read. A log that is
-            named twice counts once.
-        out: The directory to write to; by default ``report`` in the one directory that ``where`` names, otherwise
-            ``results/report``.
-        traces: Seconds that schedule traces may take; 0 for no traces.
-        everything: Whether to report on all logs in the directory of a study, and not only on the runs and trials that
-            the study has now.
-        every_trial: Whether ``curves.csv`` has a row for each trial.
+        *where: Logs, and directories whose logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are all read. A log that is passed
+            twice counts once.
+        out: The directory to write to. The default is ``report`` in the directory ``where`` if that is a single one,
+            and ``results/report`` otherwise.
+        traces: Time limit for making schedule traces, in seconds, or 0 for no traces.
+        everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
+            are currently part of the study.
+        every_trial: Whether ``curves.csv`` has a row for every trial.
 
     Returns:
-        All numbers of the report.
+        All numbers in the report.
 
     Raises:
-        SearchlabError: If there is no log, if a log is damaged, if logs are not comparable (see
+        SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
             :func:`~searchlab.analysis.read.read_runs`), or if the report cannot be written.
     """
     paths = [Path(place) for place in where]
@@ -98,13 +98,13 @@ def report(
 
 
 def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET, *, every_trial: bool = False) -> Summary:
-    """Write the report on ``comparison`` to ``out``, see :func:`report`."""
-    from .charts.pictures import draw_all  # here, because matplotlib is slow to import
+    """Write the report on ``comparison`` to ``out``; see :func:`report`."""
+    from .charts.pictures import draw_all  # imported here because importing matplotlib is slow
 
     try:
         out.mkdir(parents=True, exist_ok=True)
         programs = run_programs(comparison)
-        with Traces(best_programs(programs), traces) as made:  # in another process, in parallel to the rest
+        with Traces(best_programs(programs), traces) as made:  # in another process, in parallel with the rest
             summary = summarize(comparison)
             figures = all_figures(summary, comparison)
             write_json(out / "summary.json", summary)
@@ -127,7 +127,7 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     """Return the directory that :func:`report` writes to.
 
     Raises:
-        SearchlabError: If ``out`` is not given, and the directory would be in a folder of tables.
+        SearchlabError: If ``out`` is None and the directory would be in a folder of tables.
     """
     if out is not None:
         return Path(out)
@@ -136,8 +136,8 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     for log in Path(where[0]).glob("*.jsonl*"):
         if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:
             raise SearchlabError(
-                f"{where[0]} is a folder of tables, such as {log.name}; say where the report is to be: --out DIR "
-                f"(in Python, out=DIR)"
+                f"{where[0]} is a folder of tables, such as {log.name}; specify where to write the report with --out "
+                f"DIR (in Python, out=DIR)"
             )
     return Path(where[0]) / REPORT
 
@@ -148,8 +148,9 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
 def summary_table(summary: Summary) -> list[RenderableType]:
     """Return tables and sentences for the terminal.
 
-    First the answers to registered contrasts. For each workload: how fast each strategy converges (the best in bold),
-    the verdict, and the costs in seconds and failed trials. Then the table over all workloads, and its verdict.
+    First come the answers to registered contrasts, then, for each workload, how fast each strategy converges (with
+    the best in bold), the verdict, and the costs in seconds and failed trials. Finally come the table over all
+    workloads and its verdict.
     """
     shown: list[RenderableType] = [Text(answer.says, "bold") for answer in summary.answers]
     for item in summary.workloads:
@@ -167,7 +168,7 @@ def summary_table(summary: Summary) -> list[RenderableType]:
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
-    """Return the table over all workloads and its verdict, if there is one."""
+    """Return the table over all workloads and its verdict, if any."""
     overall = summary.overall
     if overall is None:
         return []
@@ -181,7 +182,7 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of strategies. Where it is too wide, what stands beside the numbers (quartiles, intervals) gives way."""
+    """A table of strategies. If it is too wide, the quartiles and intervals next to the numbers are dropped."""
 
     title: str
     content: measures.Table
@@ -199,10 +200,10 @@ class _Table:
         )  # fmt: skip
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
-        shown = []  # whether the texts beside the numbers of a column are
+        shown = []  # whether the texts next to a column's numbers are shown
         for head in self.content.heads:
             lines = head.title.split("\n")
-            about = [line for line in lines if line.startswith(("[", "("))]  # what stands beside the numbers
+            about = [line for line in lines if line.startswith(("[", "("))]  # the text next to the numbers
             shown.append(beside or not about)
             title = Text("\n".join(line for line in lines if beside or line not in about))
             table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words)
@@ -221,22 +222,22 @@ class _Table:
 
 
 class Rows(NamedTuple):
-    """Rows with a value, or None, for each of ``columns``; they can be iterated over once."""
+    """Rows with a value or None for each of ``columns``. They can be iterated over only once."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Any]]
 
     def frame(self) -> pd.DataFrame:
-        """Return a frame with NaN for None, so that a column of numbers is numeric."""
+        """Return a frame with NaN instead of None, so that columns of numbers are numeric."""
         import pandas as pd
 
         data = [[math.nan if value is None else value for value in row] for row in self.rows]
         return pd.DataFrame(data, columns=list(self.columns))
 
     def write(self, path: Path) -> None:
-        """Write a CSV file, with nothing for None."""
+        """Write a CSV file, with empty fields for None."""
         with path.open("w", encoding="utf-8", newline="") as file:
-            # The writer quotes a text with \r only if its own lines end with it.
+            # The writer quotes text that contains \r only if its own lines end with \r.
             csv.writer(_Lines(file)).writerows(chain([self.columns], self.rows))
 
 
@@ -267,14 +268,14 @@ _PROGRAM: dict[str, Any] = {
     "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
     "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
 }  # fmt: skip
-"""Where the value of each column is in the object of a row, see :func:`~searchlab.analysis.measures.at`."""
-OVER_ALL = ("overall", "claims", "matrix")  # the tables over all workloads, empty for one workload
+"""Where each column's value is in a row's object; see :func:`~searchlab.analysis.measures.at`."""
+OVER_ALL = ("overall", "claims", "matrix")  # the tables over all workloads, which are empty for a single workload
 
 
 def number_tables(
     summary: Summary, comparison: ComparedRuns, programs: Iterable[Program] = (), *, every_trial: bool = False
 ) -> dict[str, Rows]:
-    """Return the rows of each CSV file by name, but for the figures, see :func:`report`."""
+    """Return the rows of each CSV file except the figures, by name; see :func:`report`."""
 
     def values(one: Any, paths: Mapping[str, Any]) -> list[Any]:
         return [at(one, path) for path in paths.values()]
@@ -305,7 +306,7 @@ def number_tables(
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
-    """Return a row for each point of each line of the line charts; of steps, where they change, and the last."""
+    """Return a row for each point on each line of the line charts. Step lines have points where they change or end."""
     rows = (
         (workload, figure.key, view.key, line.strategy, *point)
         for workload, charts in figures.items()
@@ -328,7 +329,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
-    """Return the best program of every run that has one, in the order of the comparison."""
+    """Return the best program of each run that has one, in the order of the comparison."""
     found = []
     for run in (run for item in comparison.values() for run in item.runs):
         log = run.log
@@ -345,9 +346,9 @@ def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
 
 
 def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
-    """Return the fastest program of each strategy by workload, the fastest first, with a note if it gets no trace.
+    """Return each strategy's fastest program by workload, fastest first, with a note if it gets no trace.
 
-    Of equally fast programs, the one with the lowest seed is chosen.
+    Among equally fast programs, the one with the lowest seed is chosen.
     """
     best: dict[tuple[str, str], tuple[Program, LoggedRun]] = {}
     for program, run in sorted(programs, key=lambda pair: (-pair[0].gflops, pair[0].seed)):
@@ -363,16 +364,16 @@ def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[P
 
 
 def _unsafe(space: Plugin) -> str:
-    """Return why this space makes no trace; "" if it does."""
+    """Return why no trace can be made for this space, or "" if it can."""
     if trusts() or SPACES.registered(space) is not None:
         return ""
     if SPACES.registered(Plugin(space.name)) is None:
         return f"its space {space.name!r} is not among the installed plug-ins"
-    return "an option of its space names code, which a report does not run (--trust does)"
+    return "an option of its space refers to code, which a report does not run without --trust"
 
 
 class Traces:
-    """Makes the traces of programs in a child process, for which :meth:`programs` waits."""
+    """Makes the traces of programs in a child process. :meth:`programs` waits for it."""
 
     def __init__(self, programs: Sequence[tuple[Program, LoggedRun]], budget: float) -> None:
         self._programs = [program for program, _ in programs]
@@ -385,7 +386,7 @@ class Traces:
         }
         if not asked or budget <= 0:
             return
-        # -P: nothing in the current directory is a plug-in, unless it is trusted.
+        # -P: nothing in the current directory is a plug-in unless it is trusted.
         words = ["-m", "searchlab.log.traces", TRUST] if trusts() else ["-P", "-m", "searchlab.log.traces"]
         self._replies = TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         with TemporaryFile() as requests:
@@ -405,7 +406,7 @@ class Traces:
             self._replies.close()
 
     def programs(self) -> list[Program]:
-        """Return all programs, with the traces that were made within the budget."""
+        """Return all programs, with those traces that were made within the budget."""
         traces: dict[int, TraceReply] = {}
         late = "" if all(program.note for program in self._programs) else "traces were not asked for"
         if self._child:

@@ -1,4 +1,4 @@
-"""The runs of a comparison, and arrays derived from them, each computed once, when it is first used."""
+"""The runs in a comparison, and arrays derived from them. Each array is computed once, when it is first used."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .stats.curves import (
 )
 from .stats.random_search import Draws, RandomSearch
 
-RANDOM = "random"  # the policy that all others are scored against
-TARGET = 0.95  # the part of the best known throughput that counts as converged
+RANDOM = "random"  # the policy relative to which all others are scored
+TARGET = 0.95  # the fraction of the best known throughput that counts as converged
 
 
 class BestKnown(msgspec.Struct, frozen=True):
-    """The fastest program of a workload, and the run that found it, the first by file name; the optimum of a table."""
+    """A workload's fastest program and the first run, by file name, that found it; or the optimum of a table."""
 
     gflops: float
     seconds: float
@@ -43,12 +43,12 @@ class BestKnown(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A run of a strategy on a workload with a seed, read from a log."""
+    """A run of a strategy on a workload with one seed, read from a log."""
 
     workload: str
     strategy: str
     log: Columns
-    file: str  # name of the log in a report: its path relative to the directory that was read, or as the user gave it
+    file: str  # the log's name in reports: its path, relative to the directory that was read or as specified
     running: bool = False  # whether the run was in progress when its log was read
 
     @property
@@ -65,29 +65,29 @@ class LoggedRun:
 
     @cached_property
     def lowest(self) -> Floats:
-        """Lowest cost in seconds after each trial, infinite while all have failed: shape (trials,)."""
+        """The lowest cost in seconds after each trial, infinite while all trials have failed: shape (trials,)."""
         return np.minimum.accumulate(self.log.costs)
 
     @cached_property
     def curve(self) -> Floats:
-        """Best GFLOPS after each trial, 0 while all have failed: shape (trials,)."""
+        """The best GFLOPS after each trial, 0 while all trials have failed: shape (trials,)."""
         return gflops(self.lowest, self.log.flops)
 
     @property
     def elapsed(self) -> Floats:
-        """Seconds charged up to the end of each trial: shape (trials,)."""
+        """The seconds counted up to the end of each trial: shape (trials,)."""
         return self.log.elapsed
 
     def reaches(self, trials: int) -> bool:
-        """Whether the best after ``trials`` is known: the run has that many trials, or has ended."""
+        """Return whether the best after ``trials`` is known because the run has that many trials or has ended."""
         return self.log.trials >= trials or self.log.ended is not None
 
 
 @dataclass(frozen=True)
 class StrategyRuns:
-    """The runs of one strategy on one workload, by seed: at least one, each with a trial.
+    """The runs of one strategy on one workload, by seed. There is at least one, and each has at least one trial.
 
-    A run that ended before the horizon of the workload keeps its last values up to the horizon.
+    A run that ended before the workload's horizon keeps its last values up to the horizon.
     """
 
     runs: Sequence[LoggedRun]
@@ -95,7 +95,7 @@ class StrategyRuns:
 
     @property
     def header(self) -> Header:
-        """The header of the first log."""
+        """The first log's header."""
         return self.runs[0].log.header
 
     @property
@@ -112,23 +112,23 @@ class StrategyRuns:
 
     @property
     def lengths(self) -> list[int]:
-        """The number of trials of each run."""
+        """The number of trials in each run."""
         return [run.log.trials for run in self.runs]
 
     @cached_property
     def trials(self) -> int:
-        """The number of trials of the strategy, see :func:`reach`."""
+        """The strategy's number of trials; see :func:`reach`."""
         return reach(self.runs) or self.horizon
 
     @cached_property
     def one_run(self) -> bool:
-        """Whether the strategy makes the same proposals from every seed: its runs are then one run, not a sample."""
+        """Whether the strategy proposes the same configs for every seed, so that its runs are one run, not a sample."""
         complete = [run.log.configs for run in self._complete]
         return len(complete) > 1 and alike(complete) == min(map(len, complete))
 
     @cached_property
     def compared(self) -> list[LoggedRun]:
-        """The runs that reach the horizon; only the first if all are the same run."""
+        """The runs that reach the horizon, or only the first if all are the same run."""
         return self._complete[:1] if self.one_run else [run for run in self.runs if run.reaches(self.horizon)]
 
     @cached_property
@@ -138,33 +138,33 @@ class StrategyRuns:
 
     @cached_property
     def lowest(self) -> Floats:
-        """Lowest cost so far in seconds of the runs that are compared: shape (runs, horizon)."""
+        """The lowest cost so far, in seconds, of the runs that are compared: shape (runs, horizon)."""
         return held([run.lowest for run in self.compared], self.horizon)
 
     @cached_property
     def curves(self) -> Floats:
-        """Best GFLOPS so far of the runs that are compared: shape (runs, horizon)."""
+        """The best GFLOPS so far of the runs that are compared: shape (runs, horizon)."""
         return held([run.curve for run in self.compared], self.horizon)
 
     @cached_property
     def elapsed(self) -> Floats:
-        """Seconds charged up to the end of each trial, of the runs that are compared: shape (runs, horizon)."""
+        """The seconds counted up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
         return held([run.elapsed for run in self.compared], self.horizon)
 
     @cached_property
     def scores(self) -> Floats | None:
-        """The score of each run that is compared, shape (runs,); None if random search has nothing to gain."""
+        """The score of each run that is compared, shape (runs,), or None if random search has nothing to gain."""
         search = self.workload.random_search.get(self.space)
         return search.mean_scores(self.workload.score_curves[self.strategy]) if search else None
 
     @property
     def search(self) -> RandomSearch | None:
-        """Random search in its space; None if its runs have no scores."""
+        """Random search in the strategy's space, or None if its runs have no scores."""
         return None if self.scores is None else self.workload.random_search[self.space]
 
     @cached_property
     def _complete(self) -> list[LoggedRun]:
-        """The runs that have all trials of the strategy."""
+        """The runs that have all of the strategy's trials."""
         return [run for run in self.runs if run.reaches(self.trials)]
 
     @cached_property
@@ -180,36 +180,36 @@ class StrategyRuns:
 
 
 def held(values: Sequence[Floats], trials: int) -> Floats:
-    """Return the first ``trials`` of each of ``values``, repeating the last if there are fewer: (runs, trials)."""
+    """Return the first ``trials`` values of each run, repeating the last one if there are fewer: (runs, trials)."""
     return np.array([one[np.minimum(np.arange(trials), len(one) - 1)] for one in values])
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
-    """Return the most trials that at least half of the runs that have not ended reach; 0 if all have ended.
+    """Return the most trials that at least half of the runs that have not ended reach, or 0 if all have ended.
 
-    A few interrupted runs therefore do not shorten the others.
+    This way, a few interrupted runs do not shorten the others.
     """
     return _of_half([run.log.trials for run in runs if not run.log.ended])
 
 
 def _of_half(counts: Collection[int]) -> int:
-    """Return the most that at least half of ``counts`` have; 0 if there are none."""
+    """Return the largest number that at least half of ``counts`` reach, or 0 if there are none."""
     return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
 
 
 def alike(runs: Sequence[Array]) -> int:
-    """Return how many configs the runs have in common from the start, in the same order."""
+    """Return how many initial configs the runs share, in the same order."""
     for place, configs in enumerate(zip(*runs, strict=False)):
         if len(set(configs)) > 1:
             first, *others = map(msgspec.json.decode, configs)
-            if any(config != first for config in others):  # and not one config with its knobs in different orders
+            if any(config != first for config in others):  # and not the same config with its knobs in a different order
                 return place
     return min(map(len, runs), default=0)
 
 
 @dataclass(frozen=True)
 class WorkloadRuns:
-    """All runs on one workload, by strategy and seed, each in order; including those without a trial yet."""
+    """All runs on one workload, ordered by strategy and seed, including those that have no trials yet."""
 
     workload: str
     by_strategy: Mapping[str, Sequence[LoggedRun]]
@@ -220,12 +220,12 @@ class WorkloadRuns:
 
     @cached_property
     def waiting(self) -> list[LoggedRun]:
-        """The runs without a trial yet."""
+        """The runs that have no trials yet."""
         return [run for run in self.runs if not run.log.trials]
 
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
-        """The strategies that have a trial, with the runs that have one."""
+        """The strategies that have trials, with their runs that have trials."""
         begun = {name: [run for run in runs if run.log.trials] for name, runs in self.by_strategy.items()}
         return {name: StrategyRuns(runs, self) for name, runs in begun.items() if runs}
 
@@ -245,24 +245,24 @@ class WorkloadRuns:
 
     @cached_property
     def horizon(self) -> int:
-        """The number of trials that every strategy has (:func:`reach`), over which all are compared.
+        """The number of trials that every strategy has (:func:`reach`), and over which all are compared.
 
-        If all runs of all strategies ended early, the length of the longest.
+        If all runs of all strategies ended early, it is the length of the longest run.
         """
         reached = [trials for group in self.strategies.values() if (trials := reach(group.runs))]
         return min(reached, default=max((run.log.trials for run in self.runs), default=0))
 
     @cached_property
     def longest(self) -> float:
-        """The most seconds that any run was charged up to the horizon."""
+        """The largest number of seconds counted for any run up to the horizon."""
         return max((float(group.elapsed[:, -1].max()) for group in self.strategies.values()), default=0.0)
 
     @cached_property
     def best(self) -> BestKnown | None:
-        """The best known program; None while nothing has succeeded, unless an optimum is known.
+        """The best known program. It is None while nothing has succeeded, unless an optimum is known.
 
-        If a table answered with ``noise``, a lucky draw is not a faster program: then the optimum counts, even if
-        trials are faster, or, without one, the least median over runs of the times of a config.
+        If a table answered with ``noise``, a lucky draw is not a faster program. In this case, the optimum counts even
+        if trials are faster or, without an optimum, the lowest median of a config's times over the runs.
         """
         succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
@@ -284,32 +284,32 @@ class WorkloadRuns:
 
     @property
     def best_gflops(self) -> float:
-        """The best known throughput; 0 while nothing has succeeded."""
+        """The best known throughput, or 0 while nothing has succeeded."""
         return self.best.gflops if self.best else 0.0
 
     @property
     def target(self) -> float:
-        """The throughput that counts as converged; infinite while nothing has succeeded."""
+        """The throughput that counts as converged, infinite while nothing has succeeded."""
         return TARGET * self.best.gflops if self.best else math.inf
 
     @cached_property
     def targets(self) -> Floats:
-        """The targets of an ECDF in GFLOPS, ascending; none while nothing has succeeded."""
+        """The ECDF's targets in GFLOPS, ascending. There are none while nothing has succeeded."""
         return precision_targets(self.best.gflops) if self.best else np.empty(0)
 
     @cached_property
     def hits(self) -> dict[str, Floats]:
-        """Trials to each of :attr:`targets` by strategy, infinite where not reached: shape (runs, targets)."""
+        """The trials to each of :attr:`targets` by strategy, infinite if not reached: shape (runs, targets)."""
         return {name: hitting_times(group.curves, self.targets) for name, group in self.strategies.items()}
 
     @cached_property
     def hits_in_seconds(self) -> dict[str, Floats]:
-        """Seconds to each of :attr:`targets` by strategy, infinite where not reached: shape (runs, targets)."""
+        """The seconds to each of :attr:`targets` by strategy, infinite if not reached: shape (runs, targets)."""
         return {name: seconds_of_hits(self.hits[name], group.elapsed) for name, group in self.strategies.items()}
 
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
-        """Random search by space, from a complete table, or else from its runs, if either exists."""
+        """Random search by space, from a complete table or otherwise from its runs, if either exists."""
         searches: dict[str, RandomSearch] = {}
         for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
@@ -322,10 +322,10 @@ class WorkloadRuns:
 
     @cached_property
     def shared_start(self) -> tuple[int, list[str]]:
-        """The length of the random start that strategies share, and the strategies that begin with it.
+        """The length of the random start that strategies share, and the strategies that share it.
 
-        At least half of the strategies that begin as random search does from the same seed share it; 0 if none does.
-        The shortest counts if there are several spaces.
+        At least half of the strategies that begin like random search with the same seed share it. The length is 0 if
+        none does. If there are several spaces, the shortest start counts.
         """
         starts = []
         for groups in self._by_space.values():
@@ -344,7 +344,7 @@ class WorkloadRuns:
 
     @cached_property
     def score_curves(self) -> dict[str, Floats]:
-        """Score against random search at each trial up to the cutoff, by strategy if it is known: (runs, trials)."""
+        """The score relative to random search at each trial up to the cutoff, by strategy, if known: (runs, trials)."""
         return {
             name: search.score_curves(group.lowest)
             for name, group in self.strategies.items()
@@ -357,15 +357,16 @@ ComparedRuns = dict[str, WorkloadRuns]
 
 
 def least_optimum(runs: Sequence[LoggedRun]) -> float:
-    """Return the least optimum of the complete tables that answered, in seconds; infinite if none did."""
+    """Return the lowest optimum of the complete tables that answered, in seconds, or infinity if none did."""
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
 def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | None:
-    """Return what random search finds: from the complete table that answered, or estimated from all draws of its runs.
+    """Return what random search finds, from the complete table that answered or estimated from all draws in its runs.
 
-    In an estimate, a config that several runs measured counts at its median, weighted by the number of runs that drew
-    it: a space whose knobs depend on each other draws some configs more often than others. None if no draw works.
+    In an estimate, a config that several runs measured counts with its median, weighted by the number of runs that drew
+    it, because a space whose knobs depend on each other draws some configs more often than others. Returns None if no
+    draw works.
     """
     if known := [run.log.header.random for run in runs if run.log.header.random]:
         most = max(known, key=lambda random: len(random.expected))
@@ -378,7 +379,7 @@ def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | No
 
 
 def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
-    """Return the costs of each config in seconds, over all trials of ``runs``, by space and config."""
+    """Return each config's costs in seconds over all trials in ``runs``, by space and config."""
     costs: dict[tuple[str, bytes], list[float]] = {}
     keys: dict[bytes, bytes] = {}
     for run in runs:
@@ -390,7 +391,7 @@ def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]
 
 
 def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
-    """Return how many trials each strategy has in common with random search from the same seeds, from the start."""
+    """Return how many initial trials each strategy shares with random search for the same seeds."""
     randoms = {run.seed: run for group in groups for run in group.compared if run.is_random}
     shares = {}
     for group in groups:
@@ -401,5 +402,5 @@ def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
 
 
 def strategy_order(comparison: ComparedRuns) -> list[str]:
-    """Return every strategy in alphabetical order, which decides its look in all pictures and charts."""
+    """Return all strategies in alphabetical order, which determines their appearance in all pictures and charts."""
     return sorted({strategy for item in comparison.values() for strategy in item.by_strategy})

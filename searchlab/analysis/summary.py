@@ -1,4 +1,4 @@
-"""The numbers of a report: how strategies compare on each workload and over all, and what was registered before."""
+"""A report's numbers: how strategies compare on each workload and over all, and the registered contrasts."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from .stats.ranks import ALPHA, average_ranks, cliques, comparison_matrix, fried
 from .verdict import answer, answer_word, claims, equivalence_claim, headline, over_all, ranked, verdict
 from .words import counted, listed
 
-OTHERS = "workloads like these"  # the name of the test of a claim about other workloads
+OTHERS = "workloads like these"  # the name of the test for a claim about other workloads
 
 
 def summarize(comparison: ComparedRuns) -> Summary:
-    """Summarise what :func:`~searchlab.analysis.read.read_runs` has read; equal logs give equal numbers."""
+    """Summarise what :func:`~searchlab.analysis.read.read_runs` has read. Equal logs yield equal numbers."""
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     found = together(list(drafts.values()))
     pairs = [
@@ -71,7 +71,7 @@ def summarize(comparison: ComparedRuns) -> Summary:
 
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
-    """Summarise a workload, without contrasts and verdict: these depend on the numbers of all workloads."""
+    """Summarise a workload without its contrasts and verdict, which depend on the numbers of all workloads."""
     rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
         workload=item.workload, flops=item.flops, unit=item.unit, cluster=item.cluster, horizon=item.horizon,
@@ -82,7 +82,7 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
-    """Return the contrasts by every measure, with uncorrected p-values."""
+    """Return the contrasts for every measure, with uncorrected p-values."""
     single = [row.strategy for row in item.strategies if row.one_run]
     found = []
     for name in StrategySummary.compared_by():
@@ -93,7 +93,7 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
-    """Return a clause on the seeds whose start, shared by the first two of ``rows``, reached the target, if any."""
+    """Return a clause about the seeds, if any, whose start, shared by the first two of ``rows``, reached the target."""
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
@@ -104,14 +104,14 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
-    """Return sentences on runs that are left out, on the budget, and on strategies that are one run."""
+    """Return sentences about excluded runs, the budget, and strategies whose runs are all the same."""
     notes = []
     if waiting := [run.file for run in item.waiting]:
         notes.append(f"Not counted, because without a trial yet: {listed(waiting)}.")
     if running := [run.file for run in item.runs if run.running]:
         notes.append(f"Still running, and covered up to now: {listed(running)}.")
     for row in rows:
-        ends: dict[str, list[int]] = {}  # trials of the runs that ended for one reason
+        ends: dict[str, list[int]] = {}  # trials of the runs that ended for the same reason
         for run in item.by_strategy[row.strategy]:
             if run.log.ended:
                 ends.setdefault(run.log.ended.reason, []).append(run.log.trials)
@@ -143,10 +143,10 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
 
 @dataclass(frozen=True)
 class Pair:
-    """Two strategies over all workloads, by area; p-values are not corrected."""
+    """Two strategies over all workloads, by area, with uncorrected p-values."""
 
     difference: Difference
-    means: Floats  # difference on each workload, the mean over the seeds in common; NaN without one
+    means: Floats  # mean difference over shared seeds on each workload; NaN without any
     contrast: Contrast
 
     def corrected(self, adjusted: Mapping[Key, float]) -> Difference:
@@ -160,7 +160,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Together:
-    """The strategies that ran on every workload, the best by mean area first, and every pair of them in this order."""
+    """The strategies that ran on every workload, best mean area first, and every pair of them in this order."""
 
     workloads: Sequence[WorkloadSummary]
     strategies: list[OverallStrategy]
@@ -168,7 +168,7 @@ class Together:
 
     @property
     def p(self) -> dict[Key, float]:
-        """The p-value of each test, for claims on these workloads and for claims on others like them."""
+        """The p-value of each test, for claims about these workloads and for claims about others like them."""
         others = {
             ("", OTHERS, *names): pair.difference.on_others.p
             for names, pair in self.pairs.items()
@@ -178,7 +178,7 @@ class Together:
 
 
 def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
-    """Pair the strategies that ran on all workloads; None for one workload, or if no two share a seed on each."""
+    """Pair the strategies that ran on all workloads. None for one workload, or if no two share a seed on each."""
     rows = [item.by_strategy for item in workloads]
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
@@ -199,7 +199,7 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
 
 
 def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
-    """Compare two strategies, given their rows on each workload, and its cluster."""
+    """Compare two strategies, given their rows and the cluster for each workload."""
     ours, theirs = paired_areas(first, second)
     found = paired_difference(ours, theirs, clusters)
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
@@ -224,7 +224,7 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], c
 
 
 def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:
-    """Return the areas of two strategies on each workload, by seed; NaN where one has no run from a seed."""
+    """Return the areas of two strategies on each workload, by seed, with NaN where a strategy has no run."""
     ours: list[Floats] = []
     theirs: list[Floats] = []
     for one, other in zip(first, second, strict=True):
@@ -237,7 +237,7 @@ def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySumm
 def _overall(
     found: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], *, so_far: bool
 ) -> Overall:
-    """Compare the strategies, given the corrected p-values of the report and whether a run has yet to begin."""
+    """Compare the strategies, given the report's corrected p-values and whether some runs have not begun yet."""
     workloads, strategies = found.workloads, found.strategies
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
@@ -263,15 +263,15 @@ def _overall(
 
 
 def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
-    """Return the critical difference diagram, with average ranks as in Demsar, JMLR 7, 2006.
+    """Return the critical difference diagram with average ranks, as in Demsar, JMLR 7, 2006.
 
     Mean ranks are not tested: the answer for two strategies would depend on the others (Benavoli, Corani and Mangili,
     "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
 
     Args:
-        strategies: Names of the strategies.
-        scores: Shape (workloads, strategies), higher is better.
-        apart: The pairs that differ on workloads like these, by the one test of the report that asks for this.
+        strategies: The names of the strategies.
+        scores: The scores, shape (workloads, strategies). Higher is better.
+        apart: The pairs that differ on workloads like these according to the only test in the report for this.
     """
     scores = rounded(scores)
     average = average_ranks(scores)
@@ -291,7 +291,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
     names, difference = (pair.contrast.first, pair.contrast.second), pair.corrected(adjusted)
     says = claims(*names, difference)
     equivalence = None
-    if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test takes workloads as independent
+    if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test assumes independent workloads
         equivalence = bayesian_signed_rank(pair.means)
         says.append(equivalence_claim(*names, equivalence, ROPE))
     known = difference if difference.workloads else None
@@ -299,7 +299,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> list[str]:
-    """Return sentences on what the verdict ignores: runs that were stopped early, trials that some do not have."""
+    """Return sentences about what the verdict ignores: runs that stopped early, and trials that some do not have."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
     said = []
     if stopped := [row for row in rows if row.interrupted]:
@@ -324,11 +324,11 @@ def answers(
     """Answer the registered contrasts.
 
     Args:
-        registered: The contrasts, in the order of the study.
-        workloads: Each workload, with its contrasts corrected.
-        found: The strategies over all workloads. If there is one workload, its own test answers. Contrasts between
-            strategies that did not run on all of several workloads are left out: those workloads answer by themselves.
-        adjusted: The p-values of all tests, corrected.
+        registered: The contrasts, in the study's order.
+        workloads: The workloads, with corrected contrasts.
+        found: The strategies over all workloads. If there is only one workload, its own test answers. Contrasts between
+            strategies that did not run on all of several workloads are skipped; those workloads answer separately.
+        adjusted: The corrected p-values of all tests.
     """
     answered = []
     for first, second in registered:

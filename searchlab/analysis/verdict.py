@@ -1,4 +1,4 @@
-"""The sentences of a report: which strategy converges fastest, whether that is noise, and what the runs support."""
+"""The sentences in a report: which strategy converges fastest, whether that is noise, and what the runs support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stats.intervals import Interval
 from .stats.ranks import ALPHA
 from .words import counted, listed, number_text, p_equals
 
-DIGITS = 3  # after the point, of differences of the area under the curve
+DIGITS = 3  # after the decimal point, for differences of the area under the curve
 WORDS = {
     "better": "better than", "worse": "worse than", "level": "level with",
     "undecided": "not distinguishable from", "untested": "not tested against",
@@ -38,23 +38,24 @@ def verdict(
 ) -> str:
     """Return the verdict on one workload.
 
-    If no test separates the leader from another strategy, it begins with "No winner" and names all that are tied with
-    the leader. It gives the median number of trials to the target, with its interval; if no strategy reaches the target
-    in most of its seeds, the median area under the curve. A further sentence names the leader in seconds, if different.
+    If no test separates the leader from some other strategy, the verdict begins with "No winner" and lists all
+    strategies that are tied with the leader. It states the median number of trials to the target with its interval or,
+    if no strategy reaches the target with most of its seeds, the median area under the curve. If another strategy leads
+    in seconds, a further sentence says so.
 
     Args:
         rows: The strategies in the order of :func:`ranked`.
-        contrasts: The contrasts of the workload; those by area decide.
-        target: The part of the best known throughput that counts as converged.
-        tests: The tests of the report.
-        in_start: A clause on what the first trials that two strategies share had found.
-        so_far: Whether a run has yet to begin. The verdict then begins with "So far", as it does if the seeds have
+        contrasts: The contrasts on the workload. Those by area decide.
+        target: The fraction of the best known throughput that counts as converged.
+        tests: The report's tests.
+        in_start: A clause about what the initial trials shared by two strategies found.
+        so_far: Whether some runs have not begun yet. If so, the verdict begins with "So far", as it does if seeds have
             different numbers of trials.
     """
     if not rows:
-        return "No trial has been measured yet."
+        return "No trials have been measured yet."
     if all(row.best_gflops.upper == 0 for row in rows):
-        return "No trial has succeeded: see the failures."
+        return "No trials have succeeded: see the failures."
     if len(rows) == 1:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     so_far = so_far or not all(row.complete for row in rows)
@@ -88,14 +89,14 @@ def over_all(
     *,
     so_far: bool,
 ) -> str:
-    """Return the verdict over all workloads, apart from the claims on the first two strategies.
+    """Return the verdict over all workloads, except for the claims about the first two strategies.
 
     Args:
-        rows: The strategies, the largest mean area first.
+        rows: The strategies, largest mean area first.
         contrasts: Every pair of them by area.
         workloads: The number of workloads.
-        answered: The pairs that the report has answered already, because they were registered.
-        so_far: Whether a run has yet to begin or to end.
+        answered: The pairs that the report has already answered because they were registered.
+        so_far: Whether some runs have not begun or ended yet.
     """
     names = [row.strategy for row in rows]
     first, second = (f"{number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2])
@@ -118,19 +119,19 @@ def over_all(
 
 @dataclass(frozen=True)
 class Standing:
-    """How the leader compares with the others by one measure."""
+    """How the leader compares with the other strategies by one measure."""
 
     leader: str
     tied: list[str]  # strategies that no test separates from the leader
     behind: list[str]
-    says: str  # a clause with all of this
+    says: str  # a clause that states all of this
 
     def opening(self, over: str = "", *, none: bool = True) -> str:
-        """Return the beginning of a verdict without a winner.
+        """Return the beginning of a verdict that has no winner.
 
         Args:
             over: A phrase such as " over 3 workloads".
-            none: Whether there is no winner at all if no other strategy is behind.
+            none: Whether to state that there is no winner at all if no strategy is behind.
         """
         if none and not self.behind:
             return f"No winner{over}: "
@@ -150,13 +151,13 @@ def standing(
     """Compare the leader, the first of ``names``, with the others by ``measure``.
 
     Args:
-        names: Names of the strategies.
+        names: The names of the strategies.
         contrasts: The contrasts by all measures.
         measure: The measure to compare by.
-        tests: The tests of the report, to tell how many seeds a rank test takes; None for another test.
+        tests: The report's tests, used to state how many seeds a rank test needs, or None for other tests.
         by: The beginning of the clause.
-        unit: What a test counts.
-        others: Whether ``names`` are all strategies.
+        unit: The name of what a test counts.
+        others: Whether ``names`` contains all strategies.
     """
     leader = names[0]
     about = {
@@ -176,7 +177,7 @@ def standing(
     behind = [name for name in compared if about[name].ahead(leader, name)]
     ahead = [name for name in compared if about[name].ahead(name, leader)]
     tied = [] if ahead else [name for name in compared if name not in behind]
-    if ahead:  # the leader has the better median, and these the better runs on the whole
+    if ahead:  # the leader has the better median, but these have better runs overall
         better = f"{listed(ahead, None)} {'is' if len(ahead) == 1 else 'are'} significantly better, run for run"
         said = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
     elif tied:
@@ -197,11 +198,11 @@ def _no_difference(
     unit: str,
     tests: PageTests | None,
 ) -> str:
-    """Return a clause on the ``tied`` strategies, given the contrast of each strategy with the leader."""
+    """Return a clause about the ``tied`` strategies, given each strategy's contrast with the leader."""
     runs = min(about[name].runs for name in tied)
     count = counted(runs, unit)
     needed = min(seeds_needed(tests.level(leader, name)) for name in tied) if tests else 0
-    these = "these" if len(tied) > 1 else tied[0]  # the opening has named them, if any is behind
+    these = "these" if len(tied) > 1 else tied[0]  # already listed at the beginning if any is behind
     if tests and runs < needed:
         whom = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
         several = f", with {tests.number} tests in this report" if tests.number > 1 else ""
@@ -217,7 +218,7 @@ def _no_difference(
 
 
 def _most(about: Iterable[Contrast]) -> str:
-    """Return the largest p-value of the contrasts."""
+    """Return the contrasts' largest p-value."""
     values = [contrast.adjusted for contrast in about if contrast.adjusted is not None]
     return _p(max(values), "=" if len(values) == 1 else "at most")
 
@@ -232,7 +233,7 @@ def _reaches(rows: Sequence[StrategySummary], goal: str, unit: str, measure: str
 
 
 def _took(measure: Reached, unit: str) -> str:
-    """Return such as "21 trials [18, 26]": the median, and its interval if it has one."""
+    """Return the median, with its interval if it has one, such as "21 trials [18, 26]"."""
     seeds = len(measure.by_seed)
     if measure.median is None:
         return f"{measure.reached} of {seeds} seeds"
@@ -252,9 +253,9 @@ def _or_inf(value: float | None) -> float:
 
 
 def claims(first: str, second: str, difference: Difference) -> list[str]:
-    """Return three sentences, the narrowest claim first; the reason replaces a claim that the runs do not support.
+    """Return three sentences, narrowest claim first. If the runs do not support a claim, the reason replaces it.
 
-    The p-values of ``difference`` are corrected for all tests of a report; its intervals are for this difference alone.
+    The p-values of ``difference`` are corrected for all tests in a report. Its intervals are for this difference alone.
     """
     if not difference.workloads:
         return [difference.on_these.difference.note]
@@ -272,7 +273,7 @@ def claims(first: str, second: str, difference: Difference) -> list[str]:
 
 
 def _others(difference: Difference) -> str:
-    """Return what a claim about other workloads is about."""
+    """Return the opening phrase of a claim about other workloads."""
     if not difference.clusters:
         return "On workloads like these, if these are a fair sample of them,"
     return (
@@ -282,7 +283,7 @@ def _others(difference: Difference) -> str:
 
 
 def headline(first: str, second: str, difference: Difference) -> str:
-    """Return the widest of :func:`claims` that the runs support."""
+    """Return the broadest of the :func:`claims` that the runs support."""
     answers = difference.on_these, difference.on_others
     sentence, *wider = claims(first, second, difference)
     supported = [said for said, answer in zip(wider, answers, strict=False) if answer.p is not None]
@@ -290,11 +291,11 @@ def headline(first: str, second: str, difference: Difference) -> str:
 
 
 def equivalence_claim(first: str, second: str, found: Equivalence, rope: float) -> str:
-    """Return the Bayesian signed-rank test in a sentence."""
+    """Return a sentence with the result of the Bayesian signed-rank test."""
     return (
         f"The probability that {first} is better than {second} by more than {number_text(rope)} is "
-        f"{found.better:.2f}, that it is worse by more than that {found.worse:.2f}, and that they are practically the "
-        f"same {found.same:.2f}."
+        f"{found.better:.2f}, the probability that it is worse by more than that is {found.worse:.2f}, and the "
+        f"probability that they are practically the same is {found.same:.2f}."
     )
 
 
@@ -303,7 +304,7 @@ def _answer(where: str, answer: Answer, first: str, second: str) -> str:
     if interval.lower is None or interval.upper is None or answer.p is None:
         return interval.note
     ends = f"95 % interval {_ends(interval)}; corrected {p_equals(answer.p)}"
-    return f"{where} {first} less {second} is {number_text(interval.value, DIGITS)} ({ends})."
+    return f"{where} {first} minus {second} is {number_text(interval.value, DIGITS)} ({ends})."
 
 
 def _ends(interval: Interval) -> str:
@@ -322,7 +323,7 @@ def answer_word(difference: Difference) -> str:
 
 
 def answer(first: str, second: str, word: str, difference: Difference) -> str:
-    """Return a registered contrast in one sentence: the effect, its interval, and p as far as the runs support it."""
+    """Describe a registered contrast in one sentence: the effect, its interval, and p if the runs support it."""
     interval = difference.on_these.difference
     ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
     these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
@@ -336,5 +337,5 @@ def answer(first: str, second: str, word: str, difference: Difference) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference of areas with its sign; zero has a plus."""
+    """Return a difference of areas with its sign. Zero has a plus."""
     return f"{value:+z.{DIGITS}f}"

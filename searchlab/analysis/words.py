@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 
 def number_text(value: float | None, digits: int | None = None) -> str:
-    """Format with ``digits`` after the point, or with three significant digits; a dash for None."""
+    """Format with ``digits`` after the decimal point, or with three significant digits. None becomes a dash."""
     if value is None:
         return "-"
     if digits is not None:
-        return f"{value:z,.{digits}f}"  # z: no minus before zero
+        return f"{value:z,.{digits}f}"  # z: no minus sign before zero
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1e-3 else "< 0.001" if value > 0 else "> -0.001"
@@ -21,7 +21,7 @@ def p_text(value: float) -> str:
 
 
 def p_equals(value: float) -> str:
-    """A p-value in a sentence: "p < 0.001", "p = 0.02"."""
+    """Return a p-value for use in a sentence: "p < 0.001", "p = 0.02"."""
     return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
 
 
@@ -31,7 +31,7 @@ def counted(number: int, what: str) -> str:
 
 
 def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
-    """Enumerate names: "a, b, c and 3 more", or all if ``most`` is None, with ``word`` before the last."""
+    """List names: "a, b, c and 3 more", or all names if ``most`` is None, with ``word`` before the last one."""
     shown = list(names[:most])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")

@@ -1,4 +1,4 @@
-"""The ``searchlab`` command: the module of a subcommand is imported only when that is called."""
+"""The ``searchlab`` command. A subcommand's module is imported only when the subcommand is called."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ COMMANDS = {
     "tune": ("run:tune", "Search one workload in one space with one policy."),
     "watch": ("run:watch", "Show a running study in a browser."),
     "report": ("report:report", "Compare runs: tables, a page and charts."),
-    "best": ("logs:best", "Show the fastest program of a log."),
-    "verify": ("logs:verify", "Rebuild the fastest program of a log, check it, and time it."),
+    "best": ("logs:best", "Show the fastest program in a log."),
+    "verify": ("logs:verify", "Rebuild a log's fastest program, check it, and time it."),
     "list": ("plugins:list_", "List the installed plug-ins and the named workloads."),
     "show": ("plugins:show", "Explain a policy, a space, a cost model or a workload."),
     "space": ("plugins:space_", "Show the knobs of a space."),
     "check": ("plugins:check", "Check a plug-in against its contract."),
-    "schema": ("plugins:schema", "Print the JSON Schema of study files."),
+    "schema": ("plugins:schema", "Print the JSON Schema for study files."),
     "import": ("exchange:import_", "Convert another tuner's file to logs."),
     "export": ("exchange:export", "Export logs to another tool's format, or build the best program."),
     "power": ("report:power", "Estimate how many seeds and workloads it takes to detect a difference."),
-    "hypertune": ("hypertune:hypertune", "Tune the options of a policy on recorded tables."),
+    "hypertune": ("hypertune:hypertune", "Tune a policy's options on recorded tables."),
     "table": ("logs:table", "Record tables of measurements that stand in for the machine."),
     "suite": ("suite:suites", "Compare policies on suites of tables, with registered baselines."),
     "fleet": ("fleet:fleet", "Measure on remote devices behind TVM's RPC tracker."),
-    "store": ("store:store", "Measurements from all studies, by workload."),
+    "store": ("store:store", "Store and look up the measurements from all studies."),
     "log": ("logs:log", "Check and repair the logs of runs."),
     "costmodel": ("logs:costmodel", "Evaluate cost models without a search."),
 }
-"""Where each subcommand is, and what the help lists about it."""
+"""The location of each subcommand, and its line in the help."""
 
 MARKUP: Any = "markdown"
 TRACEBACK = "--traceback"
@@ -50,7 +50,7 @@ TRUST = "--trust"
 
 
 class LazyGroup(TyperGroup):
-    """Lists the placeholders of :data:`COMMANDS`, and imports the subcommand that is called or completed."""
+    """Lists the placeholders in :data:`COMMANDS`, and imports a subcommand when it is called or completed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, placeholder, rest = super().resolve_command(ctx, args)
@@ -76,9 +76,9 @@ app = typer.Typer(
     rich_markup_mode=MARKUP,
     help="Which search strategy finds a fast tensor program soonest?",
     epilog="Start with `searchlab run studies/quickstart.toml`. The exit code is 2 for invalid input, and 1 if a run "
-    "or check fails. Two options work with every command: `--traceback` shows where an error was raised, also in the "
-    "code of a plug-in; `--trust` imports the plug-ins that a log names even if no installed package registers them: "
-    "use it only with logs that you trust.",
+    "or check fails. Two options work with every command: `--traceback` shows where an error was raised, including in "
+    "plug-in code; `--trust` imports the plug-ins that a log uses even if no installed package registers them. "
+    "Use it only with logs that you trust.",
 )
 
 
@@ -102,7 +102,7 @@ for command, (_, summary) in COMMANDS.items():
 
 
 def complete() -> Any:
-    """Return the command as a tree in which every subcommand is imported, to document and check all of them."""
+    """Return the command with every subcommand imported, for documenting and checking them."""
     root: Any = typer.main.get_command(app)
     root.commands = {name: _imported(name) for name in COMMANDS}
     return root
@@ -111,10 +111,10 @@ def complete() -> Any:
 def main() -> Never:
     """Run the ``searchlab`` command."""
     warnings.showwarning = show_warning
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the command as Ctrl-C does, from the start
-    sys.path.append(os.getcwd())  # `module:Class` may be in the current directory, as for `python -m searchlab`
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # from now on, SIGTERM acts like Ctrl-C
+    sys.path.append(os.getcwd())  # finds `module:Class` in the current directory, as `python -m searchlab` does
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show names from outside
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show some names
     words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
         with trusting(TRUST in sys.argv[1:]):
@@ -124,8 +124,8 @@ def main() -> Never:
             traceback.print_exception(error)
         complain("error:", "bold red", str(error))
         sys.exit(error.exit_code)
-    except UnicodeEncodeError as error:  # Python encodes the names of files as the locale says
-        text = f"{error.object!r} cannot be written in {error.encoding}, the encoding of this locale; set PYTHONUTF8=1"
+    except UnicodeEncodeError as error:  # Python encodes file names according to the locale
+        text = f"{error.object!r} cannot be encoded in this locale's encoding, {error.encoding}; set PYTHONUTF8=1"
         complain("error:", "bold red", text)
         sys.exit(2)
     sys.exit(0)

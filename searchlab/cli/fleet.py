@@ -20,8 +20,8 @@ fleet = typer.Typer(
     "anyone who can reach them can run code there, so let them listen only on a private network.",
 )
 
-TrackerAddress = Annotated[str, Option("--tracker", help="The address of the tracker, as `10.0.0.1:9190`.")]
-Host = Annotated[str, Option(help="The address to listen on: that of this machine in a private network.")]
+TrackerAddress = Annotated[str, Option("--tracker", help="The tracker's address, such as `10.0.0.1:9190`.")]
+Host = Annotated[str, Option(help="The address to listen on: this machine's address in a private network.")]
 
 
 @fleet.command(name="tracker")
@@ -36,22 +36,22 @@ def fleet_tracker(
 @fleet.command(name="server")
 def fleet_server(
     tracker: TrackerAddress,
-    key: Annotated[str, Option(help="The kind of this device, such as cortex-a72; identical devices share a key.")],
+    key: Annotated[str, Option(help="The key of this device, such as cortex-a72. Identical devices share a key.")],
     host: Host = "127.0.0.1",
     port: Annotated[
         int | None, Option(min=0, max=65535, help="The port to listen on; 0 for any [default: a free one].")
     ] = None,
 ) -> None:
-    """Offer this machine as a device. The server survives programs that crash, and waits if the tracker is down."""
+    """Offer this machine as a device. The server survives crashing programs, and waits while the tracker is down."""
     if key.split() != [key]:
-        raise SearchlabError(f"--key must be one word, such as cortex-a72, not {key!r}")
+        raise SearchlabError(f"--key must be one word, such as cortex-a72; got {key!r}")
     tracker_host, _, tracker_port = tracker.rpartition(":")
     if is_loopback(host) and not is_loopback(tracker_host):
         raise SearchlabError(
-            f"the tracker at {tracker} would lend this device to machines that cannot reach it at {host}; set --host "
-            f"to the address of this machine in their network"
+            f"machines that borrow this device from the tracker at {tracker} cannot reach it at {host}; set --host to "
+            f"this machine's address in their network"
         )
-    registered(tracker)  # a wrong address fails at once
+    registered(tracker)  # fails immediately if the address is wrong
     ports = SERVER_PORTS if port is None else range(port, port + 1)
     there = (tracker_host, int(tracker_port))
     run_server(host, ports, there, key, lambda at: _ready(f"device {key} at {at}, for the tracker at {tracker}"))
@@ -70,7 +70,7 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     if as_json:
         say_json(devices)
     elif not devices:
-        say(f"the tracker at {tracker} has no device")
+        say(f"no devices are registered with the tracker at {tracker}")
     else:
         rows = []
         for key, addresses in devices.items():
@@ -79,7 +79,7 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
         say_table(("key", "devices", "free", "waiting", "at"), rows)
 
 
-_NUMBERS = "One number, several (`1,4,16`), or a range (`1..1000`), which means its ends and the powers of two between."
+_NUMBERS = "One number, several (`1,4,16`), or a range (`1..1000`): its ends and the powers of two between them."
 
 
 @fleet.command(name="plan")
@@ -94,7 +94,7 @@ def fleet_plan(
     ] = None,
     devices: Annotated[str, Option(help=f"The number of devices. {_NUMBERS}", metavar="NUMBERS")] = "1..16",
     builders: Annotated[
-        str, Option(help="The number of cores of the host, which builds and proposes.", metavar="NUMBERS")
+        str, Option(help="The number of cores on the host, which proposes and builds.", metavar="NUMBERS")
     ] = "1..16",
     jobs: Annotated[str, Option(help="The number of concurrent runs.", metavar="NUMBERS")] = "1",
     batch: Annotated[
@@ -104,9 +104,9 @@ def fleet_plan(
     seed: Annotated[int, Option(min=0, help="The seed for drawing the trials of simulated runs from the logs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate from logs how long a study would take on fleets of different sizes, and what it would wait for."""
+    """Estimate from logs how long a study would take on fleets of different sizes, and what would limit it."""
     from ..analysis.words import counted
-    from ..fleet import plan_fleet, start_seconds  # here, since a device needs none of it
+    from ..fleet import plan_fleet, start_seconds  # imported here because devices do not need it
     from ..run.study import Study
 
     sizes = {
@@ -125,7 +125,7 @@ def fleet_plan(
         return
     for note in plan.notes:
         say(f"note: {note}")
-    say(f"{plan.runs} runs, {plan.trials:,} trials; their times come from {plan.logs} logs")
+    say(f"{plan.runs} runs, {plan.trials:,} trials; times from {plan.logs} logs")
     least: dict[tuple[int, int], float] = {}
     for one in sorted(plan.outlooks, key=lambda one: -one.seconds):
         least[one.devices, one.builders] = one.seconds
@@ -153,12 +153,12 @@ def fleet_plan(
 
 
 def _numbers(name: str, text: str) -> list[int]:
-    """Read ``1,3,8..20`` as [1, 3, 8, 16, 20]: a range stands for its ends and the powers of two between them."""
+    """Parse ``1,3,8..20`` as [1, 3, 8, 16, 20]: a range stands for its ends and the powers of two between them."""
     numbers: set[int] = set()
     for part in text.split(","):
         found = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", part.strip())
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
         if not 1 <= first <= last:
-            raise SearchlabError(f"{name} must be numbers of at least 1, such as 4 or 1,4,16 or 1..64, not {text!r}")
+            raise SearchlabError(f"{name} must be numbers of at least 1, such as 4, 1,4,16 or 1..64; got {text!r}")
         numbers |= {first, last} | {1 << power for power in range(30) if first < 1 << power < last}
     return sorted(numbers)

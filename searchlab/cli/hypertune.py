@@ -1,4 +1,4 @@
-"""``searchlab hypertune``: tune the options of a policy on recorded tables."""
+"""``searchlab hypertune``: tune a policy's options on recorded tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .terminal import AsJson, StudyFile, err, interruptible, out, say, say_json,
 
 def hypertune(
     study: StudyFile,
-    policy: Annotated[str, Option(help="The policy: the label or name of an entry of the study, or any other policy.")],
+    policy: Annotated[str, Option(help="The policy: the label or name of an entry in the study, or any other policy.")],
     option: Annotated[
         list[str] | None,
         Option(
             help="An option to search: `name=low..high`, `name=low..high:log` or `name=a,b,c`. May be repeated "
-            "[default: all switches, and all options with a default above 0, from a quarter of it to four times it].",
+            "[default: all switches, and all options with a positive default, from a quarter of it to four times it].",
             metavar="NAME=RANGE",
         ),
     ] = None,
@@ -35,28 +35,28 @@ def hypertune(
             metavar="WORKLOAD",
         ),
     ] = None,
-    trials: Annotated[int, Option(min=1, help="The number of sets of options to try in each search.")] = 50,
+    trials: Annotated[int, Option(min=1, help="The number of option sets to try in each search.")] = 50,
     seeds: Annotated[
-        int, Option(min=1, help="The number of runs per workload and space that judge a set of options.")
+        int, Option(min=1, help="The number of runs per workload and space for scoring an option set.")
     ] = 5,
     fresh_seeds: Annotated[
-        int, Option(min=2, help="The number of further runs, from other seeds, for the final comparison.")
+        int, Option(min=2, help="The number of additional runs, with other seeds, for the final comparison.")
     ] = 20,
-    seed: Annotated[int, Option(min=0, help="The seed, which determines the options that are tried and all runs.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines the option sets to try and all runs.")] = 0,
     directory: Annotated[
         Path | None,
         Option(
             "--out",
-            help="The directory for the searches, in Optuna's journal format, and the result [default: "
+            help="The directory for the searches (in Optuna's journal format) and the result [default: "
             "results/hypertune/STUDY-POLICY].",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tune the options of a policy on recorded tables, and test on held-out workloads whether they are better.
+    """Tune a policy's options on recorded tables, and test on held-out workloads whether they improve on the defaults.
 
-    To resume, repeat the command; to extend the search, raise `--trials`. Tables answer at once, so scores are over
-    trials, not seconds.
+    To resume, repeat the command; to extend the search, increase `--trials`. Since tables answer instantly, scores are
+    based on trials rather than seconds.
     """
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
     plan = plan_hypertune(
@@ -99,18 +99,18 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
         rows.append(row(Text("all held out", "bold"), "", result.held_out))
     rows.append(row(Text("all searched on", "bold"), "", result.training))
     columns = ("", "trials", "default", "found", "gain")
-    title = "scores up to where random search comes close to the best: 0 is random search, 1 the best from the start"
+    title = "scores until random search comes close to the best: 0 is random search, 1 is the best from the start"
     say_table(columns, rows, right=columns[1:], title=title)
     judged = result.held_out or result.training
     note = f"; one is missing: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
     nearest = (
-        f"; for {100 * result.nearest:.1f} % of their trials, which are not in the table, the nearest config counts"
+        f"; {100 * result.nearest:.1f} % of their trials are not in the table and count as the nearest config"
         if result.nearest
         else ""
     )
-    say(f"in brackets: 95 % intervals over runs from seeds that no search used{note}{nearest}")
+    say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}{nearest}")
     for search in result.searches:
-        refused = f", {search.refused} of them refused by the policy" if search.refused else ""
+        refused = f", {search.refused} of them rejected by the policy" if search.refused else ""
         same = ", which is the default" if search.options == result.default_options else ""
         say(f"search {search.name}: {search.trials} trials{refused}, best {_options(search.options)}{same}")
     say(Text(result.verdict, "bold"))

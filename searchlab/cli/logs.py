@@ -1,4 +1,4 @@
-"""``searchlab best``, ``verify``, ``log``, ``table`` and ``costmodel``: commands on the logs of runs."""
+"""``searchlab best``, ``verify``, ``log``, ``table`` and ``costmodel``: commands that work on the logs of runs."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ ShowForm = Annotated[
     Show,
     Option(
         help="What to show: the `config`; the schedule as a `trace`, or as a `python` script that needs only TVM; the "
-        "TensorIR (`tir`), or what TVM lowers it to (`lowered`); the LLVM IR (`llvm`; for a GPU, of the host code); "
+        "TensorIR (`tir`), or its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, that of the host code); "
         "the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
     ),
 ]
 
 
 def find(places: list[Path]) -> list[Path]:
-    """Return the logs that ``places`` name or hold; there must be one."""
+    """Return the logs in ``places``, which are logs or directories. Raises SearchlabError if there are none."""
     found = [path for place in places for path in find_logs(place)]
     if not found:
-        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, places))}")
+        raise SearchlabError(f"no logs (*.jsonl) in {', '.join(map(str, places))}")
     return found
 
 
@@ -65,18 +65,18 @@ def best(
     show: ShowForm = Show.config,
     as_json: AsJson = False,
 ) -> None:
-    """Show the fastest program of a log, or of each workload in a directory of logs."""
+    """Show the fastest program in a log, or for each workload in a directory of logs."""
     bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
-            f"{where} has logs of {len(bests)} workloads, but --show {show} shows one program; name a log: "
-            f"{', '.join(str(one.result.log.path) for one in bests)}"
+            f"{where} has logs for {len(bests)} workloads, but --show {show} shows one program; specify one of these "
+            f"logs: {', '.join(str(one.result.log.path) for one in bests)}"
         )
     show_bests(bests, show, as_json, several=where.is_dir())
 
 
 def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
-    """Print ``bests``, in JSON as a list if ``several``. ``named``: with their logs [default: as ``several``]."""
+    """Print ``bests``, with their logs if ``named`` (default: ``several``). JSON is a list if ``several`` is true."""
     from ..apply import text_of
 
     texts = [""] * len(bests) if show is Show.config else [text_of(one, show.value) for one in bests]
@@ -131,14 +131,14 @@ def _record(one: Best) -> dict[str, Any]:
 
 def verify(
     log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
-    top: Annotated[int, Option(min=1, help="The number of programs to verify, the fastest first.")] = 1,
-    seed: Annotated[int, Option(min=1, help="The seed of the first inputs to check; measurements use seed 0.")] = 1,
+    top: Annotated[int, Option(min=1, help="The number of programs to verify, fastest first.")] = 1,
+    seed: Annotated[int, Option(min=1, help="The seed for the first inputs to check; measurements use seed 0.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild the fastest program of a log, check its results on new inputs, and time it next to the untuned program.
+    """Rebuild a log's fastest program, check its results on new inputs, and time it alongside the untuned program.
 
-    Programs are timed with the protocol that the log records. The exit code is 1 if a program fails, or differs from
-    the program that was measured.
+    Programs are timed with the protocol recorded in the log. The exit code is 1 if a program fails or differs from the
+    program that was measured.
     """
     from ..apply.verify import sentences as findings
     from ..apply.verify import verify_log
@@ -158,7 +158,7 @@ def verify(
 
 @log.command(name="check")
 def log_check(files: Logs, as_json: AsJson = False) -> None:
-    """Report what is wrong with logs, and in which lines. The exit code is 1 if anything is wrong."""
+    """Report problems in logs, line by line. The exit code is 1 if there are any."""
     examined = [examine(path) for path in find(files)]
     if as_json:
         problems = [[{"line": line.number, "text": line.problem} for line in one.problems] for one in examined]
@@ -171,7 +171,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             for line in one.problems:
                 say(f"{one.path}, line {line.number}: {line.problem}")
             if not one.problems:
-                say(f"{one.path}: intact, {one.trials:,} trials")
+                say(f"{one.path} is intact: {one.trials:,} trials")
             elif one.prefix:
                 say(f"to repair it: searchlab log repair {one.path}")
     if any(one.problems for one in examined):
@@ -180,14 +180,14 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
 
 @log.command(name="repair")
 def log_repair(file: Annotated[Path, Argument(help="The log to repair.", metavar="FILE")]) -> None:
-    """Truncate a damaged log at the first lost trial, so that its run can resume. Later trials are kept in a copy."""
+    """Truncate a damaged log at the first lost trial so that its run can resume. Later trials are saved separately."""
     done = repair(file)
     if done is None:
         say(f"{file} is intact; nothing was changed")
         return
     say(f"{file} now has {done.trials:,} trials, from which its run can resume")
     if done.rest:
-        say(f"the {done.rest_trials:,} trials after the first lost one are in {done.rest}")
+        say(f"the {done.rest_trials:,} trials after the first lost one were saved as {done.rest}")
     say(f"the damaged log was saved as {done.saved}")
 
 
@@ -206,8 +206,8 @@ def table_build(
         Path | None,
         Option(
             "--out",
-            help="A directory; or, for a workload, a file: `*.jsonl`, or `*.jsonl.gz`, which is compressed when it is "
-            "complete [default: results/tables/STUDY].",
+            help="The output directory or, for a workload, the file: `*.jsonl`, or `*.jsonl.gz`, which is compressed "
+            "when it is complete [default: results/tables/STUDY].",
         ),
     ] = None,
     measure: MeasureSpec = None,
@@ -244,7 +244,7 @@ def table_build(
 
 @table.command(name="info")
 def table_info(files: Logs, as_json: AsJson = False) -> None:
-    """Describe tables: their share of the space, the speed of the programs, failures, and the noise of the machine.
+    """Describe tables: their share of the space, the speed of the programs, failures, and the machine's noise.
 
     The exit code is 1 if the times in a table depend on when they were measured.
     """
@@ -273,12 +273,12 @@ def costmodel_eval(
         str,
         Option(help="`within-task` holds out part of each log; `by-task` holds out all logs of each workload in turn."),
     ] = "within-task",
-    seed: Annotated[int, Option(min=0, help="The seed, which determines the trials to hold out, and the models.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines the held-out trials and the models.")] = 0,
     train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
     k: Annotated[int, Option("-k", min=1, help="The k in top-k recall and in the peak score.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Show how well cost models predict recorded trials on which they were not trained."""
+    """Show how well cost models predict recorded trials that they were not trained on."""
     from ..tables.costmodels import evaluate, mean_quality, quality_table
 
     plugins = [COST_MODELS.named(plugin(text))[0] for text in model]

@@ -1,4 +1,4 @@
-"""``searchlab list``, ``show``, ``space``, ``check`` and ``schema``: commands on plug-ins and workloads."""
+"""``searchlab list``, ``show``, ``space``, ``check`` and ``schema``: commands for plug-ins and workloads."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ KINDS: dict[str, PluginKind[Any]] = {
 }  # fmt: skip
 
 
-def list_(kind: Annotated[Kind | None, Argument(help="List only these.")] = None, as_json: AsJson = False) -> None:
+def list_(
+    kind: Annotated[Kind | None, Argument(help="List only plug-ins of this kind.")] = None, as_json: AsJson = False
+) -> None:
     """List the installed spaces, policies, cost models and executors, and the named workloads, one per line.
 
-    `searchlab list policies` also names the published algorithm behind each policy. `searchlab show policy NAME`
-    describes a policy in full.
+    `searchlab list policies` also shows the published algorithm behind each policy. Use `searchlab show policy NAME`
+    for a full description.
     """
     listed: dict[str, dict[str, str]] = {}
     for shown in [kind] if kind else Kind:
@@ -83,7 +85,7 @@ def _first_sentence(value: str) -> str:
     module, _, name = value.partition(":")
     package, *inner = module.split(".")
     try:
-        spec = find_spec(package)  # a top-level name, so this imports nothing
+        spec = find_spec(package)  # a top-level name, so nothing is imported
         if spec is None or spec.origin is None:
             return ""
         place = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
@@ -105,7 +107,7 @@ def show(
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
         say(as_text(inspect.getdoc(type(workload)) or ""))
-        say(f"one run of it takes {workload.flops:,} FLOP; throughput is in {workload.unit}")
+        say(f"one execution takes {workload.flops:,} FLOP; throughput is in {workload.unit}")
         return
     registry = KINDS[kind]
     cls = registry.load(name)
@@ -127,7 +129,7 @@ def show(
 
 
 def default_text(value: Any) -> str:
-    """Return the default of an option as it is written in a study file; empty if it has none."""
+    """Return an option's default as written in a study file, or an empty string if it has none."""
     if value is inspect.Parameter.empty:
         return ""
     try:
@@ -137,7 +139,7 @@ def default_text(value: Any) -> str:
 
 
 def allowed_text(parameter: inspect.Parameter) -> str:
-    """Return the allowed values of an option in words; empty if it declares none."""
+    """Return an option's allowed values in words, or an empty string if it declares none."""
     if parameter.annotation is parameter.empty:
         return ""
     return in_words(parameter.annotation) or inspect.formatannotation(parameter.annotation).strip("'")
@@ -148,9 +150,9 @@ def space_(
     space: SpaceName,
     option: SpaceOptions = None,
     target: TargetSpec = "native",
-    seed: Annotated[int, Option(min=0, help="The seed of the sample.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed for the sample.")] = 0,
 ) -> None:
-    """Show the knobs of a space with their numbers of values, and a sample config."""
+    """Show a space's knobs, the number of values of each, and a sample config."""
     named = Plugin(**plugin(space, option))
     searched = SPACES.make(named, parse_workload(workload), resolve_target(target))
     sample = searched.sample(np.random.default_rng(seed))
@@ -168,18 +170,18 @@ def check(
     name: Annotated[str, Argument(help="A name from `searchlab list`, or `module:Class`.", metavar="NAME")],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
     option: Options = None,
-    seed: Annotated[int, Option(min=0, help="The seed of the checks.")] = 0,
+    seed: Annotated[int, Option(min=0, help="The seed for the checks.")] = 0,
     space: Annotated[
-        str | None, Option(help="The space to check a policy in, if it needs a particular one [default: toy spaces].")
+        str | None, Option(help="The space for checking a policy, if it needs a particular one [default: toy spaces].")
     ] = None,
     workload: Annotated[
-        str | None, Option(help="The workload of the space [default: a small one that the space supports].")
+        str | None, Option(help="The workload for the space [default: a small one that the space supports].")
     ] = None,
     target: TargetSpec = "native",
     cost_model: CostModelName = None,
     features: FeaturesName = None,
 ) -> None:
-    """Check a policy, space or cost model against its contract; explain each failure and how to fix it."""
+    """Check a policy, space or cost model against its contract, and explain how to fix each failure."""
     spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
@@ -187,7 +189,7 @@ def check(
             cost_model=cost_model and plugin(cost_model), features=features, seed=seed,
         )  # fmt: skip
     elif space is not None or (workload is not None and kind is Contract.costmodel):
-        raise SearchlabError(f"a {kind} is not checked in a space; omit --space and, for a costmodel, --workload")
+        raise SearchlabError(f"a {kind} cannot be checked in a space; omit --space and, for a costmodel, --workload")
     elif kind is Contract.space:
         checks = space_checks(spec, workload=workload, target=target, seed=seed)
     else:
@@ -212,7 +214,7 @@ def check(
 
 def schema() -> None:
     """Print the JSON Schema of study files, with the options of all installed plug-ins."""
-    from ..run.study import StudySpec  # here, since it takes longer to import than `list` takes to run
+    from ..run.study import StudySpec  # imported here because importing it takes longer than running `list`
 
     schema = msgspec.json.schema(StudySpec)
     kinds: dict[str, list[PluginKind[Any]]] = {
@@ -225,12 +227,12 @@ def schema() -> None:
 
 
 def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
-    """Return what the options of an entry may be, by the name of its plug-in; no rule for one that fails to import."""
+    """Return the rules for an entry's options, by plug-in name. A plug-in that fails to import gets no rule."""
     rules = []
     for name in kind.installed():
         try:
             options = kind.options_of(kind.load(name))
-        except Exception:  # whatever a plug-in raises
+        except Exception:  # a plug-in may raise anything
             continue
         takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in options.values())
         named = {option: _values(p) for option, p in options.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}

@@ -1,4 +1,4 @@
-"""``searchlab report`` and ``power``: compare runs, and plan how many it takes to tell strategies apart."""
+"""``searchlab report`` and ``power``: compare runs, and plan how many are needed to distinguish strategies."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def report(
     where: Annotated[
         list[Path],
         Argument(
-            help="The directory of a study, or any directory of logs; or logs, `*.jsonl` or `*.jsonl.gz`; or a study "
-            "file, and the directory of its logs if that is not results/STUDY.",
+            help="A study's directory or any other directory of logs; individual logs, `*.jsonl` or `*.jsonl.gz`; or a "
+            "study file, followed by the directory of its logs unless that is results/STUDY.",
             metavar="PATH...",
         ),
     ],
@@ -36,7 +36,7 @@ def report(
         Path | None,
         Option(
             "--out",
-            help="The directory for the report [default: PATH/report for one directory, else results/report].",
+            help="The directory for the report [default: PATH/report for one directory, otherwise results/report].",
             metavar="DIR",
         ),
     ] = None,
@@ -44,34 +44,34 @@ def report(
         bool, Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
     every_trial: Annotated[
-        bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the best.")
+        bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the previous best.")
     ] = False,
     site: Annotated[
         Path | None,
         Option(
             "--publish",
-            help="Instead, publish each PATH (the directory of a study, or of `suite run --out`) on a static site in "
-            "DIR: its page, its data, and how to cite and verify it. Results that are already on the site are kept.",
+            help="Publish each PATH (a study's directory, or one from `suite run --out`) to a static site in DIR "
+            "instead, with its page, its data, and how to cite and verify it. Results already on the site are kept.",
             metavar="DIR",
         ),
     ] = None,
     suite: Annotated[
-        str, Option(help="With --publish: the suite of a directory of `suite run --out`, if it is not found by name.")
+        str, Option(help="With --publish: the path of the suite for `suite run --out`, if it cannot be found by name.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the directory of the report.
+    """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the report's directory.
 
-    In the directory of a study, only the runs that are now part of the study are compared: those of the last `searchlab
-    run`, or of the study file if you name it. In any other directory, all runs are compared.
+    In a study's directory, only the runs that are currently part of the study are compared: those of the last
+    `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
     if site:
         if directory or everything or every_trial or as_json:
             raise SearchlabError(
-                "--publish cannot be combined with --out, --all, --csv or --json; run `report` again for those"
+                "--publish cannot be combined with --out, --all, --csv or --json; run `report` separately for those"
             )
         cards = publish(site, [_result(place, suite) for place in where])
-        say(f"the site: {site / 'index.html'}, with {counted(len(cards), 'result')}")
+        say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     if any(path.suffix == ".toml" for path in where):
         where = [_directory_of_study(where)]
@@ -86,8 +86,8 @@ def report(
 
 
 def _result(directory: Path, suite: str) -> Published:
-    """Return what to publish from the directory of a study, or from one that ``suite run --out`` wrote."""
-    from ..suite.compare import against_baselines  # here, since reports do not need suites
+    """Return what to publish from a study's directory, or from one written by ``suite run --out``."""
+    from ..suite.compare import against_baselines  # imported here because reports do not need suites
     from ..suite.trajectories import read_trajectories
     from ..suite.verify import RESULT
 
@@ -99,21 +99,22 @@ def _result(directory: Path, suite: str) -> Published:
     trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
     return Published(
         f"{own} on {result.suite}", [f"searchlab suite verify .{trust}"], comparison, files=[file], machine=result.host,
-        cite=[f"Cite the suite {result.suite} too: its directory has a CITATION.cff."],
+        cite=[f"Also cite the suite {result.suite}: its directory contains a CITATION.cff."],
     )  # fmt: skip
 
 
 def _directory_of_study(where: Sequence[Path]) -> Path:
-    """Return the directory of the logs of the study file in ``where``, after updating its plan from the file."""
+    """Return the directory with the logs of the study file in ``where``, after updating its plan from the file."""
     files = [path for path in where if path.suffix == ".toml"]
     others = [path for path in where if path.suffix != ".toml"]
     if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
-        raise SearchlabError(f"with the study {files[0]}, name at most one directory, that of its logs")
+        raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
     directory = others[0] if others else Path("results") / files[0].stem
     planned = Study.load(files[0]).planned()
     if not directory.is_dir():
         raise SearchlabError(
-            f"there is no directory {directory} with logs of {files[0]}; run the study first, or name the directory"
+            f"the directory {directory} for the logs of {files[0]} does not exist; run the study first, or pass the "
+            f"right directory"
         )
     write_plan(directory, planned)
     return directory
@@ -122,63 +123,61 @@ def _directory_of_study(where: Sequence[Path]) -> Path:
 def show_report(summary: Summary, directory: Path) -> None:
     """Print the tables of ``summary``, and the path of its page."""
     out.print(*summary_table(summary))
-    say(f"the report: {directory / 'report.html'} (charts and numbers beside it)")
+    say(f"the report: {directory / 'report.html'} (charts and data are next to it)")
 
 
 def power(
     study: Annotated[
         list[Path],
         Argument(
-            help="A study file, whose runs are in results/STUDY; or logs, or directories of logs; or a directory of "
-            "`suite run --out`, for its strategy against the baselines; or a suite, such as `v1/dev`, for a policy "
-            "without runs against the baseline that --strategy names.",
+            help="A study file with runs in results/STUDY; logs or directories of logs; a directory from `suite run "
+            "--out`, to compare its strategy with the baselines; or a suite, such as `v1/dev`, to compare a policy "
+            "that has not run with the baseline in --strategy.",
             metavar="STUDY...",
         ),
     ],
     difference: Annotated[
-        float, Option(min=0, help="The difference in area under the curve to detect, of at most 1.")
+        float, Option(min=0, help="The difference in area under the curve to detect, at most 1.")
     ] = 0.02,
     chance: Annotated[float, Option("--power", help="The probability of detecting it, between 0 and 1.")] = 0.8,
     tests: Annotated[
         int | None,
-        Option(
-            min=1, help="The number of tests under Holm's correction [default: all pairs, per workload and overall]."
-        ),
+        Option(min=1, help="The number of tests in Holm's correction [default: all pairs, per workload and overall]."),
     ] = None,
     registered: Annotated[
         int | None,
         Option(
             min=1,
-            help="The number of contrasts registered before the runs, if the pair is one of them; they share 80 % of "
+            help="The number of contrasts registered before the runs, if the pair is one of them. They share 80 % of "
             "the error rate [default for a suite: 1].",
         ),
     ] = None,
     strategy: Annotated[
-        str, Option(help="Compare only this strategy with the others, as for a claim about one policy.")
+        str, Option(help="Compare only this strategy with the others, as for a claim about a single policy.")
     ] = "",
     suite: Annotated[
-        str, Option(help="The suite of a directory of `suite run --out`, if it is not found by name.")
+        str, Option(help="The path of the suite for `suite run --out`, if it cannot be found by name.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Estimate, from existing runs, how many seeds and workloads it takes to detect a difference."""
-    from ..measure.suite import find_suite, installed_suites  # here, since reports do not need suites
+    """Estimate from existing runs how many seeds and workloads are needed to detect a difference."""
+    from ..measure.suite import find_suite, installed_suites  # imported here because reports do not need suites
     from ..suite.compare import against_baselines, compare
     from ..suite.trajectories import baselines
     from ..suite.verify import RESULT
 
     if difference <= 0:
-        raise SearchlabError(f"--difference must be above 0, not {difference:g}; 0.02 is 2 % of the area")
+        raise SearchlabError(f"--difference must be positive, not {difference:g}; 0.02 is 2 % of the area")
     if not 0 < chance < 1:
-        raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is usual")
+        raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is a common choice")
     if tests and registered:
-        raise SearchlabError("--tests and --registered exclude each other; give one of them")
+        raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
     where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
     is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
     if any((path / RESULT).is_file() for path in where):
         if len(where) > 1:
             raise SearchlabError(
-                "name only the directory of `suite run --out`: it is compared with the baselines of its suite"
+                "pass only the directory from `suite run --out`: it is compared with its suite's baselines"
             )
         runs, own = against_baselines(where[0] / RESULT, suite)
         strategy = strategy or own
@@ -186,7 +185,7 @@ def power(
         found = find_suite(study[0])
         if not strategy:
             known = ", ".join(one.strategy for one in baselines(found))
-            raise SearchlabError(f"name the baseline to compare with: --strategy, one of {known}")
+            raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {known}")
         runs = compare(found, [], baselines(found), range(found.spec.seeds))
         registered = registered or (None if tests else 1)
     else:
@@ -194,7 +193,7 @@ def power(
     plan = power_plan(summarize(runs), difference, chance, tests, strategy, registered=registered, new=is_suite)
     if not plan.needs:
         raise SearchlabError(
-            "no two strategies have 2 seeds in common on a workload, with different results; run more seeds or trials"
+            "no two strategies share two seeds with different results on any workload; run more seeds or trials"
         )
     if as_json:
         say_json(plan)
@@ -212,7 +211,7 @@ def power(
         for need in plan.needs
     )  # fmt: skip
     title = (
-        f"To detect a difference of {difference:g} of the area under the curve with a probability of {100 * chance:g} "
+        f"To detect a difference of {difference:g} in area under the curve with a probability of {100 * chance:g} "
         f"%, as one of {plan.tests} {'registered contrast' if plan.registered else 'test'}{'s' * (plan.tests != 1)}"
     )
     say_table(columns, rows, right=columns[1:], title=title, box=SIMPLE_HEAD)

@@ -49,7 +49,7 @@ def run(
         Option(
             "--on",
             help="The executor: `local` (processes on this machine), `dask`, `dask://host:port`, `slurm`, or any other "
-            "from `searchlab list executors` [default: that of the study, or this process].",
+            "from `searchlab list executors` [default: as in the study, or this process].",
             metavar="EXECUTOR",
         ),
     ] = None,
@@ -62,11 +62,11 @@ def run(
     dry_run: Annotated[
         bool,
         Option(
-            "--dry-run", help="Run nothing; print what is left to run, and how long it will take, judging by the logs."
+            "--dry-run", help="Run nothing. Print what is left to run and how long it will take, judging by the logs."
         ),
     ] = False,
 ) -> None:
-    """Run a study, then report on it. After an interruption, repeat the command: it resumes the study."""
+    """Run a study, then report on it. To resume an interrupted study, repeat the command."""
     part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
@@ -95,7 +95,7 @@ def run(
     if parts > 1:
         say(
             f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. Copy the logs of all "
-            f"shards into one directory, and run `searchlab report` on it"
+            f"shards into one directory and run `searchlab report` on it"
         )
 
 
@@ -117,12 +117,12 @@ def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
         f"{len(runs)} runs, {sum(one.complete for one in forecasts)} of them complete in {directory}; "
         f"{f'{sum(trials):,}' if len(trials) == len(forecasts) else 'an unknown number of'} trials are left: "
         f"{_time(sum(seconds) if len(seconds) == len(forecasts) else None)}"
-        + (" as recorded, though a table answers at once" if runs[0].settings.replays else "")
+        + (" as recorded, although a table answers instantly" if runs[0].settings.replays else "")
     )
 
 
 def _time(seconds: float | None) -> str:
-    return "unknown, since no trial is logged" if seconds is None else duration(seconds)
+    return "unknown, since no trials are logged" if seconds is None else duration(seconds)
 
 
 def tune(
@@ -136,10 +136,10 @@ def tune(
         Option(min=1, help="The total number of trials [default: 64, or no limit with --seconds or --stop-after]."),
     ] = None,
     seconds: Annotated[
-        float | None, Option(help="Stop after this many charged seconds: of proposing, training, building and running.")
+        float | None, Option(help="Stop after this many seconds of proposing, training, building and running.")
     ] = None,
     stop_after: Annotated[
-        int | None, Option(min=1, help="Stop after this many trials without a gain in throughput of more than 1 %.")
+        int | None, Option(min=1, help="Stop after this many trials that do not improve throughput by more than 1 %.")
     ] = None,
     batch: Annotated[int, Option(min=1, help="The number of configs that the policy proposes at once.")] = 8,
     seed: Annotated[int, Option(min=0, help="The seed, which determines everything but the measurements.")] = 0,
@@ -149,8 +149,8 @@ def tune(
     warm_start: Annotated[
         list[str] | None,
         Option(
-            help="An earlier log to learn from, or a directory of logs; or `store` or `store:FILE`, for all that "
-            "the store holds for this space, target and machine. May be repeated.",
+            help="An earlier log to learn from, or a directory of logs; or `store` or `store:FILE`, for everything "
+            "in the store for this space, target and machine. May be repeated.",
             metavar="LOG|store",
         ),
     ] = None,
@@ -171,18 +171,18 @@ def tune(
     say(f"best of {done}: {reached} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
-        say(f"trials {names} are as fast within the noise, judging by repeated measurements")
+        say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
         say(f"show the program: searchlab best {log} --show tir")
 
 
 def watch(
-    directory: Annotated[Path, Argument(help="The directory of a study, such as results/STUDY.", metavar="DIR")],
-    port: Annotated[int, Option(min=0, max=65535, help="The port of the page; 0 for any free port.")] = 0,
+    directory: Annotated[Path, Argument(help="The study's directory, such as results/STUDY.", metavar="DIR")],
+    port: Annotated[int, Option(min=0, max=65535, help="The port to serve the page on; 0 for any free port.")] = 0,
 ) -> None:
-    """Show a running study in a browser on this machine: runs, trials, the best so far, and the time left.
+    """Show a running study's runs, trials, best result so far and remaining time in a browser on this machine.
 
-    The server only reads, so you can start and stop it at any time. Ctrl-C stops it.
+    The server only reads, so it can be started and stopped at any time. Press Ctrl-C to stop it.
     """
     with WatchServer(directory, port) as server:
         say(server.watched.state().says)

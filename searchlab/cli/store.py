@@ -19,8 +19,8 @@ from .terminal import NATIVE, AsJson, Logs, TargetSpec, Workload, say, say_json,
 
 store = typer.Typer(
     no_args_is_help=True,
-    help="Measurements from all studies, by workload, in a database that several processes may use at the same time. "
-    "It must be on a local disk, not on a network file system.",
+    help="Store and look up the measurements from all studies in a database that several processes may use at the same "
+    "time. It must be on a local disk, not on a network file system.",
 )
 
 StoreFile = Annotated[
@@ -32,14 +32,14 @@ StoreFile = Annotated[
         show_default=False,
     ),
 ]
-Machine = Annotated[str | None, Option(help="The machine: part of the name of its CPU, or the key of a fleet.")]
+Machine = Annotated[str | None, Option(help="The machine: part of its CPU's name, or a fleet's key.")]
 
 
 @store.command()
 def add(logs: Logs, file: StoreFile = None, as_json: AsJson = False) -> None:
     """Add the measurements in logs. If a log is already in the store, only its new trials are added.
 
-    Logs of runs over a table are skipped, since nothing was measured.
+    Logs of runs over a table are skipped because nothing was measured.
     """
     opened = Store(file)
     added = opened.add(*logs)
@@ -50,9 +50,9 @@ def add(logs: Logs, file: StoreFile = None, as_json: AsJson = False) -> None:
         return
     reasons = list(added.left_out.values())
     for reason in reasons[:SHOWN]:
-        say(f"left out: {reason}")
+        say(f"skipped: {reason}")
     if more := len(reasons[SHOWN:]):
-        say(f"left out: {more:,} more logs; --json lists them")
+        say(f"skipped: {more:,} more logs; use --json to list them")
     known = f"; {added.known:,} logs had no new trials" if added.known else ""
     say(f"added {added.runs:,} runs and {added.trials:,} trials to {opened.path}{known}")
 
@@ -74,7 +74,7 @@ def find(
         return
     if not held:
         raise SearchlabError(
-            f"the store {opened.path} holds no such measurements; `searchlab store find` lists all that it holds"
+            f"the store {opened.path} contains no such measurements; `searchlab store find` lists its full contents"
         )
     columns = ("workload", "space", "programs", "runs", "best", "measured", "by")
     place = sorted(held, key=lambda one: (one.key.target, one.key.machine))
@@ -100,13 +100,13 @@ def best(
     log: Annotated[
         Path | None,
         Option(
-            help="Also write the log of its run here, for commands that take a log, such as `export` and `verify`.",
+            help="Also write its run's log to this file, for commands that need a log, such as `export` and `verify`.",
             metavar="FILE.jsonl",
         ),
     ] = None,
     file: StoreFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the fastest program of a workload for this machine, or for the one that `--target` and `--machine` name."""
+    """Show a workload's fastest program for this machine, or for the `--target` and `--machine` that you specify."""
     fastest = Store(file).best(workload, target=target, machine=machine, log=log)
     show_bests([fastest], show, as_json, several=False, named=True)

@@ -55,12 +55,12 @@ suites = typer.Typer(
 Name = Annotated[
     str,
     Argument(
-        help="A suite, as `v1` or the path of its directory; one split, as `v1/dev`; or one table, as `v1/TABLE`.",
+        help="A suite (`v1`, or the path of its directory), a split of one (`v1/dev`), or a table in one (`v1/TABLE`).",
         metavar="SUITE",
     ),
 ]
 Directory = Annotated[str, Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
-Seeds = Annotated[int | None, Option(min=1, help="The number of runs over each table [default: that of the suite].")]
+Seeds = Annotated[int | None, Option(min=1, help="The number of runs over each table [default: the suite's].")]
 
 
 @suites.command(name="list")
@@ -75,7 +75,7 @@ def suite_list() -> None:
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
     else:
-        say("no suite is installed; a suite can also be named by the path of its directory")
+        say("no suites are installed; to use a suite that is not, pass the path of its directory")
 
 
 @suites.command(name="info")
@@ -85,7 +85,7 @@ def suite_info(
     as_json: AsJson = False,
 ) -> None:
     """Show the size and difficulty of each table in a suite, or the card of one table."""
-    from ..suite.cards import Card  # here, since it takes longer to import than most commands need to run
+    from ..suite.cards import Card  # imported here because importing it takes longer than running most commands
 
     found = find_suite(suite)
     if table:
@@ -110,8 +110,8 @@ def suite_info(
     )  # fmt: skip
     say_table(columns, rows, right=columns[2:], title=f"{found.spec.title}: {found.name}", box=SIMPLE_HEAD)
     say(
-        "after 100 draws: how much slower than the optimum the best of 100 random draws is, in expectation. draws to "
-        "5 %: random draws until a config is within 5 % of the optimum, in expectation and in 95 of 100 runs."
+        "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
+        "5 %: random draws needed for a config within 5 % of the optimum, on average and in 95 of 100 runs."
     )
 
 
@@ -122,8 +122,8 @@ def suite_run(
     against: Annotated[
         str,
         Option(
-            help="The baselines to compare with, as `xgb,tpe,random`; the comparisons are registered before the runs "
-            "[default: random, the best on the dev split, and the one that the policy derives from]."
+            help="The baselines to compare with, such as `xgb,tpe,random`. The comparisons are registered before the "
+            "runs [default: random, the best on the dev split, and the one that the policy derives from]."
         ),
     ] = "",
     option: PolicyOptions = None,
@@ -134,7 +134,7 @@ def suite_run(
     split: Annotated[
         Split | None,
         Option(
-            help="The split: `dev` to develop a policy, `test` once, for the claim [default: dev, or that in SUITE]."
+            help="The split: `dev` to develop a policy, `test` once for the claim [default: dev, or that in SUITE]."
         ),
     ] = None,
     seeds: Seeds = None,
@@ -145,17 +145,15 @@ def suite_run(
     ] = None,
     require_better: Annotated[
         bool,
-        Option(
-            "--require-better", help="Exit with code 3 unless the policy is better than each baseline of --against."
-        ),
+        Option("--require-better", help="Exit with code 3 unless the policy is better than every --against baseline."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a policy with the baselines of a suite, by default on the tables of its dev split.
+    """Compare a policy with a suite's baselines, by default on the tables of its dev split.
 
-    Only the policy is run; the runs of the baselines are part of the suite. The comparisons with the baselines of
-    `--against` are registered before the first run, and each is one test over all tables. The report (`--out`) has all
-    other comparisons. Develop a policy on `dev` only, and run it once with `--split test`; the result records how many
+    Only the policy is run: the suite already contains the baseline runs. The comparisons with the `--against` baselines
+    are registered before the first run, and each is a single test over all tables. The report (`--out`) contains all
+    other comparisons. Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
     strategies you have run on the test split.
     """
     from ..suite.verify import RESULT
@@ -168,7 +166,7 @@ def suite_run(
     shipped = baselines(found)
     named = plugin(policy, option)
     chosen = against.split(",") if against else default_baselines(found, POLICIES.load(named["name"]))
-    baselines(found, chosen)  # refuses unknown names before anything runs
+    baselines(found, chosen)  # rejects unknown names before anything runs
     entry = {
         **named, "batch": batch, "label": label_for(named["name"], label, {one.strategy for one in shipped}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
@@ -185,13 +183,13 @@ def suite_run(
             if uses > 1:
                 notes.print(
                     f"note: you have run {uses} strategies over the test split of {found.spec.version}; the protocol "
-                    f"asks for one, chosen on the dev split, and the result records this number",
+                    f"allows one, chosen on the dev split, and the result records this number",
                     soft_wrap=True,
                 )
         if unregistered := [name for name in chosen if (new.strategy, name) not in new.contrasts]:
             notes.print(
                 f"note: the runs in {directory} began before the comparison with {', '.join(unregistered)} was "
-                f"registered; use another --out to register it",
+                f"registered; use a different --out to register it",
                 soft_wrap=True,
             )
         found = searched(found, new)
@@ -207,10 +205,10 @@ def suite_run(
     else:
         out.print(*answer.shown())
         if directory is None:
-            say("For a full report, with all tables, pairs and baselines, use --out DIR.")
+            say("For a full report with all tables, pairs and baselines, use --out DIR.")
         else:
             say(f"The report: {directory / 'report' / 'report.html'}")
-            say(f"Anyone who has the suite can verify it: searchlab suite verify {directory}")
+            say(f"Anyone with the suite can verify the result: searchlab suite verify {directory}")
     if require_better and not answer.better_than_all:
         raise typer.Exit(3)
 
@@ -220,15 +218,15 @@ def suite_report(
     suite: Name,
     results: Annotated[
         list[Path] | None,
-        Argument(help="Results to compare with the baselines: directories of `suite run --out`, or result files."),
+        Argument(help="Results to compare with the baselines: directories from `suite run --out`, or result files."),
     ] = None,
     against: Annotated[
-        str, Option("--baselines", help="Only these baselines, as `xgb,tpe,random` [default: all].")
+        str, Option("--baselines", help="Only these baselines, such as `xgb,tpe,random` [default: all].")
     ] = "",
     seeds: Seeds = None,
     directory: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
-    """Report on the baselines of a suite, and on results over it, without running anything."""
+    """Report on a suite's baselines and on results over the suite, without running anything."""
     found = find_suite(suite)
     shipped = baselines(found, against.split(",") if against else None)
     runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds))
@@ -239,15 +237,15 @@ def suite_report(
 
 @suites.command(name="verify")
 def suite_verify(
-    what: Annotated[str, Argument(help="A suite, or a directory of `suite run --out`.", metavar="SUITE|DIR")],
+    what: Annotated[str, Argument(help="A suite, or a directory from `suite run --out`.", metavar="SUITE|DIR")],
     everything: Annotated[bool, Option("--all", help="Replay all runs, not just a sample.")] = False,
     policy: Annotated[
         list[str] | None,
-        Option(help="A policy or cost model, as `module:Class`, whose code you trust to be run. May be repeated."),
+        Option(help="A policy or cost model (`module:Class`) whose code you trust. May be repeated."),
     ] = None,
-    suite: Annotated[str, Option(help="The suite of the directory, if it is not found by name.")] = "",
+    suite: Annotated[str, Option(help="The path of the directory's suite, if it cannot be found by name.")] = "",
 ) -> None:
-    """Verify a suite (files, split, tables, cards, and replays of its baselines) or the result of a policy."""
+    """Verify a suite (files, split, tables, cards, and replayed baseline runs) or a policy's result."""
     from ..suite.verify import RESULT, SECONDS, verify_bundle, verify_suite
 
     def on_step(text: str, problems: list[str]) -> None:
@@ -269,21 +267,21 @@ def suite_build(
     suite: Directory,
     source: Annotated[Path, typer.Option("--from", help="The directory of the other tuner's files.")],
 ) -> None:
-    """Make the tables of a suite from another tuner's files, as its `suite.toml` says. Seal the suite afterwards."""
+    """Build a suite's tables from another tuner's files as specified in its `suite.toml`. Seal the suite afterwards."""
     from ..suite.build import build
 
     found = find_suite(suite).part(None)
     build(found, source, lambda table, done: say(f"{table.name}: {done}"))
-    say(f"{len(found.tables)} tables are complete; seal the suite: searchlab suite seal {suite}")
+    say(f"{len(found.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
 
 
 @suites.command(name="seal")
 def suite_seal(suite: Directory) -> None:
-    """Complete a suite: write the cards of its tables, and the manifest with the SHA-256 of every file."""
+    """Complete a suite: write its tables' cards, and the manifest with the SHA-256 of every file."""
     from ..suite.verify import seal
 
     manifest = seal(find_suite(suite).part(None), say)
-    say(f"{len(manifest.files)} files are sealed; verify them: searchlab suite verify {suite}")
+    say(f"{len(manifest.files)} files are sealed; to verify them: searchlab suite verify {suite}")
 
 
 @suites.command(name="baselines")
@@ -297,11 +295,13 @@ def suite_baselines(
         ),
     ] = None,
 ) -> None:
-    """Make the baselines of a suite from the logs of a study over it. Seal the suite afterwards."""
+    """Create a suite's baselines from the logs of a study over it. Seal the suite afterwards."""
     found = find_suite(suite).part(None)
     logs = [path for path in find(results) if "report" not in path.parts]
     if not logs:
-        raise SearchlabError(f"all logs are logs of reports in {', '.join(map(str, results))}")
+        raise SearchlabError(
+            f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report"
+        )
     for one in collect(found, logs):
         path = trajectories_path(directory or found.directory / "baselines", one.strategy)
         write_trajectories(path, one)

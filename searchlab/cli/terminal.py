@@ -1,4 +1,4 @@
-"""What the commands share: the terminal, arguments that several commands take, and the end on a signal."""
+"""What the commands share: the terminal, common arguments, and how to end on a signal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from typer import Argument, Option
 from ..console import Terminal
 from ..errors import SearchlabError, SearchlabWarning
 
-# Names and texts from outside are never markup: styled output is a ``rich.text.Text``.
+# Names and texts from other sources are never markup: styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
-# Notes and progress if the standard output is JSON.
+# Used for notes and progress if the standard output is JSON.
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
 
 StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
@@ -42,14 +42,12 @@ SpaceName = Annotated[
 ]
 NATIVE = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
 TargetSpec = Annotated[str, Option("--target", help=f"The target: {NATIVE}.")]
-TargetOrOwn = Annotated[
-    str | None, Option("--target", help=f"The target: {NATIVE} [default: native, or that of the table].")
-]
+TargetOrOwn = Annotated[str | None, Option("--target", help=f"The target: {NATIVE} [default: native, or the table's].")]
 MeasureSpec = Annotated[
     str | None,
     Option(
         "--measure",
-        help='The key `measure` of a study file, as JSON: `{"kind": "local", "repeat": 5}`.',
+        help='The `measure` key of a study file, as JSON: `{"kind": "local", "repeat": 5}`.',
         metavar="JSON",
     ),
 ]
@@ -57,14 +55,14 @@ CostModelName = Annotated[
     str | None,
     Option(
         "--cost-model",
-        help="The cost model, if the policy takes one; with options: `xgboost,objective=rank` [default: the policy's "
+        help="The cost model, if the policy uses one; with options: `xgboost,objective=rank` [default: the policy's "
         "own, or xgboost].",
     ),
 ]
 FEATURES = "`knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or `curve`"
 FeaturesName = Annotated[
     str | None,
-    Option("--features", help=f"The features of the cost model: {FEATURES} [default: the policy's own, or knob]."),
+    Option("--features", help=f"The cost model's features: {FEATURES} [default: the policy's own, or knob]."),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
@@ -79,7 +77,7 @@ SpaceOptions = Annotated[list[str] | None, _option_of("space")]
 
 
 def say(text: str | Text) -> None:
-    """Print a line without wrapping it: a terminal does that, and a file keeps it in one piece."""
+    """Print a line without wrapping it. Terminals wrap lines themselves, and files should contain the complete line."""
     out.print(text, soft_wrap=True)
 
 
@@ -96,7 +94,7 @@ def say_table(
     title: str | Text | None = None,
     box: Box | None = None,
 ) -> None:
-    """Print a table; the columns in ``right`` are aligned to the right, all others break long words."""
+    """Print a table. The columns in ``right`` are right-aligned; all others break long words."""
     table = Table(title=title, title_justify="left", box=box, padding=(0, 1, 0, 0), show_header=any(columns))
     for name in columns:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
@@ -113,7 +111,7 @@ def show_warning(
     file: object = None,
     line: object = None,
 ) -> None:
-    """Print a warning: a replacement for ``warnings.showwarning``."""
+    """Print a warning. This replaces ``warnings.showwarning``."""
     known = category is SearchlabWarning
     text = str(message) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
     complain("warning:", "yellow", text)
@@ -126,14 +124,14 @@ def complain(title: str, style: str, text: str) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """On Ctrl-C and SIGTERM, end cleanly and print the command that continues."""
+    """On Ctrl-C or SIGTERM, end cleanly and print the command with which to continue."""
     from ..run.loop import busy
 
     doing = ""
 
     def interrupt(*_: object) -> None:
         nonlocal doing
-        doing = busy(least=1.0)  # now: as the exception travels, the policy leaves its method
+        doing = busy(least=1.0)  # now, because the policy leaves its method while the exception propagates
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -150,7 +148,7 @@ def interruptible() -> Iterator[None]:
 
 
 def json_object(text: str | None, name: str) -> dict[str, Any] | None:
-    """Return the value of the option ``name``, read as JSON."""
+    """Parse the value of the option ``name`` as a JSON object."""
     if text is None:
         return None
     try:
@@ -163,7 +161,7 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
 
 
 def name_and_value(text: str) -> tuple[str, Any]:
-    """Split ``name=value``; read the value as JSON (``3``, ``true``, ``[2, 4]``) if it is JSON, else as text."""
+    """Split ``name=value``, and parse the value as JSON (``3``, ``true``, ``[2, 4]``) if possible, else as text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise SearchlabError(f"the option {text!r} does not have the form name=value")
@@ -174,7 +172,7 @@ def name_and_value(text: str) -> tuple[str, Any]:
 
 
 def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
-    """Read ``name`` or ``name,option=value,...``, with more ``options``, into an entry as a study file has it.
+    """Parse ``name`` or ``name,option=value,...``, with further ``options``, into an entry as in a study file.
 
     A comma within brackets or quotes does not end a value: ``arms=["tpe","xgb"]``.
     """
@@ -195,7 +193,7 @@ def _is_complete(option: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Return an approximate time to wait, in words."""
+    """Describe an approximate duration in words."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
@@ -206,7 +204,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def as_text(docstring: str) -> str:
-    """Remove reStructuredText markup: ``:class:`~a.b.C``` becomes `C`, ``.name`` loses its dots."""
+    """Remove reStructuredText markup: ``:class:`~a.b.C``` becomes `C`, and ``.name`` loses its leading dot."""
     text = re.sub(r":[a-z]+(?::[a-z]+)?:`([^`<]*?)\s*(?:<[^`]*>)?`", _target, docstring)
     return re.sub(r"::$", ":", text.replace("``", "`"), flags=re.MULTILINE)
 

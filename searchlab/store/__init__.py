@@ -1,3 +1,3 @@
-"""The store: everything a user has measured, across studies, by workload, target, machine, space and program."""
+"""The store: everything a user has measured in any study, by workload, target, machine, space and program."""
 
 from .store import Store as Store

@@ -1,14 +1,14 @@
-"""A store: the runs of all studies in one SQLite file, which several processes may read and write at the same time.
+"""A store: the runs of all studies in one SQLite file, which several processes may read and write concurrently.
 
-Its journal is a write-ahead log, which needs shared memory: a store must be on a local disk, not on a network file
-system. While no process has it open, it is a single file.
+Its journal is a write-ahead log, which needs shared memory, so a store must be on a local disk rather than a network
+file system. When no process has it open, it is a single file.
 
-- ``runs`` has one row per run: the key of what it measured, and its fastest program. ``header`` is the digest of the
-  first line of its log, and ``lines`` the number of lines.
-- ``lines`` has the lines of each log, verbatim. A trial has the hash of its ``program``, or its config if a program
+- ``runs`` has one row per run: the key of what it measured, and its fastest program. ``header`` is the digest of its
+  log's first line, and ``lines`` is the number of lines.
+- ``lines`` contains each log's lines verbatim. ``program`` is the hash of a trial's program, or its config if a program
   that ran has no hash.
-- ``states`` has the digest of each log as it was when it was added, and its number of lines then. A log only grows, so
-  each of its states can be restored.
+- ``states`` contains, for each time a log was added, its digest and number of lines at that time. Logs only grow, so
+  each of their states can be restored.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ WORD = "store"  # the warm start from the default store; store:PATH is the store
 
 TargetSpec = str | Mapping[str, Any] | Target
 Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
-_RunRow = tuple[int, int, Seconds]  # run, number of lines, seconds of its fastest program
-_StateRow = tuple[str, int, int]  # digest of a log, its number of lines then, run
+_RunRow = tuple[int, int, Seconds]  # run, number of lines, time of its fastest program in seconds
+_StateRow = tuple[str, int, int]  # digest of a log, its number of lines at that time, run
 
 _HELD = """
 SELECT workload, target, machine, space, fingerprint, COUNT(*), SUM(trials),
@@ -61,17 +61,17 @@ _LINES = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """A workload, a space and where they were measured. Programs with different keys are never compared."""
+    """A workload and a space, and where they were measured. Programs with different keys are never compared."""
 
     workload: str
     target: str  # see spelled_target
     machine: str  # see Header.measured_on
     space: str  # the name of its plug-in
-    fingerprint: str  # of the space
+    fingerprint: str  # the space's
 
     @classmethod
     def of(cls, header: Header) -> Key:
-        """Return the key of a log. Raises SearchlabError for an unknown workload."""
+        """Return a log's key from its header. Raises SearchlabError if the workload is unknown."""
         texts = header.measured_on, header.space.name, header.fingerprint
         return cls(str(parse_workload(header.workload)), spelled_target(header.target), *map(encodable, texts))
 
@@ -81,14 +81,14 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """The content of a store for one :class:`Key`."""
+    """The content of a store for one :class:`Key`, with its fastest program."""
 
     key: Key
     runs: int
     trials: int
     programs: int  # number of distinct programs that were built
-    seconds: Seconds  # one execution of the fastest program, as Best.seconds; None if no trial succeeded
-    strategy: str  # of the run that found the fastest program, as are the next two
+    seconds: Seconds  # for executing the fastest program once, as Best.seconds; None if no trial succeeded
+    strategy: str  # of the run that found the fastest program; so are the next two
     created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]  # seconds since 1970
     log: str  # the path that it was added from
 
@@ -115,18 +115,18 @@ class Added:
     runs: int = 0  # new runs
     trials: int = 0  # new trials
     known: int = 0  # logs without a new trial
-    left_out: dict[Path, str] = field(default_factory=dict)  # logs that were not added, with the reasons
+    left_out: dict[Path, str] = field(default_factory=dict)  # logs that were not added, and why
 
 
 @dataclass(frozen=True, init=False)
 class Store:
-    """A database of everything that has been measured, across studies.
+    """A database of everything that has been measured in any study.
 
-    It keeps complete logs, so either can be rebuilt from the other. Several processes may read and write it at the same
-    time, on a local disk.
+    It stores complete logs, so the store can be rebuilt from the logs, and the logs from the store. Several processes
+    may read and write it concurrently. It must be on a local disk.
 
     Attributes:
-        path: Its file, by default the store of this user.
+        path: The path of its file, by default the user's store.
 
     Example:
         >>> import searchlab
@@ -143,21 +143,21 @@ class Store:
         object.__setattr__(self, "path", default_path() if path is None else Path(path))
 
     def add(self, *logs: str | Path | Result) -> Added:
-        """Add runs that the store does not have yet, and the new trials of logs that have grown.
+        """Add runs that are not yet in the store, and new trials from logs that have grown.
 
-        Logs that cannot be read, or in which nothing was measured because a table answered, are left out. Code that a
-        log names is not imported.
+        Logs that cannot be read are skipped, as are logs whose costs come from a table rather than a measurement. Code
+        that a log refers to is not imported.
 
         Args:
             *logs: Logs, directories of logs, or results.
 
         Raises:
-            SearchlabError: If every log is left out, or if the file is not a store or cannot be written.
+            SearchlabError: If every log is skipped, or if the file is not a store or cannot be written.
         """
         paths = [one.log.path if isinstance(one, Result) else Path(one) for one in logs]
         found = [path for given in paths for path in find_logs(given)]
         if not found:
-            raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, paths))} to add")
+            raise SearchlabError(f"no logs (*.jsonl) to add in {', '.join(map(str, paths))}")
         added = Added()
         with opened(self.path, write=True) as database:
             for path in found:
@@ -181,16 +181,16 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> list[Held]:
-        """List what the store holds, filtered by the arguments that are not None.
+        """List the store's content, filtered by the arguments that are not None.
 
         Args:
             workload: The workload.
             target: The target.
-            machine: A part of the name of the machine.
+            machine: Part of the machine's name.
             space: The name of the space.
 
         Raises:
-            SearchlabError: If there is no store.
+            SearchlabError: If the store does not exist.
         """
         wanted = None if target is None else spelled_target(resolve_target(target))
         part = (machine or "").lower()
@@ -208,7 +208,7 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> Results:
-        """Return the runs that :meth:`find` finds, as they were logged; for each key the fastest first."""
+        """Return the runs that :meth:`find` finds, as they were logged. For each key, the fastest run comes first."""
         keys = [one.key for one in self.find(workload, target=target, machine=machine, space=space)]
         rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
         return Results(Result(self._log(run, lines)) for run, lines, _ in rows)
@@ -226,11 +226,11 @@ class Store:
         Args:
             workload: The workload.
             target: The target, by default this CPU with all its cores.
-            machine: A part of the name of one machine, by default this machine.
-            log: A new file for the log of its run, as it was added.
+            machine: Part of the name of one machine, by default this machine.
+            log: A new file to which the log of the program's run is written, as it was added.
 
         Raises:
-            SearchlabError: If there is no such program; the message lists where else the workload was measured.
+            SearchlabError: If the store contains no such program. The message lists where the workload was measured.
         """
         resolved = resolve_target("native" if target is None else target)
         held = self._held(workload)
@@ -239,7 +239,7 @@ class Store:
             matching = {name for name in names if machine.lower() in name.lower()}
             if machine not in matching and len(matching) > 1:
                 several = "; ".join(sorted(matching))
-                raise SearchlabError(f"{machine!r} is part of the names of several machines: {several}")
+                raise SearchlabError(f"{machine!r} matches several machines: {several}; pass a longer part of the name")
             machine = machine if machine in matching or not matching else matching.pop()
         for run, lines in self._fastest(held, resolved, machine):
             if log is not None:
@@ -248,20 +248,20 @@ class Store:
         raise SearchlabError(self.nothing(str(parse_workload(workload)), held, resolved, machine))
 
     def fastest(self, held: list[Held], target: Target) -> Iterator[Result]:
-        """Yield the runs of ``held`` for ``target`` on this machine in which a trial succeeded, the fastest first."""
+        """Yield the successful runs of ``held`` for ``target`` on this machine, fastest first."""
         for run, lines in self._fastest(held, target, None):
             yield Result(self._log(run, lines))
 
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
-        """Return the message that ``held`` has no program of ``workload`` for ``target`` on ``machine``."""
+        """Return the message for when ``held`` contains no program for ``workload``, ``target`` and ``machine``."""
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
-        said = f"the store {self.path} holds no program of {workload} that runs, for {where}"
+        said = f"the store {self.path} contains no working program of {workload} for {where}"
         if held:
-            return f"{said}; it holds these programs of it: {places(held)}"
-        return f"{said}, or for any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
+            return f"{said}; it contains these programs of it: {places(held)}"
+        return f"{said} or any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
 
     def states(self, keys: Iterable[Key]) -> list[tuple[str, Log]]:
-        """Return the log of every run of ``keys``, with its digest as warm starts record it, the earliest run first."""
+        """Return the log of each run of ``keys``, earliest first, with the digest that warm starts record."""
         sql = (
             f"SELECT states.digest, own.lines, own.id FROM ({_RUNS}) AS own "
             f"JOIN states ON states.run = own.id AND states.lines = own.lines"
@@ -271,7 +271,7 @@ class Store:
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
     def log_of(self, digest: str) -> Log | None:
-        """Return the log that had this digest when it was added, as it was then; None if unknown."""
+        """Return the log that had this digest when it was added, as it was then, or None if the digest is unknown."""
         rows = self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _StateRow)
         return self._log(rows[0][2], rows[0][1]) if rows else None
 
@@ -281,11 +281,11 @@ class Store:
             try:
                 msgspec.json.decode(one.key.target, type=dict[str, Any])
             except UNREADABLE as error:
-                raise self._damaged(f"it names the target {one.key.target!r}: {error}") from None
+                raise self._damaged(f"it refers to the target {one.key.target!r}: {error}") from None
         return held
 
     def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
-        """Return the run and the number of lines of each run in which a trial succeeded, the fastest first."""
+        """Return each run in which a trial succeeded, with its number of lines, fastest first."""
         at = spelled_target(target), _this_machine(target) if machine is None else machine
         keys = [one.key for one in held if (one.key.target, one.key.machine) == at]
         rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
@@ -293,7 +293,7 @@ class Store:
         return [(run, lines) for _, run, lines in sorted(ran)]
 
     def _log(self, run: int, count: int) -> Log:
-        """Return the log of a run as it was when it had ``count`` lines."""
+        """Return a run's log as it was when it had ``count`` lines."""
         sql = "SELECT workload, target, machine, space, fingerprint, origin FROM runs WHERE id = ?"
         rows = self._rows(sql, [run], tuple[str, str, str, str, str, str])
         lines = self._lines(run, count)
@@ -325,11 +325,11 @@ class Store:
 
 
 def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
-    """Add a log in one transaction; return whether its run is new, and the number of new trials.
+    """Add a log in one transaction, and return whether its run is new and the number of new trials.
 
-    Raises SearchlabError if the log cannot be read, or if nothing was measured in it.
+    Raises SearchlabError if the log cannot be read or contains no measurements.
     """
-    lines = read_bytes(path).split(b"\n")[:-1]  # what follows the last newline is torn
+    lines = read_bytes(path).split(b"\n")[:-1]  # text after the last newline is an incomplete line
     digest = _digest(lines)
     known = "SELECT 1 FROM states WHERE digest = ?", [digest]
     if database.execute(*known).fetchone():
@@ -337,20 +337,20 @@ def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
     log = decode_log(path, _joined(lines))
     key = _key(log)
     with transaction(database):
-        if database.execute(*known).fetchone():  # another process has added it in the meantime
+        if database.execute(*known).fetchone():  # another process has since added it
             return False, 0
         return _insert(database, key, log, lines, digest)
 
 
 def _key(log: Log) -> Key:
-    """Return the key of ``log``. Raises SearchlabError if it measured nothing."""
+    """Return the key of ``log``. Raises SearchlabError if the log contains no measurements."""
     header, path = log.header, log.path
     if header.measure.get("kind") == "table":
-        raise SearchlabError(f"{path} measured nothing: a table answered")
+        raise SearchlabError(f"{path} contains no measurements: its costs come from a table")
     if ":" in header.fingerprint:
         raise SearchlabError(f"{path} was imported for analysis only and has no programs; import it with --space")
     if not log.records:
-        raise SearchlabError(f"{path} has no trial yet")
+        raise SearchlabError(f"{path} contains no trials yet")
     try:
         return Key.of(header)
     except SearchlabError as error:
@@ -369,7 +369,7 @@ def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]
             [header, *key.values, *map(encodable, texts), log.header.created],
         ).lastrowid
     database.execute("INSERT INTO states VALUES (?, ?, ?)", [digest, run, len(lines)])
-    if len(lines) <= known:  # an earlier copy
+    if len(lines) <= known:  # an earlier copy of the log
         return False, 0
     programs = [_program(line.item) for line in scan(_joined(lines))]
     rows = [(run, number, lines[number], programs[number]) for number in range(known, len(lines))]
@@ -382,7 +382,7 @@ def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]
 
 
 def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
-    """Return the run whose log begins with ``lines``, and its numbers of lines and trials; None, 0, 0 if unknown."""
+    """Return the run whose log starts with ``lines``, and its numbers of lines and trials, or None, 0, 0 if unknown."""
     for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
         held = [line for (line,) in database.execute(_LINES, [run, len(lines)])]
         if held == lines[: len(held)]:
@@ -391,14 +391,14 @@ def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tu
 
 
 def _program(item: object) -> str | None:
-    """Return the identity of the program of a line of a log; None if it has no program."""
+    """Return the identity of the program in a line of a log, or None if the line has no program."""
     if not isinstance(item, Record):
         return None
     return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)
 
 
 def _digest(lines: list[bytes]) -> str:
-    """Return the digest of a log, as the header of a run that started from it records it."""
+    """Return a log's digest, as recorded in the header of a run that started from it."""
     return hashlib.sha256(_joined(lines)).hexdigest()[:32]
 
 
@@ -416,9 +416,9 @@ def _write(path: Path, lines: list[bytes]) -> None:
 
 # --- the database -----------------------------------------------------------------------------------------------------
 
-APPLICATION = 0x734C6162  # SQLite's header names the application of a database by this number
-VERSION = 1  # of the tables
-PATIENCE = 30.0  # seconds to wait for another process that writes; the transaction of a log takes milliseconds
+APPLICATION = 0x734C6162  # identifies this application in the header of the SQLite file
+VERSION = 1  # of the database schema
+PATIENCE = 30.0  # seconds to wait for another process that writes; adding a log takes milliseconds
 
 SCHEMA = (
     """CREATE TABLE runs (
@@ -460,7 +460,7 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     Outside :func:`transaction`, each statement is a transaction of its own.
 
     Raises:
-        SearchlabError: If there is no store to read, or for any error of SQLite, also in the body of the ``with``.
+        SearchlabError: If the store to read does not exist, or on any SQLite error, including in the ``with`` body.
     """
     try:
         with closing(_opened(path, write)) as database:
@@ -477,7 +477,7 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Commit all statements or none. No other process writes in the meantime."""
+    """Commit all statements or none, while no other process writes."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -489,7 +489,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _opened(path: Path, write: bool) -> sqlite3.Connection:
-    """Open the database, waiting for processes that create or close it, which SQLite itself does not do."""
+    """Open the database. Unlike SQLite itself, wait for processes that create or close it."""
     until = time.monotonic() + PATIENCE
     while True:
         uri = f"{path.absolute().as_uri()}?mode={_mode(path, write)}"
@@ -514,16 +514,16 @@ def _mode(path: Path, write: bool) -> str:
     except FileNotFoundError:
         if write:
             return "rwc"
-        raise SearchlabError(f"there is no store at {path}; searchlab store add creates one from logs") from None
-    except (OSError, ValueError) as error:  # a ValueError for a name that no file can have, e.g. with a zero byte
+        raise SearchlabError(f"the store {path} does not exist; `searchlab store add` creates it from logs") from None
+    except (OSError, ValueError) as error:  # a ValueError for an impossible file name, such as one with a null byte
         raise SearchlabError(
-            f"cannot open the store {path}: {getattr(error, 'strerror', None) or error}; name another file"
+            f"cannot open the store {path}: {getattr(error, 'strerror', None) or error}; choose another file"
         ) from None
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         return "rwc" if write else "rw"
     if write:
         raise SearchlabError(_MESSAGES["SQLITE_READONLY"].format(path=path))
-    # A reader that cannot create the files of the journal treats the store as immutable, unless a journal exists.
+    # A reader that cannot create the journal files treats the store as immutable, unless a journal exists.
     return "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
 
 
@@ -539,22 +539,20 @@ def _prepare(database: sqlite3.Connection, path: Path, write: bool) -> None:
                 database.execute(f"PRAGMA application_id = {APPLICATION}")
                 database.execute(f"PRAGMA user_version = {VERSION}")
     if _number(database, "application_id") != APPLICATION:
-        raise SearchlabError(f"{path} is a database of another program, not a searchlab store; name another file")
+        raise SearchlabError(f"{path} is another program's database, not a searchlab store; choose another file")
     if (version := _number(database, "user_version")) != VERSION:
         raise SearchlabError(
-            f"{path} is a store of version {version}, and this searchlab reads version {VERSION}; use the searchlab "
+            f"the store {path} has version {version}, but this searchlab reads version {VERSION}; use the searchlab "
             f"that created it, or build a new store from the logs"
         )
     if _schema(database) != set(SCHEMA):
-        raise SearchlabError(f"{path} is damaged: its tables are not those of a store; {_REBUILD}")
+        raise SearchlabError(f"the store {path} is damaged: it does not have the expected tables; {_REBUILD}")
     if not write:
         database.execute("PRAGMA query_only = ON")
         return
     if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-        raise SearchlabError(
-            f"the file system of {path} does not support a store, which several processes share; choose a local disk"
-        )
-    database.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may lose the last logs, nothing else
+        raise SearchlabError(f"the file system of {path} cannot share a store between processes; choose a local disk")
+    database.execute("PRAGMA synchronous = NORMAL")  # if the machine crashes, only the last logs may be lost
 
 
 def _schema(database: sqlite3.Connection) -> set[str]:
@@ -565,25 +563,25 @@ def _number(database: sqlite3.Connection, pragma: str) -> int:
     return int(database.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-_REBUILD = "rebuild it from the logs with searchlab store add"
+_REBUILD = "rebuild it from the logs with `searchlab store add`"
 
 _MESSAGES = {
-    "SQLITE_BUSY": f"another process has locked the store {{path}} for more than {PATIENCE:.0f} seconds; wait for it",
-    "SQLITE_LOCKED": "another process has locked the store {path}; wait for it",
-    "SQLITE_NOTADB": "{path} is not a searchlab store; name another file",
+    "SQLITE_BUSY": f"another process has locked the store {{path}} for over {PATIENCE:.0f} seconds; try again later",
+    "SQLITE_LOCKED": "another process has locked the store {path}; try again later",
+    "SQLITE_NOTADB": "{path} is not a searchlab store; choose another file",
     "SQLITE_READONLY": "cannot write to the store {path}: it or its directory is read-only; choose another file",
     "SQLITE_CANTOPEN": "cannot open the store {path}: it is not a file, or is not readable or writable",
     "SQLITE_CORRUPT": f"the store {{path}} is damaged; {_REBUILD}",
     "SQLITE_FULL": "cannot write to the store {path}: the disk is full; free some space and add the logs again",
 }
-"""What to say for an error of SQLite, by the start of its name."""
+"""The messages for SQLite errors, by the start of the error's name."""
 
 
 # --- targets and machines ---------------------------------------------------------------------------------------------
 
 
 def spelled_target(target: Target | Mapping[str, Any]) -> str:
-    """Return a target as canonical JSON without its cache sizes, which do not decide which programs it runs."""
+    """Return a target as canonical JSON without cache sizes, which do not affect which programs it can run."""
     spec = target.spec if isinstance(target, Target) else target
     return json.dumps({name: value for name, value in spec.items() if name != "caches"}, sort_keys=True)
 
@@ -596,7 +594,7 @@ def in_words(target: str, machine: str) -> str:
 
 
 def places(held: Iterable[Held]) -> str:
-    """List where ``held`` was measured, with the numbers of programs: at most four places."""
+    """List up to four places where ``held`` was measured, with the number of programs for each."""
     counts: dict[tuple[str, str], int] = {}
     for one in held:
         place = one.key.target, one.key.machine
@@ -606,7 +604,7 @@ def places(held: Iterable[Held]) -> str:
 
 
 def _this_machine(target: Target) -> str:
-    """Return the name of this machine in logs of programs for ``target``."""
+    """Return this machine's name as logs of programs for ``target`` record it."""
     return ", ".join(host_model(target.kind).values())
 
 
@@ -614,10 +612,10 @@ def _this_machine(target: Target) -> str:
 
 
 def default_path() -> Path:
-    """Return the default store: ``SEARCHLAB_STORE``, or ``searchlab/store.db`` in the data directory of the user.
+    """Return the default store: ``SEARCHLAB_STORE``, or ``searchlab/store.db`` in the user's data directory.
 
-    The data directory is ``XDG_DATA_HOME`` if that is an absolute path, else ``~/.local/share`` (XDG Base Directory
-    Specification 0.8). Raises SearchlabError if the user has no home directory.
+    The data directory is ``XDG_DATA_HOME`` if that is an absolute path, or ``~/.local/share`` otherwise (XDG Base
+    Directory Specification 0.8). Raises SearchlabError if the user has no home directory.
     """
     if named := os.environ.get(VARIABLE):
         return Path(named)
@@ -628,21 +626,21 @@ def default_path() -> Path:
             if not os.environ.get("HOME", "set"):  # Path.home() then returns /
                 raise RuntimeError
         except RuntimeError:
-            raise SearchlabError(f"this user has no home directory for a store; name a file in {VARIABLE}") from None
+            raise SearchlabError(f"this user has no home directory for a store; set {VARIABLE} to a file") from None
     return data / "searchlab" / "store.db"
 
 
 def named_store(entry: str, base: Path) -> Path | None:
-    """Return the path of the store that an entry of a warm start names; None if the entry is a path of logs.
+    """Return the path of the store that a warm-start entry refers to, or None if the entry is a path to logs.
 
-    Relative paths start from ``base``. Raises SearchlabError if ``"store"`` may mean either.
+    Relative paths start from ``base``. Raises SearchlabError if ``"store"`` is ambiguous.
     """
     word, colon, path = entry.partition(":")
     if word != WORD:
         return None
     if not colon and (base / WORD).exists():
         raise SearchlabError(
-            f'the warm start "{WORD}" is the default store, and {base / WORD} exists as well; write "./{WORD}" for '
-            f'the logs there, or "{WORD}:" for the default store'
+            f'the warm start "{WORD}" means the default store, but {base / WORD} also exists; use "./{WORD}" for the '
+            f'logs there or "{WORD}:" for the default store'
         )
     return base / path if path else default_path()

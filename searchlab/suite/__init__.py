@@ -1,1 +1,1 @@
-"""Suites of tables: their cards and manifests, the runs of baselines, and comparisons with these."""
+"""Suites of tables: cards, manifests, baseline runs, and comparisons with the baselines."""

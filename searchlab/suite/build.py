@@ -1,4 +1,4 @@
-"""Building the tables of a suite from the files of another tuner."""
+"""Building a suite's tables from another tuner's files."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ..measure.suite import Suite, SuiteTable
 
 
 def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None] = lambda table, done: None) -> None:
-    """Import each table of ``suite`` that names a file.
+    """Import each table of ``suite``.
 
-    A table that is there already is kept: remove it to build it again.
+    A table that already exists is kept; remove it to rebuild it.
 
     Args:
-        suite: All tables name a file.
+        suite: The suite. Each of its tables must specify a file.
         source: The directory with the files.
-        on_table: Is called after each table, with what was done.
+        on_table: Called after each table, with what was done.
 
     Raises:
-        SearchlabError: If a table names no file, if a file is missing or damaged, or if it lists only a part of its
-            space: the tables of a suite are complete.
+        SearchlabError: If a table specifies no file, or if a file is missing, damaged, or covers only part of its
+            space. The tables of a suite must be complete.
     """
     for table in suite.tables:
         if not table.imported:
-            raise SearchlabError(f"{table.name} names no file to import; `searchlab table build` measures tables")
+            raise SearchlabError(f"{table.name} specifies no file to import; use `searchlab table build` to measure it")
         if not (source / table.entry.file).is_file():
-            raise SearchlabError(f"{table.name}: there is no {table.entry.file} in {source}")
+            raise SearchlabError(f"{table.name}: {source} does not contain {table.entry.file}")
     for table in suite.tables:
         path = suite.directory / "tables" / f"{table.entry.name}.packed"
         if path.is_file():
@@ -39,5 +39,5 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
         ((made,), notes) = import_file(source / table.entry.file, path, As(workload=table.entry.workload))
         if read_header(path).space_size is None:
             path.unlink()
-            raise SearchlabError(f"{table.entry.file} cannot be a table of a suite: {notes[0]}")
+            raise SearchlabError(f"{table.entry.file} cannot be used as a suite table: {notes[0]}")
         on_table(table, f"{len(made.records):,} configs")

@@ -1,4 +1,4 @@
-"""The card of a table: what it holds and how hard its space is, computed from the tables alone."""
+"""A table's card: its content and the difficulty of its space, computed from the tables alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEAR = (0.05, 0.10)
 
 @dataclass(frozen=True)
 class Card:
-    """The facts of a table."""
+    """A summary of one table."""
 
     recorded: RecordedTable
 
@@ -49,23 +49,23 @@ class Card:
 
     @property
     def best(self) -> float:
-        """Throughput of the best config, in the unit of the log; 0 if none runs."""
+        """The throughput of the best config, in the log's unit, or 0 if no config runs."""
         return float(self.info.gflops[-1]) if len(self.info.gflops) else 0.0
 
     def near(self, part: float) -> int:
-        """Return the number of configs with at least 1 - ``part`` of the best throughput."""
+        """Return the number of configs that reach at least 1 - ``part`` of the best throughput."""
         return int((self.info.gflops >= (1 - part) * self.best).sum()) if self.best else 0
 
     @cached_property
     def distances(self) -> dict[int, float]:
-        """The expected excess of the best of random draws over the optimum, as a fraction, for each of ``DRAWS``."""
+        """How far the best of n random draws is expected to be above the optimum, as a fraction, for n in ``DRAWS``."""
         costs = self.recorded.log.costs
         curve = expected_best(costs, max(DRAWS))
         return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in DRAWS}
 
     @property
     def draws(self) -> tuple[float, int] | None:
-        """Random draws up to a config within 5 % of the best: their expected number, and enough for 95 % of runs."""
+        """Random draws needed to come within 5 % of the best: their expected number, and enough for 95 % of runs."""
         if not (good := self.near(NEAR[0])):
             return None
         return expected_draws(self.configs, good), draws_for(self.configs, good)
@@ -135,7 +135,7 @@ class Card:
 
     @cached_property
     def portability(self) -> dict[str, float]:
-        """The throughput of the best config on other devices, relative to the optimum there; 0 if it fails there."""
+        """The best config's throughput on each other device, relative to that device's optimum; 0 where it fails."""
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
         found = {}
@@ -164,7 +164,7 @@ class Card:
 
 
 def _by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
-    """Return the place of each config of an imported table, as JSON with sorted knobs, and all costs in seconds."""
+    """Return the index of each config (JSON with sorted knobs) in an imported table, and all costs in seconds."""
     packed = read_packed(table.path)
     configs = map(msgspec.json.decode, packed.configs)
     places = {msgspec.json.encode(config, order="sorted"): place for place, config in enumerate(configs)}

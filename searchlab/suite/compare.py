@@ -1,4 +1,4 @@
-"""Running a policy over the tables of a suite, and comparing it with the baselines, whose runs the suite contains."""
+"""Running a policy over a suite's tables, and comparing it with the baseline runs that the suite contains."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from ..run.study import Study
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
 
 STYLES = {"better": "green", "worse": "red"}
-MOST = 6  # baselines with their own rows and columns; all are in the report
+MOST = 6  # baselines that get their own rows and columns; the report shows all of them
 
 
 def suite_study(
     suite: Suite, policy: Mapping[str, Any], seeds: int | None = None, against: Collection[str] = ()
 ) -> Study:
-    """Return the study of ``policy`` over the tables of ``suite``, by the protocol of the suite.
+    """Return the study that runs ``policy`` over the tables of ``suite``, following the suite's protocol.
 
     Args:
-        suite: The suite, a split or a table of it.
-        policy: An entry as in a study file, with its ``label``.
-        seeds: Runs over each table, by default those of the protocol.
-        against: The baselines that the policy is registered to be compared with, before it runs.
+        suite: The suite, or one of its splits or tables.
+        policy: A policy entry as in a study file, including its ``label``.
+        seeds: The number of runs over each table, by default as in the protocol.
+        against: The baselines to compare the policy with, registered before it runs.
     """
     where = suite.directory.resolve() / (suite.only or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
@@ -50,10 +50,10 @@ def suite_study(
 
 
 def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
-    """Run the policy of a :func:`suite_study`; the logs are in ``out``, from which a later call resumes.
+    """Run the policy of a :func:`suite_study`. Logs are written to ``out``, from which a later call resumes.
 
-    ``jobs`` and ``progress`` are those of :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError for bad input,
-    and if the policy can search no table.
+    For ``jobs`` and ``progress`` see :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError if the input is
+    invalid or the policy cannot search any table.
     """
     results = study.run(out, jobs=jobs, progress=progress)
     assert study.suite is not None
@@ -74,9 +74,9 @@ def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str
 
 
 def dev_areas(suite: Suite) -> dict[str, float]:
-    """Return the mean area under the curve of each baseline that ran over all of the development split.
+    """Return the mean area under the curve of each baseline that ran over the complete development split.
 
-    Without a development split, all tables count. Tables in which every config fails are left out.
+    If there is no development split, all tables count. Tables in which every config fails are skipped.
     """
     whole = suite.part(None)
     part = suite.part("dev") if suite.part("dev").tables else whole
@@ -95,7 +95,7 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
 
 def searched(suite: Suite, new: Trajectories) -> Suite:
-    """Return the tables of ``suite`` that ``new`` has runs over: a policy may refuse some spaces."""
+    """Return the tables of ``suite`` over which ``new`` has runs, since a policy may reject some spaces."""
     tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
     return replace(suite, spec=msgspec.structs.replace(suite.spec, tables=tables))
 
@@ -103,25 +103,25 @@ def searched(suite: Suite, new: Trajectories) -> Suite:
 def compare(
     suite: Suite, new: Sequence[Trajectories], shipped: Sequence[Trajectories], seeds: Collection[int]
 ) -> ComparedRuns:
-    """Rebuild runs over the tables of ``suite`` as logs to compare.
+    """Rebuild the logs of runs over the tables of ``suite``, for comparison.
 
-    Seconds are those for building and running; the time that strategies themselves spent, on other machines, is not
-    charged.
+    Only the time for building and running programs is counted, not the time that the strategies themselves spent on
+    different machines.
 
     Args:
-        suite: The suite, a split or a table of it.
-        new: Results. A contrast that they register with a baseline counts, since the runs of baselines never change.
-        shipped: Baselines of the suite.
+        suite: The suite, or one of its splits or tables.
+        new: The new results. A contrast with a baseline that they register is valid, since baseline runs never change.
+        shipped: The suite's baselines.
         seeds: The seeds to compare.
 
     Raises:
-        SearchlabError: If two of the results have the same name.
+        SearchlabError: If two results have the same name.
     """
     registered = tuple(pair for one in new for pair in one.contrasts)
     sets = [*new, *(msgspec.structs.replace(one, contrasts=registered) for one in shipped)]
     names = [one.strategy for one in sets]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise SearchlabError(f"two of the results are called {twice[0]!r}; leave one out, or make it with a --label")
+        raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
     recorded = RecordedTables(suite)
     logs = (
         recorded[table.entry.name].rebuilt(one, run)
@@ -135,17 +135,17 @@ def compare(
 
 
 def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:
-    """Compare the runs in a file of ``suite run --out`` with the baselines of its suite, on the same tables.
+    """Compare the runs in a file written by ``suite run --out`` with its suite's baselines, on the same tables.
 
     Args:
-        result: The file.
-        where: The suite, if it is not found by its name.
+        result: The path of the file.
+        where: The path of the suite, if it cannot be found by name.
 
     Returns:
         The runs to compare, and the name of the strategy in ``result``.
 
     Raises:
-        SearchlabError: If the file is damaged, or if the suite is not found.
+        SearchlabError: If the file is damaged or the suite cannot be found.
     """
     new = read_trajectories(result)
     suite = find_suite(where or new.suite).part(None)
@@ -154,16 +154,16 @@ def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]
 
 
 def label_for(policy: str, label: str, taken: Collection[str]) -> str:
-    """Return a name for a new policy in pictures and tables that no baseline has."""
+    """Return a name for a new policy, for pictures and tables, that differs from those of all baselines."""
     if label in taken:
-        raise SearchlabError(f"a baseline is called {label!r} too; give another --label")
+        raise SearchlabError(f"{label!r} is the name of a baseline; pass a different --label")
     name = label or policy.rpartition(":")[2].rpartition(".")[2]
     return f"{name} (new)" if name in taken else name
 
 
 @dataclass(frozen=True)
 class SuiteAnswer:
-    """Whether a new strategy is better than the baselines that it was registered against, in at most thirty lines."""
+    """The verdict on a new strategy against the baselines it was registered against, in at most thirty lines."""
 
     suite: Suite
     new: Trajectories
@@ -179,7 +179,7 @@ class SuiteAnswer:
 
     @cached_property
     def areas(self) -> dict[str, dict[str, float]]:
-        """The mean area over seeds, by workload and strategy."""
+        """The mean area over all seeds, by workload and strategy."""
         return {
             item.workload: {row.strategy: fmean(row.by_seed(AREA).values()) for row in item.strategies}
             for item in self.summary.workloads
@@ -187,7 +187,7 @@ class SuiteAnswer:
 
     @property
     def ranking(self) -> list[tuple[str, float]]:
-        """The strategies that ran on every table, by mean area."""
+        """The strategies that ran on every table, sorted by mean area."""
         tables = self.areas.values()
         names = set.intersection(*map(set, tables))
         means = {name: fmean(areas[name] for areas in tables) for name in sorted(names)}
@@ -200,7 +200,7 @@ class SuiteAnswer:
     def headline(self) -> str:
         """Return "Mine is better than random (+0.039, 0.033 to 0.045), level with xgb (-0.004, -0.009 to 0.001)."."""
         if not self.answers:
-            return f"{self.label} has no registered comparison with a baseline that ran over all of its tables."
+            return f"{self.label} has no registered comparison with a baseline that ran over all the same tables."
         said = []
         for one in self.answers:
             interval = one.difference.on_these.difference
@@ -209,7 +209,7 @@ class SuiteAnswer:
         return f"{self.label} is {', '.join(said)}."
 
     def shown(self) -> Iterator[RenderableType]:
-        """Yield the output for the terminal, which fits in 100 columns."""
+        """Yield the terminal output, which fits in 100 columns."""
         tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
         which = f"{tables} tables" if tables > 1 else "the table"
         yield Text(self.headline(), "bold")
@@ -239,7 +239,7 @@ class SuiteAnswer:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: the verdict against each baseline, by space, the ranking, and the time spent."""
+        """Return plain values: the verdicts on each baseline, results by space, the ranking, and the time spent."""
         return {
             "strategy": self.label,
             "suite": self.suite.name,
@@ -289,7 +289,7 @@ class SuiteAnswer:
         return table
 
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
-        """Yield each space with its tables, the mean area, and the mean difference from each baseline."""
+        """Yield each space, its number of tables, the mean area, and the mean difference from each baseline."""
         spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
         for space in sorted(set(map(spaces.__getitem__, self.areas))):
             areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
@@ -298,7 +298,7 @@ class SuiteAnswer:
             yield space, len(areas), fmean(area[self.label] for area in areas), less
 
     def _tally(self, baseline: str) -> Mapping[str, int]:
-        """Count the tables ahead of ``baseline``, level and behind, and those on which this is significant."""
+        """Count the tables ahead of ``baseline``, level and behind, and those where the difference is significant."""
         tally = dict.fromkeys(("ahead", "level", "behind", "significantly ahead", "significantly behind"), 0)
         for item in self.summary.workloads:
             value = round(self.areas[item.workload][self.label] - self.areas[item.workload][baseline], 12)

@@ -1,6 +1,6 @@
-"""Trajectories: the runs of one strategy over the tables of a suite, stored as indices of configs in each table.
+"""Trajectories: one strategy's runs over a suite's tables, stored as the indices of configs in each table.
 
-A trajectory and its table give the log of the run again, without TVM and without the seconds that the strategy spent.
+The run's log can be rebuilt from the trajectory and its table without TVM, except for the time the strategy spent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..space import Config
 from ..store.store import default_path
 
 FORMAT = 1
-USES = "test-splits.jsonl"  # file beside the store of this user: the strategies that were run over a test split
+USES = "test-splits.jsonl"  # a file next to the user's store: the strategies that were run over a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
-    """A run over a table."""
+    """One run over a table."""
 
     seed: int
     configs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]  # indices in the table
@@ -41,7 +41,7 @@ class Trajectory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableRuns(msgspec.Struct, frozen=True):
-    """The runs over one table, by seed."""
+    """The runs over one table, ordered by seed."""
 
     digest: str  # SHA-256 of the table
     runs: tuple[Trajectory, ...]
@@ -53,41 +53,41 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one strategy, by table."""
 
     trajectories: int = FORMAT
-    suite: str  # version of the suite
-    strategy: str  # name in pictures and tables
+    suite: str  # the suite's version
+    strategy: str  # its name in pictures and tables
     policy: Plugin
     cost_model: Plugin | None = None
     features: str = ""
     batch: int
-    trials: int  # most trials of any run
+    trials: int  # the most trials in any run
     starts: str = ""  # as in the header of a log, like contrasts
     contrasts: tuple[tuple[str, str], ...] = ()
-    own_seconds: float = 0.0  # that a run took to train and to propose on ``host``, the mean over all runs
+    own_seconds: float = 0.0  # time for training and proposing per run on ``host``, the mean over all runs
     host: str = ""
     versions: dict[str, str] = {}
-    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # over a test split: strategies run over it so far, with this
+    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # strategies run over the test split so far, with this
     tables: dict[str, TableRuns]
 
     def __repr__(self) -> str:
         return f"<Trajectories of {self.strategy} over {len(self.tables)} tables of {self.suite}>"
 
     def runs_on(self, table: SuiteTable) -> TableRuns:
-        """Return the runs over ``table``. Raises SearchlabError without any, or if they used a different file."""
+        """Return the runs over ``table``. Raises SearchlabError if there are none or if they used a different file."""
         name = table.entry.name
         if name not in self.tables:
             raise SearchlabError(f"{self.strategy} has no runs over {table.name}{did_you_mean(name, self.tables)}")
         runs = self.tables[name]
         if runs.digest != table.digest:
             raise SearchlabError(
-                f"the runs of {self.strategy} are over another {table.name}: its SHA-256 was {runs.digest}, and is "
-                f"{table.digest}; fetch the suite that they were made with, or run them again"
+                f"{self.strategy} was run over a different {table.name}: its SHA-256 was {runs.digest}, but is now "
+                f"{table.digest}; fetch the version of the suite that was used, or rerun the strategy"
             )
         return runs
 
 
 @dataclass(frozen=True)
 class RecordedTable:
-    """A table of a suite, and what is computed from it."""
+    """A suite table, and the values computed from it."""
 
     table: SuiteTable
 
@@ -101,7 +101,7 @@ class RecordedTable:
 
     @cached_property
     def records(self) -> list[Record]:
-        """The records of a run that spends no time of its own."""
+        """The records of a run whose strategy takes no time."""
         return [
             msgspec.structs.replace(Record.of(trial, 0.0, 0.0), time=0.0, config=record.config)
             for trial, record in zip(self.log.trials, self.log.records, strict=True)
@@ -109,7 +109,7 @@ class RecordedTable:
 
     @cached_property
     def optimum(self) -> float | None:
-        """The lowest cost in seconds; None if no config runs, or if configs are missing."""
+        """The lowest cost in seconds, or None if no config runs or if configs are missing."""
         least = float(self.log.costs.min(initial=np.inf))
         complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
         return least if complete and np.isfinite(least) else None
@@ -119,21 +119,21 @@ class RecordedTable:
         try:
             return tuple(self.places[Config(record.config)] for record in log.records)
         except KeyError as missing:
-            raise SearchlabError(f"{log.path} holds a config that {self.table.name} does not: {missing}") from None
+            raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {missing}") from None
 
     def check(self, of: Trajectories, run: Trajectory) -> None:
-        """Raise SearchlabError if ``run`` is not a run over this table."""
-        said = f"the run of {of.strategy} over {self.table.name} from seed {run.seed}"
+        """Check that ``run`` is a run over this table. Raises SearchlabError if it is not."""
+        said = f"the run of {of.strategy} over {self.table.name} with seed {run.seed}"
         if run.configs and max(run.configs) >= len(self.log.records):
             raise SearchlabError(
-                f"{said} names config {max(run.configs)}, and the table has {len(self.log.records)}; the file is "
-                f"damaged, fetch it again"
+                f"{said} refers to config {max(run.configs)}, but the table has only {len(self.log.records)}; "
+                f"the file is damaged: fetch it again"
             )
         if len(set(run.configs)) < len(run.configs) or len(run.configs) > of.trials:
-            raise SearchlabError(f"{said} names a config twice, or more than {of.trials}; fetch the file again")
+            raise SearchlabError(f"{said} repeats a config, or contains more than {of.trials}; fetch the file again")
 
     def rebuilt(self, of: Trajectories, run: Trajectory) -> Log:
-        """Return the log of ``run``. Raises SearchlabError if it is not a run over this table."""
+        """Return the log of ``run``. Raises SearchlabError if ``run`` is not a run over this table."""
         self.check(of, run)
         header, runs = self.log.header, of.tables[self.table.entry.name]
         made = Header(
@@ -152,7 +152,7 @@ class RecordedTable:
 
 
 class RecordedTables(dict[str, RecordedTable]):
-    """The tables of a suite by name, each read when it is first used."""
+    """A suite's tables by name. Each is read when it is first used."""
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
@@ -163,33 +163,35 @@ class RecordedTables(dict[str, RecordedTable]):
 
 
 def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
-    """Return the trajectories of ``logs``, runs over the tables of ``suite``, by strategy.
+    """Return the trajectories of ``logs``, which are runs over the tables of ``suite``, one per strategy.
 
     Raises:
-        SearchlabError: If a log is not such a run, if there are two logs of one run, or if logs of one strategy differ
-            in their settings.
+        SearchlabError: If a log is not such a run, if a run has two logs, or if the logs of a strategy differ in their
+            settings.
     """
     recorded = RecordedTables(suite)
     first: dict[str, Header] = {}
     found: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
-    headers: dict[tuple[str, str], Header] = {}  # of a log for each strategy and table
+    headers: dict[tuple[str, str], Header] = {}  # that of one log per strategy and table
     spent: dict[str, list[float]] = {}
     for path in logs:
         log = read_log(path)
         header, table = log.header, recorded[log.header.table or "(none)"]
         if header.measure != table.table.settings().identity():
             raise SearchlabError(
-                f"{path} was not answered by {table.table.name} as it is now: its measure is {header.measure}, not "
-                f"{table.table.settings().identity()}; leave it out, or run it again"
+                f"{path} was not recorded with the current version of {table.table.name}: the log's measure is "
+                f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
             )
         same = first.setdefault(header.name, header)
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
             if getattr(same, name) != getattr(header, name):
-                raise SearchlabError(f"{path}: another log of {header.name!r} has another {name}; give each a label")
+                raise SearchlabError(
+                    f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
+                )
         runs = found.setdefault(header.name, {}).setdefault(header.table, {})
         if header.seed in runs:
             raise SearchlabError(
-                f"{path}: another log has strategy {header.name!r} and seed {header.seed} too; leave one out"
+                f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
             )
         runs[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
         headers[header.name, header.table] = header
@@ -216,7 +218,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
-    """Write a file; equal trajectories give equal bytes. Raises SearchlabError if it cannot be written."""
+    """Write a file. Equal trajectories yield equal bytes. Raises SearchlabError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(msgspec.json.encode(trajectories), 9, mtime=0))
@@ -225,41 +227,41 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
 
 
 def read_trajectories(path: Path) -> Trajectories:
-    """Read a file; nothing in it is executed. Raises SearchlabError if it is damaged."""
+    """Read a file without executing anything in it. Raises SearchlabError if it is damaged."""
     try:
         read = msgspec.json.decode(unpacked(path, path.read_bytes()), type=Trajectories)
     except FileNotFoundError:
-        raise SearchlabError(f"there are no trajectories {path}") from None
+        raise SearchlabError(f"the trajectories {path} do not exist") from None
     except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
-        raise SearchlabError(f"{path}: its format is {read.trajectories}; this searchlab reads format {FORMAT}")
-    # Suite v1 is sealed, and its baseline ansor has these features under their former name.
+        raise SearchlabError(f"{path} has format {read.trajectories}, but this searchlab reads format {FORMAT}")
+    # Suite v1 is sealed, and its baseline ansor uses the former name of these features.
     return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
 
 
 def read_results(places: Iterable[Path]) -> list[Trajectories]:
-    """Read files, and directories of files such as ``suite run --out`` writes.
+    """Read result files, and directories of them as ``suite run --out`` writes.
 
     Raises:
-        SearchlabError: If a directory has no such file, or if a file is damaged.
+        SearchlabError: If a directory contains no such file, or if a file is damaged.
     """
     found: list[Path] = []
     for place in places:
         files = sorted(place.glob(f"*{RUNS}")) if place.is_dir() else [place]
         if not files:
-            raise SearchlabError(f"there are no runs (*{RUNS}) in {place}; `suite run --out` writes result{RUNS}")
+            raise SearchlabError(f"{place} contains no runs (*{RUNS}); `suite run --out` writes result{RUNS}")
         found += files
     return [read_trajectories(path) for path in found]
 
 
 def trajectories_path(directory: Path, strategy: str) -> Path:
-    """Return the path of the file of a strategy in a directory of trajectories."""
+    """Return the path of a strategy's file in a directory of trajectories."""
     return directory / (re.sub(r"[^\w.+-]+", "_", strategy) + RUNS)
 
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
-    """Return the baselines ``names`` of ``suite``, or all. Raises SearchlabError if one does not exist."""
+    """Return the baselines ``names`` of ``suite``, or all if None. Raises SearchlabError if one does not exist."""
     known = suite.baseline_files
     for name in names or ():
         if name not in known:
@@ -268,7 +270,7 @@ def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajecto
 
 
 class Use(msgspec.Struct, frozen=True):
-    """A line of the file :data:`USES`."""
+    """One line of the file :data:`USES`."""
 
     suite: str
     strategy: str  # digest of policy, options, cost model, features and batch
@@ -276,7 +278,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def count_use(result: Trajectories) -> int:
-    """Record that the strategy of ``result`` was run over the test split, and return how many strategies were.
+    """Record that the strategy of ``result`` was run over the test split; return how many strategies have been.
 
     The same strategy counts once, however often it is run. Raises SearchlabError if the file cannot be written.
     """
@@ -290,7 +292,7 @@ def count_use(result: Trajectories) -> int:
             file.seek(0)
             lines = file.read()
             for line in lines.splitlines():
-                with suppress(msgspec.MsgspecError):  # a torn line
+                with suppress(msgspec.MsgspecError):  # an incomplete line
                     earlier = msgspec.json.decode(line, type=Use)
                     known |= {earlier.strategy} if earlier.suite == use.suite else set()
             if use.strategy not in known:

@@ -1,6 +1,6 @@
-"""Sealing a suite, checking that it is as it was sealed, and replaying runs over it.
+"""Sealing a suite, checking that it has not changed since, and replaying runs over it.
 
-Replaying runs a strategy over a table again: it must ask for the same configs in the same order.
+Replaying reruns a strategy over a table: it must request the same configs in the same order.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajector
 
 MANIFEST = "manifest.json"
 RESULT = "result.json.gz"  # the file of runs in a bundle
-SECONDS = 100.0  # seconds that replaying may take, unless all runs are replayed
-SAMPLE = 64  # configs that are looked up in a space that builds programs to decide membership
+SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
+SAMPLE = 64  # the number of configs to look up in a space that builds programs to decide membership
 
 OnStep = Callable[[str, list[str]], None]
-"""Called after each step with what was checked, and a sentence for each problem."""
+"""Called after each step with what was checked and a sentence for each problem."""
 Case = tuple[Trajectories, str, Trajectory]
-"""A run over a table, given by its name."""
+"""A run, preceded by its strategy's trajectories and its table's name."""
 
 
 # --- sealing ----------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def split_digest(split: dict[str, str]) -> str:
 
 
 def files_of(suite: Suite) -> dict[str, Path]:
-    """Return the files of a suite by relative path, without its manifest and hidden files."""
+    """Return the files of a suite by relative path, except its manifest and hidden files."""
     paths = {path.relative_to(suite.directory).as_posix(): path for path in sorted(suite.directory.rglob("*"))}
     return {
         name: path
@@ -80,23 +80,23 @@ def files_of(suite: Suite) -> dict[str, Path]:
 
 
 def read_manifest(suite: Suite) -> Manifest:
-    """Read the manifest. Raises SearchlabError if there is none, or if it is damaged."""
+    """Read the manifest. Raises SearchlabError if it is missing or damaged."""
     path = suite.directory / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError as error:
         raise SearchlabError(
-            f"cannot read the manifest {path}: {error.strerror}; `searchlab suite seal {suite.directory}` makes it"
+            f"cannot read the manifest {path}: {error.strerror}; `searchlab suite seal {suite.directory}` creates it"
         ) from None
     except UNREADABLE as error:
         raise SearchlabError(f"the manifest {path} is damaged: {error}; fetch it again") from None
 
 
 def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
-    """Write the card of each table, and the manifest.
+    """Write each table's card, and the manifest.
 
     Raises:
-        SearchlabError: If a table is missing, if its times depend on when they were read, or if a table would change
+        SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
             from one split to the other.
     """
     split = split_of(suite)
@@ -104,8 +104,8 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         frozen = read_manifest(suite).split
         if moved := sorted(name for name in frozen if name in split and split[name] != frozen[name]):
             raise SearchlabError(
-                f"the split of {suite.name} is frozen, and {', '.join(moved)} would change sides; make a new version "
-                f"of the suite"
+                f"the split of {suite.name} is frozen, but {', '.join(moved)} would move to the other side; create a "
+                f"new version of the suite"
             )
     cards = suite.directory / "cards"
     try:
@@ -116,14 +116,14 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             on_table(table.name)
             card = Card(RecordedTable(table))
             if card.info.unsteady:
-                raise SearchlabError(f"{table.name} is refused: {card.info.unsteady}; build this table again")
+                raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
             (cards / f"{table.entry.name}.md").write_text(card.text(), encoding="utf-8")
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
         manifest = Manifest(suite.spec.version, split, split_digest(split), files)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         (suite.directory / MANIFEST).write_bytes(text)
     except OSError as error:
-        raise SearchlabError(f"cannot write in {suite.directory}: {error.strerror}") from None
+        raise SearchlabError(f"cannot write to {suite.directory}: {error.strerror}") from None
     return manifest
 
 
@@ -131,9 +131,9 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
 
 
 def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS) -> bool:
-    """Check the files, split, tables, cards and baselines of ``suite``; return whether all are right.
+    """Check the files, split, tables, cards and baselines of ``suite``, and return whether all are correct.
 
-    Baselines are replayed for ``seconds``, at least one run of each; all runs if that is None.
+    Baselines are replayed for ``seconds``, with at least one run of each, or completely if ``seconds`` is None.
     """
     manifest = read_manifest(suite)
     tables = [RecordedTable(table) for table in suite.tables]
@@ -163,14 +163,14 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
 def verify_bundle(
     bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), where: str = ""
 ) -> bool:
-    """Return whether the runs in the directory ``bundle`` match the suite as it is here, and replay.
+    """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether they do.
 
     Args:
-        bundle: A directory that ``suite run --out`` wrote.
+        bundle: A directory written by ``suite run --out``.
         on_step: Called after each step.
-        seconds: Seconds that replaying may take; None to replay all runs.
+        seconds: Time limit for replaying, in seconds, or None to replay all runs.
         trusted: See :func:`replay`.
-        where: The suite, if it is not found by its name.
+        where: The path of the suite, if it cannot be found by name.
     """
     result = read_trajectories(bundle / RESULT)
     suite = find_suite(where or result.suite).part(None)
@@ -205,7 +205,7 @@ def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
 def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
     split, frozen = split_of(suite), manifest.split
     problems = [
-        f"{name} is in the split {split.get(name)}, not {frozen.get(name)} as it was frozen"
+        f"{name} is in the split {split.get(name)}, but was in {frozen.get(name)} when the split was frozen"
         for name in sorted({*split, *frozen})
         if split.get(name) != frozen.get(name)
     ]
@@ -217,11 +217,11 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 def _table_problems(recorded: RecordedTable) -> list[str]:
     table, records = recorded.table, recorded.log.records
     space = searched_table(table).space
-    problems = [f"{table.name} is refused: {text}"] if (text := unsteady(recorded.log)) else []
+    problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads, not {table.entry.threads}")
     if len(recorded.places) < len(records):
-        problems.append(f"{table.name} holds {len(records) - len(recorded.places)} configs twice")
+        problems.append(f"{table.name} contains {len(records) - len(recorded.places)} duplicate configs")
     size = recorded.log.header.space_size
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
@@ -231,11 +231,11 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
         everything = set(space.enumerate())
         strangers = len(recorded.places.keys() - everything)
         if size != len(everything):
-            problems.append(f"{table.name} records a space of {size} configs, and it has {len(everything)}")
+            problems.append(f"{table.name} records that its space has {size} configs, but it has {len(everything)}")
     if strangers:
-        problems.append(f"{table.name} holds {strangers} configs that are not in its space")
+        problems.append(f"{table.name} contains {strangers} configs that are not in its space")
     if size is None or len(recorded.places) < size:
-        problems.append(f"{table.name} holds {len(recorded.places)} of the {size} configs of its space")
+        problems.append(f"{table.name} contains only {len(recorded.places)} of the {size} configs in its space")
     return problems
 
 
@@ -243,9 +243,9 @@ def _card_problems(recorded: RecordedTable) -> list[str]:
     name = f"cards/{recorded.table.entry.name}.md"
     path = recorded.table.directory / name
     if not path.is_file():
-        return [f"{name} is missing; `searchlab suite seal` makes it"]
+        return [f"{name} is missing; run `searchlab suite seal` to create it"]
     right = path.read_text(encoding="utf-8") == Card(recorded).text()
-    return [] if right else [f"{name} is not the card of its table; `searchlab suite seal` rewrites it"]
+    return [] if right else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
 def _run_problems(suite: Suite, of: Trajectories) -> list[str]:
@@ -266,19 +266,19 @@ def _run_problems(suite: Suite, of: Trajectories) -> list[str]:
 class Replayed:
     """The result of :func:`replay`."""
 
-    runs: int  # that were replayed
-    of: int  # all runs
-    problems: list[str]  # a sentence for each run that differs now
-    narrower: int  # runs that replay only if numpy calculates as on a CPU without AVX-512
+    runs: int  # the number of runs that were replayed
+    of: int  # the number of all runs
+    problems: list[str]  # a sentence for each run that now differs
+    narrower: int  # the number of runs that replay only if numpy calculates as on a CPU without AVX-512
 
     def told(self, what: str) -> str:
-        """Return the step of a verification that replayed ``what``."""
+        """Return a sentence for the verification step that replayed ``what``."""
         narrower = f", {self.narrower} of them without numpy's code for AVX-512" if self.narrower else ""
         return f"{self.runs:,} of {self.of:,} {what}, replayed{narrower}"
 
 
 class Replayer:
-    """Replays runs over the tables of a suite; a context manager, because a measurer may own processes."""
+    """Replays runs over a suite's tables. It is a context manager because a measurer may own processes."""
 
     def __init__(self, suite: Suite) -> None:
         self._recorded = RecordedTables(suite)
@@ -293,7 +293,7 @@ class Replayer:
         self._ends.close()
 
     def difference(self, of: Trajectories, name: str, recorded: Trajectory) -> str:
-        """Return a sentence on what differs now in a run over the table ``name``; empty if nothing does."""
+        """Return a sentence on how a run over the table ``name`` now differs, or an empty string if it does not."""
         table = self._recorded[name]
         settings = table.table.settings()
         if name not in self._places:
@@ -305,7 +305,7 @@ class Replayer:
         features = of.features if of.cost_model else ""
         strategy = Strategy.of(of.policy, of.cost_model, features or None, of.strategy)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SearchlabWarning)  # those of the original run
+            warnings.simplefilter("ignore", SearchlabWarning)  # the original run already gave them
             run = plan_run(
                 searched, strategy, settings, Budget(of.trials), seed=recorded.seed, batch=of.batch, log=log
             )  # fmt: skip
@@ -313,30 +313,30 @@ class Replayer:
         places = table.places_of(now)
         if (places, bool(now.ended)) == (recorded.configs, recorded.ended):
             return ""
-        where = f"{of.strategy} over {table.table.name} from seed {recorded.seed}"
+        where = f"{of.strategy} over {table.table.name} with seed {recorded.seed}"
         now_has = library_versions()
         changed = [f"{lib} {old} -> {now_has.get(lib)}" for lib, old in of.versions.items() if now_has.get(lib) != old]
-        since = f"; since then these changed: {', '.join(changed)}" if changed else ""
+        since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
         for trial, (before, after) in enumerate(zip(recorded.configs, places, strict=False)):
             if before != after:
-                return f"{where}: trial {trial} was config {before} of the table, and is config {after} now{since}"
-        return f"{where}: the run had {len(recorded.configs)} trials, and has {len(places)} now{since}"
+                return f"{where}: trial {trial} was config {before} of the table, but is now config {after}{since}"
+        return f"{where}: the run had {len(recorded.configs)} trials, but now has {len(places)}{since}"
 
 
 def replay(
     suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: Collection[str] = ()
 ) -> Replayed:
-    """Replay a run of each strategy, then others, in a random order.
+    """Replay one run of each strategy, then the other runs, in random order.
 
     Args:
         suite: The suite.
-        runs: The runs of each strategy.
-        digest: The seed of the order, in hexadecimal digits.
-        seconds: The time after which no other run begins; None to replay all runs.
-        trusted: The policies and cost models ``module:Class`` that may be imported although they are not registered.
+        runs: The trajectories of each strategy.
+        digest: The seed for the order, in hexadecimal digits.
+        seconds: The time in seconds after which no further run starts, or None to replay all runs.
+        trusted: Policies and cost models (``module:Class``) that may be imported even if they are not registered.
 
     Raises:
-        SearchlabError: If a strategy names code that is neither registered nor trusted.
+        SearchlabError: If a strategy uses code that is neither registered nor trusted.
     """
     for one in runs:
         _check_trusted(one, trusted)
@@ -351,21 +351,21 @@ def replay(
             if problem := replayer.difference(*case):
                 differ.append((case, problem))
     problems = [problem for _, problem in differ]
-    # One of numpy's logarithms may differ in its last bit between CPUs, and with it a proposal that depends on it.
+    # One of numpy's logarithms may differ in its last bit between CPUs, and so may a proposal that depends on it.
     if problems and (features := avx512()):
         problems = _narrower(suite, differ, features)
     return Replayed(count, len(order), list(filter(None, problems)), problems.count(""))
 
 
 def avx512() -> list[str]:
-    """Return the AVX-512 instructions of this CPU for which numpy has special code, in numpy's names."""
+    """Return numpy's names of this CPU's AVX-512 features for which numpy has special code."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
 
     return [name for name in __cpu_dispatch__ if __cpu_features__[name] and (name == "X86_V4" or "AVX512" in name)]
 
 
 def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequence[str]) -> list[str]:
-    """Replay in a process whose numpy does not use ``features``; return the problems as before if that fails."""
+    """Replay in a process whose numpy does not use ``features``; return the same problems if that fails."""
     words = [sys.executable, "-c", f"from {__name__} import _worker; _worker()"]
     env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": os.pathsep.join(sys.path)}
     cases = pickle.dumps((suite, [case for case, _ in differ]))
@@ -382,7 +382,7 @@ def _worker() -> None:
 
 
 def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
-    """Yield all runs in random order, beginning with one of each strategy."""
+    """Yield all runs in random order, starting with one run of each strategy."""
     rng = np.random.default_rng(int(digest[:16], 16))
     queues = []
     for one in runs:
@@ -393,7 +393,7 @@ def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 
 
 def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
-    """Raise SearchlabError if ``one`` names code that is neither registered nor ``trusted``: it would be imported."""
+    """Raise SearchlabError if ``one`` uses code that is neither registered nor ``trusted``, before it is imported."""
     unknown = {}
     if one.policy.name not in trusted and POLICIES.registered(one.policy) is None:
         unknown["policy"] = one.policy
@@ -403,6 +403,6 @@ def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
         named = " and ".join(f"the {title} {named.name!r}, options {named.options}" for title, named in unknown.items())
         options = " ".join(f"--policy {name}" for name in (*trusted, *(plugin.name for plugin in unknown.values())))
         raise SearchlabError(
-            f"{one.strategy} has {named}: code that is not registered here; install its package, or give {options} if "
-            f"you trust it"
+            f"{one.strategy} uses {named}, which is not registered here; install the package that provides it, or "
+            f"pass {options} if you trust it"
         )

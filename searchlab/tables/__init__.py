@@ -1,1 +1,1 @@
-"""Tables: recorded spaces that replace the machine. They are built, described, and used to compare cost models."""
+"""Tables: recorded spaces that stand in for the machine; building them, describing them, and comparing cost models."""

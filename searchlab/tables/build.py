@@ -1,7 +1,7 @@
-"""Building tables: logs of all configs of a space, or of a random sample, which replace the machine later.
+"""Building tables: logs of all configs of a space, or of a random sample, that later stand in for the machine.
 
-First a run builds and checks every program. Without passes, its log is the table. Otherwise the code of the programs is
-kept, they are timed in passes, and the table is that log with the times from the passes.
+First, a run builds and checks every program. Without passes, its log is the table. Otherwise, the compiled programs are
+kept and timed in passes, and the table is that log with the times from the passes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .passes import OnBlock, TimedPasses, one_a_program
 
 PASSES = 3  # default number of passes over all programs
 WORK = ".building"  # suffix of the directory in which a table is built
-BATCH = 32  # configs measured at a time: enough to keep all build processes busy, and few enough to lose
+BATCH = 32  # configs per batch: enough to keep all build processes busy, but few enough to lose
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class TableRun:
     """The run that builds a table."""
 
     run: Run
-    path: Path  # of the table
-    passes: int = 0  # over all programs; 0 to keep the times of the run
+    path: Path  # the table's path
+    passes: int = 0  # passes over all programs; 0 to keep the run's own times
 
 
 def table_study(
@@ -45,24 +45,24 @@ def table_study(
     target: str | None = None,
     measure: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Return the study whose spaces to measure.
+    """Return the study whose spaces are to be measured.
 
     Args:
         what: A study file (``*.toml``), or a workload.
-        space: The space of the workload.
+        space: The name of the space, for a workload.
         options: The options of the space.
-        target: Replaces the target of the file.
-        measure: Replaces the measurement of the file.
+        target: The target, overriding the file's.
+        measure: The measurement settings, overriding the file's.
 
     Raises:
-        SearchlabError: For bad input.
+        SearchlabError: If an argument is invalid.
     """
     if what.endswith(".toml"):
         if space or options:
-            raise SearchlabError(f"{what} names its spaces itself; leave out --space and --option")
+            raise SearchlabError(f"{what} specifies its own spaces; omit --space and --option")
         study = Study.load(what)
     elif not space:
-        raise SearchlabError(f"--space is missing; name the space of {what} to measure")
+        raise SearchlabError(f"--space is missing; specify which space of {what} to measure")
     else:
         entry = {"name": space, "options": dict(options or {})}
         study = Study.from_dict({"workloads": [what], "spaces": [entry], "policies": ["random"]})
@@ -73,14 +73,14 @@ def table_study(
 
 
 def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
-    """Decide the files of tables.
+    """Decide where each table is written.
 
     Args:
-        runs: The runs that build them.
-        out: A directory; or a file, for one run.
-        default: The directory if ``out`` is None.
-        passes: Passes over all programs; 0 to keep the times of the run that checks them. By default :data:`PASSES` on
-            this machine, and 0 on a fleet, which cannot time a program again.
+        runs: The runs that build the tables.
+        out: A directory, or a file if there is only one run.
+        default: The directory to use if ``out`` is None.
+        passes: The number of passes over all programs, or 0 to keep the times of the run that checks them. The default
+            is :data:`PASSES` on this machine, and 0 on a fleet, which cannot time a program again.
 
     Raises:
         SearchlabError: For bad input.
@@ -89,18 +89,18 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | N
     if passes is None:
         passes = PASSES if can else 0
     if passes == 1 or passes < 0:
-        raise SearchlabError(f"passes must be at least 2, or 0 for the times of a single run, not {passes}")
+        raise SearchlabError(f"passes must be at least 2, or 0 to keep the times of a single run; got {passes}")
     if passes and not can:
-        raise SearchlabError("a fleet cannot time a program again without building it; leave passes at 0")
+        raise SearchlabError("a fleet cannot time a program again without rebuilding it; set passes to 0")
     if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):
         return [_table_run(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
-        raise SearchlabError(f"{len(runs)} tables do not fit one file, {out}; give a directory as --out")
+        raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
     return [_table_run(runs[0], out, passes)]
 
 
 def _table_run(run: Run, path: Path, passes: int) -> TableRun:
-    """Return the run of the table at ``path``; with passes, intermediate files are in a directory beside it."""
+    """Return the run for the table at ``path``. With passes, intermediate files go to a directory next to it."""
     if not passes:
         return TableRun(replace(run, log=path.with_suffix("") if path.suffix == ".gz" else path), path)
     work = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + WORK)
@@ -112,22 +112,22 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
     """Plan a table for each workload and space of ``study``.
 
-    The logs are ``<workload>/<space>.jsonl``. A table holds all configs of its space, or ``limit`` random ones. Their
-    order is random; otherwise a machine that becomes slower would look like an effect of a knob.
+    The logs are ``<workload>/<space>.jsonl``. A table contains all configs of its space, or ``limit`` random ones, in
+    random order. Otherwise, a machine that becomes slower would look like the effect of a knob.
 
     Returns:
-        The runs that build the tables, and a sentence for each workload and space that is left out.
+        The runs that build the tables, and a sentence for each workload and space that is skipped.
 
     Raises:
-        SearchlabError: If there is no limit and a space is too large to count.
+        SearchlabError: If a space is too large to count and no limit is set.
     """
     if study.spec.suite:
-        raise SearchlabError("the study names a suite, whose tables are measured already; name workloads and spaces")
+        raise SearchlabError("the study uses a suite, whose tables already exist; specify workloads and spaces")
     if study.spec.measure.replays:
         kind = study.spec.measure.identity()["kind"]
-        raise SearchlabError(f'measure.kind is "{kind}", which does not measure; choose another kind to build a table')
+        raise SearchlabError(f'measure.kind is "{kind}", which measures nothing; choose another kind to build a table')
     if limit is not None and limit < 1:
-        raise SearchlabError(f"the limit, the number of configs to measure, must be at least 1, not {limit}")
+        raise SearchlabError(f"the limit on the number of configs to measure must be at least 1; got {limit}")
     spec = msgspec.structs.replace(
         study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[],
         seconds=None, stop_after=None,
@@ -135,7 +135,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     planned, left_out = replace(study, spec=spec).plan()
     runs = []
     for run in planned:
-        # Where a decision takes milliseconds, configs are counted up to the limit only.
+        # If checking a config takes milliseconds, count only up to the limit.
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
@@ -149,12 +149,12 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
 
 
 def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
-    """Measure the ``tables`` of ``study`` that are not complete. To resume, call it again.
+    """Measure those of the ``tables`` of ``study`` that are incomplete. Call it again to resume.
 
-    A table that is timed in passes, and a file ``*.gz``, is written when it is complete.
+    A table that is timed in passes, or whose name ends in ``.gz``, is written only when it is complete.
 
     Raises:
-        SearchlabError: If a file belongs to a different run, or if the machine is not steady enough.
+        SearchlabError: If a file belongs to a different run, or if the machine is too unsteady.
     """
     for table in tables:
         if not _complete(table):
@@ -167,7 +167,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
 
 
 def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
-    """Return ``log`` with the times of the passes; unchanged if no program runs."""
+    """Return ``log`` with the times from the passes, or unchanged if no program runs."""
     trials, settings = one_a_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
@@ -181,7 +181,7 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     timed = passes.timed()
     records = []
     for record in log.records:
-        if found := timed.get(record.program):  # a program that ran once and failed later has failed
+        if found := timed.get(record.program):  # a program that ran once but failed later counts as failed
             failed: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": found.failed}
             record = msgspec.structs.replace(
                 record, **(failed if found.failed else {"seconds": found.seconds, "at": found.at})
@@ -192,20 +192,20 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
 
 
 def _write(log: Log, path: Path) -> None:
-    """Write ``log`` to ``path`` atomically, compressed if that ends in ``.gz``."""
+    """Write ``log`` to ``path`` atomically, compressed if ``path`` ends in ``.gz``."""
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     part = plain.with_name(plain.name + ".part")
     try:
         part.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in (log.header, *log.records)))
         part.replace(plain)
     except OSError as error:
-        raise SearchlabError(f"cannot write {path}: {error.strerror}; free space, then run this again") from None
+        raise SearchlabError(f"cannot write {path}: {error.strerror}; free some space and run this again") from None
     if plain != path:
         pack(plain, path)
 
 
 def _complete(table: TableRun) -> bool:
-    """Whether the table exists. Raises SearchlabError if it is another table, or one with fewer configs."""
+    """Return whether the table exists. Raises SearchlabError if it is a different table or has fewer configs."""
     path, run = table.path, table.run
     if path == run.log or not path.exists():
         return False
@@ -213,7 +213,7 @@ def _complete(table: TableRun) -> bool:
     check_identity(path, log.header, run.header(log.header.workers))
     if len(log.records) < run.trials:
         raise SearchlabError(
-            f"{path} holds {len(log.records)} of {run.trials} configs, and is complete as it is; remove it, or choose "
-            f"another file, and run this again"
+            f"{path} is a complete table of {len(log.records)} configs, not {run.trials}; remove it or choose another "
+            f"file, and run this again"
         )
     return True

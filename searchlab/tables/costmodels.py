@@ -1,4 +1,4 @@
-"""Comparing cost models on recorded trials: each is trained on some of them, and predicts the others.
+"""Comparing cost models on recorded trials: each model is trained on some trials and predicts the others.
 
 The two splits are those of Zheng et al., "TenSet" (NeurIPS 2021, Datasets and Benchmarks).
 """
@@ -27,7 +27,7 @@ from ..options import Between, Count, Natural, checked
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
-FEWEST = 8  # least successful trials in a log
+FEWEST = 8  # minimum number of successful trials in a log
 
 Split = Literal["within-task", "by-task"]
 
@@ -52,37 +52,37 @@ def evaluate(
     train_fraction: float = 0.7,
     k: int = 5,
 ) -> list[HeldOut]:
-    """Evaluate every model on held-out trials of every log, model by model.
+    """Evaluate each model on held-out trials from each log, model by model.
 
     Args:
-        logs: Logs, and directories of logs. Scores are relative to the best trial of each log.
-        models: Cost models with their options.
+        logs: Logs or directories of logs. Scores are relative to the best trial in each log.
+        models: The cost models with their options.
         features: One of ``FEATURES``.
-        split: ``within-task`` trains on a random part of the trials of a log, and tests on its others; ``by-task``
-            leaves out each workload in turn, with all of its logs, and trains on all logs of the others.
-        seed: Of the random part, and of the models.
-        train_fraction: The random part, between 0 and 1.
-        k: That of top-k recall and of the peak score.
+        split: ``within-task`` trains on a random part of a log's trials and tests on the rest. ``by-task`` holds out
+            each workload in turn, with all of its logs, and trains on the logs of the other workloads.
+        seed: The seed for the random part and for the models.
+        train_fraction: The size of the random part, as a fraction between 0 and 1.
+        k: The k of top-k recall and of the peak score.
 
     Raises:
-        SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if models, features or the
-            split are unknown or do not fit together.
+        SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if the models, features or
+            split are unknown or incompatible.
     """
     checked("features", features, FeaturesName)
     checked("split", split, Split)
     checked("seed", seed, Natural)
     checked("k", k, Count)
     checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
-    for model in models:  # find a wrong name or option before anything takes long
+    for model in models:  # detect a wrong name or option before anything slow starts
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:
         raise SearchlabError(
-            f"the split by-task trains on other workloads, and the {features} features of two spaces have nothing in "
-            f"common; choose program features, or the split within-task"
+            f"the split by-task trains on other workloads, but {features} features are not comparable between spaces; "
+            f"choose program features or the split within-task"
         )
     recorded = [_RecordedTrials(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
     if not recorded:
-        raise SearchlabError(f"there is no log (*.jsonl) in {', '.join(map(str, logs))}")
+        raise SearchlabError(f"no logs (*.jsonl) in {', '.join(map(str, logs))}")
     if split == "by-task":
         parts = list(_by_task(recorded, features))
     else:
@@ -106,7 +106,7 @@ class _RecordedTrials:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a model is trained on, and what it predicts."""
+    """The trials that a model is trained on, and those that it predicts."""
 
     train: Rows
     tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]  # held-out trials, their features and their scores
@@ -130,7 +130,7 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
     if len(workloads) < 2:
         raise SearchlabError(
             f"the split by-task trains on other workloads, but every log is for {recorded[0].workload}; "
-            f"give logs of another workload too, or choose the split within-task"
+            f"add logs for another workload, or choose the split within-task"
         )
     kind = FEATURES[features]
     parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded]
@@ -165,14 +165,14 @@ COLUMNS = {
 
 
 def model_name(model: Plugin) -> str:
-    """Return the model as the command line takes it: its name, and the options that were given."""
+    """Return the model in command-line form: its name and the options that were passed."""
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
 def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
-    """Return the mean of each metric of each model over logs, by name, weighted by held-out trials.
+    """Return each model's mean of each metric over the logs, by name, weighted by the number of held-out trials.
 
-    Logs for which a metric is undefined do not count; the mean is None if there are no others.
+    Logs for which a metric is undefined are ignored. The mean is None if no log remains.
     """
     by_name: dict[str, list[ModelQuality]] = {}
     for held in held_out:
@@ -186,7 +186,7 @@ def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
 
 
 def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
-    """Return a table with a row for each model; the best value of a column is bold if there are several."""
+    """Return a table with one row per model. If there are several models, the best value in each column is bold."""
     table = Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("cost model", overflow="fold", max_width=40)
     means = mean_quality(held_out)

@@ -1,6 +1,6 @@
-"""Describing a table: how much of the space it holds, how fast the programs are, how noisy and steady the machine was.
+"""Describing a table: its share of the space, the speed of the programs, and how noisy and steady the machine was.
 
-If the times of a table depend on when they were read, the drift of the machine looks like an effect of its knobs.
+If a table's times depend on when they were measured, the machine's drift looks like an effect of the knobs.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from ..log.result import noise
 from .passes import DRIFTED
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-NEAR = 0.95  # a config with at least this part of the best GFLOPS is near the best
-READINGS = 64  # least readings in a time block of a table that was timed in passes
-BLOCKS = 16  # time blocks of a table that was timed once
-LEAST = 10  # least programs in each of these; a smaller table is not tested
+NEAR = 0.95  # a config that reaches at least this fraction of the best GFLOPS is near the best
+READINGS = 64  # minimum number of readings in a time block of a table that was timed in passes
+BLOCKS = 16  # number of time blocks in a table that was timed once
+LEAST = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
 SIGNIFICANT = 1e-3
 
 
 @dataclass(frozen=True)
 class TableInfo:
-    """The facts of a table, or of any log, computed from the log alone."""
+    """A summary of a table, or any other log, computed from the log alone."""
 
     log: Log
 
     @cached_property
     def gflops(self) -> Floats:
-        """Throughput of each config that runs, ascending: in GFLOPS, or in the ``unit`` of the log."""
+        """The throughput of each config that runs, ascending, in GFLOPS or the log's ``unit``."""
         costs = self.log.costs
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
 
     @property
     def exhaustive(self) -> bool | None:
-        """Whether it holds all configs of the space; None if the size of the space was not recorded."""
+        """Whether the table contains all configs of the space, or None if the space's size was not recorded."""
         size = self.log.header.space_size
         return None if size is None else len(self.log.records) >= size
 
     @property
     def near_best(self) -> float:
-        """Part of all configs, failed ones included, that are within 5 % of the best."""
+        """The fraction of all configs, including failed ones, that are within 5 % of the best."""
         return float((self.gflops >= NEAR * self.gflops[-1]).sum()) / len(self.log.records)
 
     @property
     def noise(self) -> float | None:
-        """Median over configs of (slowest - fastest) / cost; None without repeats."""
+        """The median of (slowest - fastest) / cost over all configs, or None without repeats."""
         return noise(self.log)
 
     @cached_property
@@ -65,7 +65,7 @@ class TableInfo:
 
     @property
     def timed(self) -> str:
-        """How the programs were timed, if in passes."""
+        """How the programs were timed, if they were timed in passes."""
         if (passes := self.log.header.passes) is None:
             return ""
         return (
@@ -83,7 +83,7 @@ class TableInfo:
 
     @property
     def seconds(self) -> float:
-        """All seconds charged: building on all workers, and running."""
+        """All seconds counted: for building, summed over all workers, and for running."""
         return float(self.log.elapsed[-1]) if self.log.records else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class TableInfo:
 
 
 def info_table(info: TableInfo) -> Table:
-    """Return the content of :meth:`TableInfo.to_json` for the terminal."""
+    """Return the content of :meth:`TableInfo.to_json` as a table for the terminal."""
     header, unit, gflops = info.log.header, info.log.unit, info.gflops
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
     count, size = len(info.log.records), header.space_size
@@ -135,7 +135,7 @@ def info_table(info: TableInfo) -> Table:
         **speeds,
         "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
         "timed": info.timed,
-        "refused": info.unsteady and f"{info.unsteady}; build it again, in passes, when the machine is idle",
+        "refused": info.unsteady and f"{info.unsteady}; rebuild the table in passes when the machine is idle",
         "seconds charged": f"{info.seconds:,.0f}",
     }
     table = Table(title=Text(str(info.log.path), "italic"), title_justify="left", box=SIMPLE_HEAD, show_header=False)
@@ -146,16 +146,17 @@ def info_table(info: TableInfo) -> Table:
 
 
 def named_values(values: dict[str, Any]) -> str:
-    """Return names and values in a line; a value that is an empty text is left out."""
+    """Return names and values on one line, without values that are empty strings."""
     return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")
 
 
 def unsteady(log: Log) -> str:
-    """Return why the times of the table ``log`` are refused; empty if they are not, or if it is not a table.
+    """Return why the times of the table ``log`` are unusable; empty if they are usable or the log is not a table.
 
-    Timed in passes: in some time block, the programs took other times than the same programs in other passes, by more
-    than 10 % in the median, or the sentinel did. Timed once, in random order: the costs of some time blocks differ from
-    those of others (Kruskal and Wallis, JASA 47, 1952), with p < 0.001.
+    The times of a table that was timed in passes are unusable if, in some time block, the programs' times or the
+    sentinel's differ by more than 10 % in the median from those in other passes. The times of a table that was timed
+    once, in random order, are unusable if they differ between time blocks (Kruskal and Wallis, JASA 47, 1952) with
+    p < 0.001.
     """
     if log.header.passes is not None:
         return _of_passes(log, log.header.passes)
@@ -166,8 +167,8 @@ def _of_passes(log: Log, passes: Passes) -> str:
     level = float(np.median([seconds for _, seconds in passes.sentinel] or [1.0]))
     for at, seconds in passes.sentinel:
         if abs(seconds / level - 1) > DRIFTED:
-            return f"the program that is timed in every block took {seconds / level:.2f} times as long at {at:g} s"
-    # Programs that were timed in turn have readings from one time only.
+            return f"the program timed in every block took {seconds / level:.2f} times as long as usual at {at:g} s"
+    # Programs that were timed in turn have readings from only one period.
     timed = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
     pairs = sorted(
         (at, math.log(seconds / record.measurement.cost))
@@ -182,8 +183,8 @@ def _of_passes(log: Log, passes: Passes) -> str:
         ratio = math.exp(float(np.median([value for _, value in pairs[first:end]] or [0.0])))
         if abs(ratio - 1) > DRIFTED:
             return (
-                f"what was timed from {pairs[first][0]:g} to {pairs[end - 1][0]:g} s took {ratio:.2f} times as long as "
-                f"the same programs in other passes"
+                f"the programs timed from {pairs[first][0]:g} to {pairs[end - 1][0]:g} s took {ratio:.2f} times as "
+                f"long as in other passes"
             )
     return ""
 
@@ -201,6 +202,6 @@ def _of_order(log: Log) -> str:
     ratios = [float(np.median(block)) / float(np.median(costs[finite])) for block in blocks]
     worst = max(range(BLOCKS), key=lambda i: abs(math.log(ratios[i])))
     return (
-        f"times depend on the order of measuring (Kruskal-Wallis over {BLOCKS} time blocks, p = {p:.1g}): the median "
+        f"times depend on the order of measurement (Kruskal-Wallis over {BLOCKS} time blocks, p = {p:.1g}): the median "
         f"of block {worst + 1} is {ratios[worst]:.2f} times that of the table"
     )

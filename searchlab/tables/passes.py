@@ -1,8 +1,8 @@
-"""Timing the programs of a table in passes, each in a different random order, so that drift does not look like a knob.
+"""Timing a table's programs in passes, each in a different random order, so that drift is not mistaken for an effect.
 
 A pass goes over all programs in blocks. The sentinel, a program of median speed, is timed repeatedly between the
-programs of each block, and blocks in which it deviates are timed again. At the end the fastest programs are timed in
-turn, so that the optimum is not a lucky reading. A journal holds all readings; an interrupted table resumes from it.
+programs of each block, and blocks in which it deviates are timed again. Finally, the fastest programs are timed in
+turn, so that the optimum is not a lucky reading. All readings go to a journal, from which an interrupted build resumes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from ..records import Trial
 from ..schema import UNREADABLE
 from ..space import Space
 
-BLOCK = 32  # programs
+BLOCK = 32  # programs in a block
 EVERY = 8  # programs between two readings of the sentinel
-DRIFTED = 0.10  # part by which the sentinel, or half of the programs, may deviate in a block
-TRIES = 8  # times that deviating blocks are timed again before the table is given up for now
-FINAL_SHARE = 0.02  # part of the programs that is timed again at the end, in turn
-FINAL_ROUNDS = 48  # times that each of these is timed
-FINAL = -1  # number of the pass over these
+DRIFTED = 0.10  # relative deviation that is allowed in a block, for the sentinel or half of the programs
+TRIES = 8  # how often deviating blocks are timed again before timing stops with an error
+FINAL_SHARE = 0.02  # fraction of the programs that are timed again at the end, in turn
+FINAL_ROUNDS = 48  # how often each of these is timed
+FINAL = -1  # the number of the pass over these
 
 OnBlock = Callable[[str, int, int], None]
-"""Called after each block with what is timed, the number of blocks that are done, and the number of all blocks."""
+"""Called after each block with what is being timed, the number of blocks done, and the total number of blocks."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A line of the journal: the readings of a block. The last line for a block counts."""
+    """A line of the journal: the readings from one block. If a block has several lines, the last one counts."""
 
     pass_: int = msgspec.field(name="pass")  # from 0
     number: int  # in the pass, from 0
-    time: float  # when it began, in seconds of the epoch
+    time: float  # when it began, in seconds since the epoch
     sentinel: float  # median seconds in this block
     seconds: tuple[tuple[float, ...], ...]  # of each program; empty if it failed
     failed: dict[int, str] = {}  # message of each program that failed, by its place in the block
@@ -59,19 +59,19 @@ class Timed:
     """The readings of a program."""
 
     seconds: tuple[float, ...] = ()
-    at: tuple[float, ...] = ()  # when each was read, in seconds from the beginning of the first pass
+    at: tuple[float, ...] = ()  # when each was taken, in seconds since the start of the first pass
     failed: str = ""  # message
 
 
 @dataclass
 class TimedPasses:
-    """Times programs in passes. Raises SearchlabError if the journal is damaged or holds other programs."""
+    """Times programs in passes. Raises SearchlabError if the journal is damaged or belongs to other programs."""
 
     space: Space
-    trials: Sequence[Trial]  # that ran, all with different programs
+    trials: Sequence[Trial]  # trials that ran, all with different programs
     count: int  # passes
-    repeat: int  # readings of a program in a block; their median is one of the seconds of the table
-    seed: int  # of the orders
+    repeat: int  # readings of a program in a block; their median is one of its times in the table
+    seed: int  # for the orders
     path: Path  # of the journal
     blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
     again: int = 0  # blocks that were timed again
@@ -79,7 +79,7 @@ class TimedPasses:
     def __post_init__(self) -> None:
         for block in _read(self.path):
             if block.pass_ != FINAL and block.programs != self._names(self.order(block.pass_, block.number)):
-                raise SearchlabError(f"{self.path} holds times of other programs; remove it, and run this again")
+                raise SearchlabError(f"{self.path} contains times of other programs; remove it and run this again")
             self.again += block.key in self.blocks
             self.blocks[block.key] = block
 
@@ -94,9 +94,9 @@ class TimedPasses:
         return [self.trials[i] for i in order[block * BLOCK : (block + 1) * BLOCK]]
 
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
-        """Time all blocks that the journal does not hold, then blocks that deviate, and finally the fastest programs.
+        """Time all blocks missing from the journal, then blocks that deviate, and finally the fastest programs.
 
-        Raises SearchlabError if timings do not stabilise. The journal is kept; call it again to continue.
+        Raises SearchlabError if timings do not stabilise. The journal is kept, so a later call continues from it.
         """
         per_pass = math.ceil(len(self.trials) / BLOCK)
         keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
@@ -111,13 +111,13 @@ class TimedPasses:
                 final = self.blocks.get((FINAL, 0))
                 if final is None or final.programs != self._names(fastest) or self.deviating([(FINAL, 0)]):
                     self._time(measurer, journal, (FINAL, 0), fastest)
-                if not self.deviating([*keys, (FINAL, 0)]):  # the last block may have moved the median of all
+                if not self.deviating([*keys, (FINAL, 0)]):  # the last block may have moved the overall median
                     break
             on_block("the fastest, in turn", 1, 1)
             self._check([*keys, (FINAL, 0)])
 
     def _settle(self, measurer: Remeasurer, journal: Any, keys: Sequence[tuple[int, int]], on_block: OnBlock) -> None:
-        """Time the blocks of ``keys`` that deviate again until none does. Raises SearchlabError if some always do."""
+        """Repeat the blocks of ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
         for _ in range(TRIES):
             deviating = self.deviating(keys)
             for done, key in enumerate(deviating):
@@ -128,7 +128,7 @@ class TimedPasses:
         self._check(keys)
 
     def fastest(self) -> list[Trial]:
-        """Return the fastest 2 % of the programs, at least five, by the median over the passes."""
+        """Return the fastest 2 % of the programs by their median over the passes, but at least five."""
         seconds = self._of_passes()
         ran = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
         ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
@@ -152,7 +152,7 @@ class TimedPasses:
         return statistics.median(block.sentinel for block in self.blocks.values())
 
     def timed(self) -> dict[str, Timed]:
-        """Return the readings of each program by hash: from the passes, or in turn for the fastest."""
+        """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
         result = self._of_passes()
         final = self.blocks[FINAL, 0]
         for place, program in enumerate(final.programs):
@@ -163,7 +163,7 @@ class TimedPasses:
         return result
 
     def facts(self) -> Passes:
-        """Return what the header of the table records."""
+        """Return the facts that the table's header records."""
         final = self.blocks[FINAL, 0]
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
         sentinel = tuple((round(block.time - self._begin, 1), block.sentinel) for block in blocks)
@@ -194,7 +194,7 @@ class TimedPasses:
     def _time(
         self, measurer: Remeasurer, journal: Any, key: tuple[int, int], trials: Sequence[Trial] | None = None
     ) -> None:
-        """Time a block and write it to the journal; ``trials`` are those of a block that does not belong to a pass."""
+        """Time a block and write it to the journal. Pass ``trials`` for a block that does not belong to a pass."""
         rounds = self.repeat if trials is None else FINAL_ROUNDS
         trials = self.order(*key) if trials is None else trials
         begin = time.time()
@@ -228,7 +228,7 @@ class TimedPasses:
     def _readings(
         self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int
     ) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Return the readings of each of ``trials``, and those of the sentinel between them.
+        """Return the readings of each of ``trials``, and those of the sentinel taken between them.
 
         Raises CannotMeasure if one of ``trials`` fails, and SearchlabError if the sentinel does.
         """
@@ -241,7 +241,7 @@ class TimedPasses:
             if trials:
                 raise
             raise SearchlabError(
-                f"the sentinel program fails now ({error}); remove {self.path.parent}, and rebuild the table"
+                f"the sentinel program now fails ({error}); remove {self.path.parent} and rebuild the table"
             ) from None
         sentinel = [value for values in seconds[:: EVERY + 1] for value in values]
         if len(trials) % EVERY:
@@ -249,14 +249,13 @@ class TimedPasses:
         return [values for i, values in enumerate(seconds[:-1]) if i % (EVERY + 1)], sentinel
 
     def _check(self, keys: Iterable[tuple[int, int]]) -> None:
-        """Raise SearchlabError if one of these blocks still deviates."""
+        """Check that none of these blocks still deviates. Raises SearchlabError if one does."""
         if drifted := self.deviating(keys):
             ratios = [self.blocks[key].sentinel / self._level for key in drifted]
             raise SearchlabError(
-                f"the machine is not steady: {len(drifted)} of {len(self.blocks)} blocks deviate, in which the same "
-                f"program takes up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} times as long as "
-                f"usual, after {TRIES} tries; run this again when the machine is idle, and only these blocks are timed "
-                f"again"
+                f"the machine is not steady: after {TRIES} tries, {len(drifted)} of {len(self.blocks)} blocks still "
+                f"deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from the "
+                f"usual times; run this again when the machine is idle to repeat only these blocks"
             )
 
     @staticmethod
@@ -265,18 +264,18 @@ class TimedPasses:
 
 
 def _ratio(block: Block, usual: Mapping[str, float]) -> float:
-    """Return the median ratio of the times of the programs of ``block`` to their usual times."""
+    """Return the median ratio of the times in ``block`` to the same programs' usual times."""
     pairs = [(values, usual[name]) for values, name in zip(block.seconds, block.programs, strict=True) if name in usual]
     return statistics.median([statistics.median(values) / seconds for values, seconds in pairs if values] or [1.0])
 
 
 def _rounded(seconds: float) -> float:
-    """Round to five digits: a tenth of the noise at most."""
+    """Round to five digits, which changes the value by at most a tenth of the noise."""
     return float(f"{seconds:.5g}")
 
 
 def _read(path: Path) -> Iterator[Block]:
-    """Yield the blocks of the journal at ``path``, and cut off a torn last line."""
+    """Yield the blocks of the journal at ``path``, after removing an incomplete last line."""
     if not path.exists():
         return
     data = path.read_bytes()
@@ -287,11 +286,11 @@ def _read(path: Path) -> Iterator[Block]:
         try:
             yield msgspec.json.decode(line, type=Block)
         except UNREADABLE as error:
-            raise SearchlabError(f"{path}, line {number}: it is damaged: {error}; remove the file") from None
+            raise SearchlabError(f"{path}, line {number} is damaged: {error}; remove the file") from None
 
 
 def one_a_program(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the first trial that ran of each program."""
+    """Return the first trial in which each program ran."""
     first: dict[str, Trial] = {}
     for trial in trials:
         if math.isfinite(trial.cost):

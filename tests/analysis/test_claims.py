@@ -15,7 +15,7 @@ def difference(workloads: int, seeds: int) -> Difference:
 def test_three_sentences_from_narrow_to_wide() -> None:
     here, these, others = claims("xgb", "random", difference(12, 5))
     assert here.startswith("In these runs the area under the curve of xgb is 0.05") and "(higher on 12)" in here
-    assert these.startswith("On these workloads xgb less random is 0.05") and "p < 0.001" in these
+    assert these.startswith("On these workloads xgb minus random is 0.05") and "p < 0.001" in these
     assert others.startswith("On workloads like these, if these are a fair sample of them, xgb less random")
 
 
@@ -36,4 +36,4 @@ def test_a_claim_that_cannot_be_made_says_why() -> None:
 
 def test_equivalence_in_a_sentence() -> None:
     said = equivalence_claim("a", "b", Equivalence(0.85, 0.1, 0.05), 0.01)
-    assert "better than b by more than 0.01 is 0.85" in said and "worse by more than that 0.05" in said
+    assert "better than b by more than 0.01 is 0.85" in said and "worse by more than that is 0.05" in said

@@ -183,33 +183,33 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda d: compare(), "there is nothing to compare: name results, logs, or directories of logs"),
-        (lambda d: compare([]), "there is nothing to compare: name results, logs, or directories of logs"),
-        (lambda d: compare(d / "none"), "there is no directory or log"),
+        (lambda d: compare(), "nothing to compare: pass results, logs, or directories of logs"),
+        (lambda d: compare([]), "nothing to compare: pass results, logs, or directories of logs"),
+        (lambda d: compare(d / "none"), "there is no such directory or log"),
         (lambda d: compare(3), "not int"),  # type: ignore[arg-type]
         (lambda d: compare([d, None]), "not NoneType"),  # type: ignore[list-item]
-        (lambda d: compare({"": d}), "a label is a text that is not empty, not ''"),
-        (lambda d: compare({1: d}), "a label is a text that is not empty, not 1"),  # type: ignore[dict-item]
-        (lambda d: compare({"a": d, "b": d}), "is named twice, with the label 'a' and the label 'b'; name it once"),
-        (lambda d: compare(d, {"b": d}), "is named twice, with no label and the label 'b'; name it once"),
+        (lambda d: compare({"": d}), "a label must be a non-empty string, not ''"),
+        (lambda d: compare({1: d}), "a label must be a non-empty string, not 1"),  # type: ignore[dict-item]
+        (lambda d: compare({"a": d, "b": d}), "is passed twice, with the label 'a' and the label 'b'"),
+        (lambda d: compare(d, {"b": d}), "is passed twice, with no label and the label 'b'"),
         (
             lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast"), results(d, f"{WORKLOAD[5:]}-knob-random")),
-            r"there is nothing to compare: no two strategies searched the same workload, such as 'random' "
-            r"(gemm:100x100x50) and 'fast' (gemm:100x100x500); a mapping labels",
+            r"nothing to compare: no two strategies searched the same workload; for example, 'random' searched "
+            r"gemm:100x100x50, and 'fast' searched gemm:100x100x500; to compare",
         ),
-        (lambda d: compare(d).plot_regret(), "there are 2 workloads, name one of them; known: gemm:100x100x50, gemm"),
-        (lambda d: compare(d).plot_time("gemm:100x100x5"), "no workload 'gemm:100x100x5' in this comparison; did you"),
-        (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "is not drawn by 'second'; did you mean 'seconds'?"),
-        (lambda d: compare(d).plot_differences("fasd"), "no strategy 'fasd' in this comparison; did you mean 'fast'?"),
+        (lambda d: compare(d).plot_regret(), "there are 2 workloads; specify one of them; known: gemm:100x100x50"),
+        (lambda d: compare(d).plot_time("gemm:100x100x5"), "this comparison contains no workload 'gemm:100x100x5'"),
+        (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "cannot be drawn by 'second'; did you mean 'seconds'?"),
+        (lambda d: compare(d).plot_differences("fasd"), "this comparison contains no strategy 'fasd'"),
         (
             lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_differences(),
             "no two strategies ran on every workload",
         ),
         (lambda d: compare(d).plot_models(OTHER), f"no strategy on {OTHER} has a cost model whose predictions"),
-        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "no measure 'ares' in this comparison"),
-        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"there is no score on {OTHER}"),
-        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_failures(), f"no trial of {OTHER} failed"),
-        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "has no two strategies with several"),
+        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "this comparison contains no measure 'ares'"),
+        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"{OTHER} has no scores"),
+        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_failures(), f"no trials of {OTHER} failed"),
+        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "no two strategies have several"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence(directory: Path, call: Any, said: str) -> None:

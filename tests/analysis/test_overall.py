@@ -132,7 +132,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     assert summary.overall is not None
     first, second = summary.overall.claims
     assert (first.first, first.second, second.second) == ("a", "b", "c")
-    assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a less b is 0.0")
+    assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a minus b is 0.0")
     assert first.headline in summary.overall.verdict and len(first.says) == 4
     assert first.equivalence is not None and first.equivalence.better > 0.95
     assert summary.overall.diagram.cliques == []

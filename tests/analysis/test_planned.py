@@ -43,8 +43,8 @@ def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp
     with pytest.warns(SearchlabWarning) as told:
         comparison = read_runs(tmp_path)
     assert [str(one.message).split(":")[0] for one in told] == [
-        "logs of runs that the study no longer has are left out",
-        "some logs hold more trials than the study has now, which are left out",
+        "logs of runs that are no longer part of the study are skipped",
+        "some logs contain more trials than are now part of the study, which are skipped",
     ]
     (item,) = summarize(comparison).workloads
     assert {row.strategy: (row.seeds, row.trials_by_seed) for row in item.strategies} == {
@@ -78,7 +78,9 @@ def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, in
     write_plan(other, [planned(other / "none.jsonl", other, "c", 0)])
     with pytest.warns(SearchlabWarning, match="1 log, such as"):
         assert {run.strategy for item in read_runs(tmp_path).values() for run in item.runs} == {"a", "b"}
-    with pytest.raises(SearchlabError, match="holds no log of its study as it is now; run the study, or .*--all"):
+    with pytest.raises(
+        SearchlabError, match="contains no logs that are currently part of its study; run the study, or .*--all"
+    ):
         read_runs(other)
 
 
@@ -135,7 +137,7 @@ def test_a_study_file_that_was_edited_is_reported_as_it_now_is(tmp_path: Path) -
     file = tmp_path / "study.toml"
     file.write_text(STUDY)
     refused = searchlab("report", file, cwd=tmp_path)
-    assert refused.returncode == 2 and "there is no directory results/study with logs of" in refused.stderr
+    assert refused.returncode == 2 and "the directory results/study for the logs of" in refused.stderr
     assert searchlab("run", file, cwd=tmp_path).returncode == 0
     file.write_text(STUDY.replace('"random", "grid"', '"random"').replace("trials = 8", "trials = 5"))
 
@@ -152,4 +154,4 @@ def test_a_study_file_that_was_edited_is_reported_as_it_now_is(tmp_path: Path) -
         reported("results/study", "--all") == reported(file, "results/study", "--all") == {"random": [8], "grid": [8]}
     )
     refused = searchlab("report", file, file, cwd=tmp_path)
-    assert refused.returncode == 2 and "name at most one directory" in refused.stderr
+    assert refused.returncode == 2 and "pass at most one directory" in refused.stderr

@@ -54,9 +54,9 @@ def test_a_space_that_is_not_installed_or_names_code_is_left_alone(tmp_path: Pat
         notes = {one.strategy.split(" / ")[1]: one.note for one in traces.programs()}
     assert "'from-another-package' is not among the installed" in notes["a"]
     assert "'os:system' is not among the installed" in notes["b"]
-    assert "names code" in notes["c"]
+    assert "refers to code" in notes["c"]
     report(tmp_path)
-    assert "names code" in (tmp_path / "report" / "report.html").read_text()
+    assert "refers to code" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_a_trace_is_made_or_the_reason_is_given(tmp_path: Path, undrawn: None) -> None:

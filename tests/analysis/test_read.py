@@ -19,12 +19,12 @@ def refused(directory: Path) -> str:
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none") == f"there is no directory or log {tmp_path / 'none'} to report on"
+    assert refused(tmp_path / "none") == f"cannot report on {tmp_path / 'none'}: there is no such directory or log"
 
 
 def test_a_directory_without_logs(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
-    assert f"{tmp_path} holds no log" in refused(tmp_path)
+    assert f"{tmp_path} contains no logs" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"searchlab_log":1}\n', '{"searchlab_log":99}\n'])
@@ -55,7 +55,7 @@ def test_an_unknown_workload_names_the_log(tmp_path: Path) -> None:
 def test_two_logs_of_one_run(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1])
     write(tmp_path / "copy", "a", 0, [1])
-    assert "are two logs of one run: 'a' on gemm:100x100x50 with seed 0" in refused(tmp_path)
+    assert "are logs of the same run: 'a' on gemm:100x100x50 with seed 0" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) ->
     write(tmp_path, "a", 0, [1])
     write(tmp_path, "a", 1, [1], **changes)
     message = refused(tmp_path)
-    assert f"both called 'a', but their {next(iter(changes))} differs" in message and "a label of its own" in message
+    assert f"both called 'a', but their {next(iter(changes))} differs" in message and "its own label" in message
 
 
 @pytest.mark.parametrize("changes", [{"target": {"kind": "cuda"}}, {"measure": {"repeats": 3}}])

@@ -116,7 +116,7 @@ def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[
 
 def test_a_study_that_has_only_begun_has_no_picture(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [])
-    assert "No trial has been measured yet." in rendered(report(tmp_path))
+    assert "No trials have been measured yet." in rendered(report(tmp_path))
     assert not list((tmp_path / "report").glob("*.png"))
 
 
@@ -173,13 +173,13 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, un
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        (["none"], "there is no directory or log none to report on"),
-        (["logs", "none.jsonl"], "there is no directory or log none.jsonl to report on"),
-        (["logs", "empty"], "empty holds no log"),
-        (["notes.txt"], "notes.txt is not a log: the name of a log ends in .jsonl or .jsonl.gz"),
+        (["none"], "cannot report on none: there is no such directory or log"),
+        (["logs", "none.jsonl"], "cannot report on none.jsonl: there is no such directory or log"),
+        (["logs", "empty"], "empty contains no logs"),
+        (["notes.txt"], "notes.txt is not a log: log names end in .jsonl or .jsonl.gz"),
         (["bad.jsonl"], "bad.jsonl is not a searchlab log"),
-        (["logs", "copy.jsonl"], "copy.jsonl are two logs of one run"),
-        ([], "name a directory of logs, or a log"),
+        (["logs", "copy.jsonl"], "copy.jsonl are logs of the same run"),
+        ([], "pass a directory of logs, or a log"),
     ],
 )
 def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: list[str], said: str) -> None:

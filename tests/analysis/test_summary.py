@@ -247,7 +247,7 @@ def test_all_failed(tmp_path: Path) -> None:
     assert item.best is None and item.target_gflops is None
     assert row.best_gflops.median == row.area.median == 0
     assert (row.trials_to_target.reached, row.trials_to_target.median) == (0, None)
-    assert item.verdict == "No trial has succeeded: see the failures."
+    assert item.verdict == "No trials have succeeded: see the failures."
 
 
 def test_one_strategy_that_only_fails_beside_one_that_does_not(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_logs_without_a_trial(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [])
     item = only(tmp_path)
     assert item.strategies == [] and item.best is None and item.horizon == 0
-    assert item.verdict == "No trial has been measured yet."
+    assert item.verdict == "No trials have been measured yet."
 
 
 def test_spaces_are_named_only_where_a_workload_has_several(tmp_path: Path) -> None:

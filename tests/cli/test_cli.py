@@ -187,7 +187,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["run", "absent.toml"], "cannot read the study"),
         (["run", "bad.toml"], "unknown key 'workload'"),
         (["report", "."], "no log"),
-        (["report", "nowhere"], "there is no directory or log nowhere to report on"),
+        (["report", "nowhere"], "cannot report on nowhere: there is no such directory or log"),
         (["report", "bad.toml"], "unknown key 'workload'"),
         (["report"], "Missing argument"),
         (["best", "bad.toml"], "is not a searchlab log"),
@@ -227,7 +227,7 @@ def test_a_table_is_built_told_of_and_searched(tmp_path: Path) -> None:
     shown = searchlab("table", "info", "results/tables", cwd=tmp_path).stdout
     assert "gemm:16x16x16" in shown and f"6 of {told['space_size']}" in shown and "GFLOPS" in shown
     drifted = searchlab("table", "info", OLD_TABLE, cwd=tmp_path)
-    assert drifted.returncode == 1 and "depend on the order of measuring" in " ".join(drifted.stdout.split())
+    assert drifted.returncode == 1 and "depend on the order of measurement" in " ".join(drifted.stdout.split())
     nearest = json.dumps({"kind": "table", "path": table, "missing": "nearest"})
     words = ["tune", "gemm:16x16x16", "--space", "guided-gemm", "--policy", "random", "--log", "b.jsonl"]
     done = searchlab(*words, "--measure", nearest, cwd=tmp_path)
@@ -308,7 +308,7 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert searchlab("run", study, cwd=tmp_path).returncode == 0
     study.write_text(STUDY.replace("trials = 20", "trials = 30"))
     then = " ".join(searchlab("run", study, "--dry-run", cwd=tmp_path).stdout.split())
-    assert "4 runs, 0 of them complete in results/study; 40 trials are left: " in then and "at once" in then
+    assert "4 runs, 0 of them complete in results/study; 40 trials are left: " in then and "instantly" in then
     study.write_text(STUDY)
     assert "4 runs, 4 of them complete" in searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
 
@@ -320,7 +320,7 @@ def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
     assert f"of {tmp_path / 'table.jsonl'}" in searchlab("best", tmp_path).stdout
     (tmp_path / "empty").mkdir()
     refused = searchlab("best", tmp_path / "empty")
-    assert refused.returncode == 2 and "there is no log" in refused.stderr
+    assert refused.returncode == 2 and "no logs" in refused.stderr
 
 
 def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     three = json.loads(searchlab(*words, "--registered", "3").stdout)["needs"][0]
     assert three["seeds_together"] > first["seeds_together"], "three registered contrasts share the error rate"
     unnamed = searchlab("power", "v1/dev")
-    assert unnamed.returncode == 2 and "--strategy, one of" in unnamed.stderr
+    assert unnamed.returncode == 2 and "as --strategy; choose one of" in unnamed.stderr
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     [
         (["nowhere.toml"], "results/nowhere"),
         (["study.toml", "--power", "1.5"], "--power must be between 0 and 1, not 1.5"),
-        (["study.toml", "--tests", "2", "--registered", "2"], "exclude each other"),
-        (["study.toml", "--difference", "0"], "--difference must be above 0, not 0"),
-        (["results/study/gemm_64x64x64/small/random"], "have 2 seeds in common on a workload"),
+        (["study.toml", "--tests", "2", "--registered", "2"], "cannot be combined"),
+        (["study.toml", "--difference", "0"], "--difference must be positive, not 0"),
+        (["results/study/gemm_64x64x64/small/random"], "share two seeds with different results"),
     ],
 )
 def test_bad_input_ends_with_a_sentence(directory: Path, words: list[str], said: str) -> None:

@@ -50,33 +50,33 @@ def refused(store: Store, said: str, log: Path | None = None) -> None:
 
 def test_a_file_that_is_no_store(tmp_path: Path, log: Path) -> None:
     (tmp_path / "diary.db").write_text("dear diary, " * 100)
-    refused(Store(tmp_path / "diary.db"), "diary.db is not a searchlab store; name another file", log)
+    refused(Store(tmp_path / "diary.db"), "diary.db is not a searchlab store; choose another file", log)
     other = altered(Store(tmp_path / "other.db"), "CREATE TABLE songs (name)")
-    refused(other, "other.db is a database of another program", log)
+    refused(other, "other.db is another program's database", log)
     refused(Store(tmp_path), "cannot open the store .*: it is not a file", log)
     refused(Store(tmp_path / "a\0b"), "cannot open the store .*embedded null byte", log)
-    refused(Store(tmp_path / "absent" / "s.db"), "there is no store at .*; searchlab store add creates one from logs")
+    refused(
+        Store(tmp_path / "absent" / "s.db"), "the store .* does not exist; `searchlab store add` creates it from logs"
+    )
     assert not (tmp_path / "absent").exists()
     refused(Store(log / "s.db"), "cannot open the store .*: Not a directory|File exists", log)
 
 
 def test_a_store_of_another_version(store: Store, log: Path) -> None:
-    refused(
-        altered(store, "PRAGMA user_version = 2"), "is a store of version 2, and this searchlab reads version 1", log
-    )
+    refused(altered(store, "PRAGMA user_version = 2"), "has version 2, but this searchlab reads version 1", log)
 
 
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("DROP TABLE states", "its tables are not those of a store"),
-        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM lines; END", "its tables are not those of a store"),
+        ("DROP TABLE states", "it does not have the expected tables"),
+        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM lines; END", "it does not have the expected tables"),
         ("DELETE FROM lines WHERE number = 2", "lines of a log are missing"),
         ("UPDATE lines SET line = CAST('{' AS BLOB) WHERE number = 1", "line 2: it is damaged"),
         ("UPDATE lines SET line = 7", "is damaged: Expected `bytes`"),
         ("UPDATE runs SET workload = 'sort:1'", "unknown workload 'sort:1'|differs from its index"),
         ("UPDATE runs SET machine = 'another'", "differs from its index"),
-        ("UPDATE runs SET target = '[1'", "it names the target '\\[1'"),
+        ("UPDATE runs SET target = '[1'", "it refers to the target '\\[1'"),
         ("UPDATE runs SET seconds = -1", "is damaged: Expected `float`"),
         ("UPDATE runs SET created = 1e300", "is damaged: Expected `float`"),
         ("UPDATE runs SET fingerprint = x'ff'", "is damaged: Expected `str`"),

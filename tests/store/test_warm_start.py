@@ -116,10 +116,10 @@ def test_a_directory_called_store_is_not_taken_for_the_store(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "store").mkdir()
     (tmp_path / "a.jsonl").rename(tmp_path / "store" / "a.jsonl")
-    with pytest.raises(SearchlabError, match=r'warm start "store" is .*; write "./store" for .*or "store:" for'):
+    with pytest.raises(SearchlabError, match=r'warm start "store" means .*; use "./store" for .*or "store:" for'):
         run(table, tmp_path / "1.jsonl", "store")
     assert len(read_header(run(table, tmp_path / "2.jsonl", ["./store"], trials=1)).warm_start) == 1
     assert len(read_header(run(table, tmp_path / "3.jsonl", Path("store"), trials=1)).warm_start) == 1
     assert len(read_header(run(table, tmp_path / "4.jsonl", "store:", trials=1)).warm_start) == 2
-    with pytest.raises(SearchlabError, match="there is no store at .*absent.db"):
+    with pytest.raises(SearchlabError, match="the store .*absent.db does not exist"):
         run(table, tmp_path / "5.jsonl", "store:absent.db")

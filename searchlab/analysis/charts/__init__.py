@@ -1,1 +1,1 @@
-"""The charts of a report: as plain numbers, and drawn as pictures."""
+"""A report's charts: as plain numbers, and drawn as pictures."""

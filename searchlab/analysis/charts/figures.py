@@ -1,4 +1,4 @@
-"""The charts of a report as plain numbers, for its page, its pictures and its files."""
+"""A report's charts as plain numbers, for its page, pictures and files."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from ..stats.ranks import ALPHA
 from ..summary import paired_areas
 from ..words import listed
 
-BY_TRIALS, BY_SECONDS = "trials", "seconds"  # keys of the views of a figure
-AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # with the labels of their x axes
-POINTS = 200  # most points of a line; a longer run is sampled at this many places
-LOG_FROM = 100.0  # ratio of the last x to the first from which a logarithmic axis is more readable
-_ESTIMATES = 40  # most trials at which a score has its interval
+BY_TRIALS, BY_SECONDS = "trials", "seconds"  # the keys of a figure's views
+AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # with the labels of the x axes
+POINTS = 200  # maximum number of points in a line; a longer run is sampled
+LOG_FROM = 100.0  # if the last x is at least this many times the first, a logarithmic axis is more readable
+_ESTIMATES = 40  # maximum number of trials at which a score has an interval
 
-# Colours that the colour-blind can tell apart on white: Okabe and Ito, "Color universal design" (2008), without
-# its yellow, then olive, wine and indigo of Tol's "muted" scheme (SRON technical note 09-002, 2021).
+# Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
+# except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021).
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#999933", "#882255", "#332288",
 )  # fmt: skip
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The line of one strategy: a value for each ``x`` of the view, None where there is no line; with its band."""
+    """One strategy's line and band: a value for each ``x`` of the view, or None where there is no line."""
 
     strategy: str
     y: Sequence[float | None]
@@ -53,7 +53,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """A named stretch of the x axis, from its beginning to ``end``."""
+    """A named part of the x axis, from its start to ``end``."""
 
     end: float
     name: str
@@ -63,13 +63,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """One way to draw a figure."""
 
     key: str
-    name: str  # of its button
+    name: str  # on its button
     label: str  # of the x axis
     x: list[float]  # of all lines
     series: list[Series]
     quantity: str
     levels: list[Level] = []
-    bottom: float | None = None  # of the y axis, None to fit the lines; in pictures 0 is always on the axis
+    bottom: float | None = None  # of the y axis, or None to fit the lines; in pictures, 0 is always on the axis
     top: float | None = None
     shade: Shade | None = None
 
@@ -83,26 +83,27 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     title: str
-    brief: str  # line under the title of its picture
+    brief: str  # the line under the picture's title
     says: str  # how to read the chart
     views: list[View]
     step: bool = True  # whether lines are constant between points
-    digits: int = 2  # after the point
-    ends: bool = True  # whether the place where a line ends means something
+    digits: int = 2  # after the decimal point
+    ends: bool = True  # whether it means something where a line ends
 
 
 def places(last: int, most: int) -> list[int]:
-    """Return 1, ... ``last``; or at most ``most`` of them, closer together at the start, where lines rise."""
+    """Return 1 to ``last``, or at most ``most`` of these places, closer together at the start, where lines rise."""
     if last <= most:
         return list(range(1, last + 1))
     return sorted({round(place) for place in np.geomspace(1, last, most).tolist()})
 
 
 def eventful(changes: Ints, most: int) -> list[int]:
-    """Return at most ``most`` + 2 places: the first, the last, and those where most changes.
+    """Return at most ``most`` + 2 places: the first, the last, and the places at which the most lines change.
 
-    If more than ``most`` places have a change, the changes are divided into ``most`` stretches of about equal number,
-    and the place with the most changes is taken from each. ``changes`` counts the lines that change at each place.
+    If lines change at more than ``most`` places, the changes are divided into ``most`` groups of about equal size, and
+    the place with the most changes is chosen from each group. ``changes`` is the number of lines that change at each
+    place.
     """
     places = np.flatnonzero(changes)
     if len(places) > most:
@@ -114,7 +115,7 @@ def eventful(changes: Ints, most: int) -> list[int]:
 
 
 def seconds_grid(first: float, last: float) -> Floats:
-    """Return places in equal steps or, if ``last`` is far from ``first``, in equal ratios."""
+    """Return places with equal steps or, if ``last`` is far from ``first``, with equal ratios."""
     if first > 0 and last / first >= LOG_FROM:
         return np.geomspace(first, last, POINTS)
     return np.linspace(first, last, POINTS) if last > first else np.array([first])
@@ -127,12 +128,12 @@ def short(value: float) -> float:
 
 def shorten(values: Floats) -> list[float]:
     every = values.tolist()
-    shortened = {value: short(value) for value in set(every)}  # few: lines have steps
+    shortened = {value: short(value) for value in set(every)}  # there are few different values because lines have steps
     return [shortened[value] for value in every]
 
 
 def steps(run: LoggedRun) -> Ints:
-    """Return the trials, from 0, at which a run found something faster, and its last trial."""
+    """Return the trials, from 0, at which a run found a faster program, and its last trial."""
     faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
     return np.union1d(faster, [len(run.curve) - 1] if len(run.curve) else []).astype(np.int64)
 
@@ -142,8 +143,8 @@ class Metric(NamedTuple):
 
     field: str
     name: str
-    guess: float | None = None  # value by guessing
-    top: float | None = None  # largest value
+    guess: float | None = None  # the value that guessing would reach
+    top: float | None = None  # the largest possible value
 
 
 METRICS = (
@@ -156,7 +157,7 @@ METRICS = (
 
 
 def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
-    """Return the charts of one workload that its logs have numbers for; none while no run has a trial."""
+    """Return those charts of one workload for which its logs have numbers. There are none while no run has a trial."""
     if not item.strategies:
         return []
     figures = [_convergence(item, runs), _scores(item, runs), _ecdf(item, runs), _models(item, runs)]
@@ -169,13 +170,13 @@ def band_of(group: StrategyRuns, axis: str) -> Band:
 
 
 def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
-    """Return a line with a band, both absent where they are NaN; without a band if it is absent everywhere."""
+    """Return a line with its band. Both are absent where they are NaN; a band that is absent everywhere is omitted."""
     line, *band = ([None if math.isnan(one) else one for one in shorten(edge)] for edge in (y, lower, upper))
     return Series(strategy, line, *band) if any(end is not None for end in band[0]) else Series(strategy, line)
 
 
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
-    """Sample ``band`` at each of ``at``, ascending, from where it begins to where it ends."""
+    """Sample ``band`` at each of ``at``, which ascend, from where it begins to where it ends."""
     first, last = np.searchsorted(at, band.x[[0, -1]])
     place = np.searchsorted(band.x, at, side="right") - 1
     place[place < 0] = 0
@@ -184,14 +185,14 @@ def _sampled(strategy: str, band: Band, at: Floats) -> Series:
 
 
 def _at(strategy: str, band: Band, at: Floats) -> Series:
-    """Return the values of ``band`` at those of ``at`` that are places of it."""
+    """Return the values of ``band`` at those of ``at`` at which it has a value."""
     place = np.minimum(np.searchsorted(band.x, at), len(band.x) - 1)
     known = band.x[place] == at
     return _series(strategy, *(np.where(known, edge[place], np.nan) for edge in (band.median, band.lower, band.upper)))
 
 
 def _steps(bands: Iterable[Band], last: float) -> Floats:
-    """Return where bands change, up to ``last``: all places or, if these are many, those where most changes."""
+    """Return where bands change, up to ``last``: all places or, if there are many, those with the most changes."""
     steps, ends = [], []
     for band in bands:
         edges = np.stack((band.lower, band.median, band.upper))
@@ -241,7 +242,7 @@ def _seeds(item: WorkloadSummary) -> str:
 
 
 def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """Return None if there is no random search to compare with, or nothing to gain on it."""
+    """Return the chart of scores, or None without a random search to compare with or to improve on."""
     scored = [row for row in item.strategies if row.score_trials]
     if not scored:
         return None
@@ -267,7 +268,7 @@ def _lowest(series: Sequence[Series]) -> list[float]:
 
 
 def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
-    """Return the mean of ``scores``, shape (runs, trials), with its interval, where it is defined."""
+    """Return the mean of ``scores``, shape (runs, trials), with its interval, wherever it is defined."""
     here = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
     edges = np.full((3, len(at)), np.nan)
     edges[:, : len(here)] = mean_intervals(scores[:, here])
@@ -301,7 +302,7 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
 
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """Return None if no strategy has a cost model whose predictions were scored."""
+    """Return the chart of cost models, or None if no strategy has a cost model whose predictions were scored."""
     rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
     views = []
     for metric in METRICS:
@@ -327,7 +328,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
 
 
 def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
-    """Return, for each metric that is defined, quartiles over seeds at the trial that ended each batch, from 1."""
+    """Return the quartiles over seeds of each defined metric, at the last trial (from 1) of each batch."""
     ends = np.concatenate([run.log.rounds for run in runs]) + 1.0
     qualities = np.concatenate([run.log.qualities for run in runs])
     bands = {}
@@ -340,7 +341,7 @@ def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
 
 
 def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary]) -> list[Figure]:
-    """Return performance profile and run-score distribution of the strategies that ran on every workload."""
+    """Return the performance profile and run-score distribution of the strategies that ran on every workload."""
     names = [row.strategy for row in overall.strategies]
     rows = [item.by_strategy for item in workloads]
     return [_performance_profile(names, rows), _run_scores(names, rows)]
@@ -366,9 +367,9 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
 
 
 def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], measure: str) -> Floats:
-    """Return what ``measure`` took, infinite if the target was not reached: shape (problems, strategies).
+    """Return the trials or seconds to the target, infinite if it was not reached: shape (problems, strategies).
 
-    A problem is a workload with a seed that all strategies have there.
+    A problem is a workload and a seed that all strategies ran with on it.
     """
     times = []
     for row in rows:
@@ -396,15 +397,15 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
     )  # fmt: skip
 
 
-HIGHLIGHTED = 6  # most strategies that are highlighted at first
+HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
 
 
 class Looks(NamedTuple):
-    """How strategies are told apart everywhere."""
+    """How strategies are distinguished in all charts and tables."""
 
-    names: list[str]  # in the order that gives them their colours
-    own: str | None  # the strategy that was registered to be compared: the first of the first contrast
-    lit: list[str]  # those highlighted at first: that one, what it is compared with, and the best others
+    names: list[str]  # in the order that determines their colours
+    own: str | None  # the strategy registered for comparison: the first one in the first contrast
+    lit: list[str]  # those highlighted initially: that one, those it is compared with, and the best others
 
     @classmethod
     def of(cls, summary: Summary, comparison: ComparedRuns) -> Looks:
@@ -413,17 +414,17 @@ class Looks(NamedTuple):
         ranked = summary.overall.diagram.strategies if summary.overall else []
         ranked = [*ranked, *(row.strategy for item in summary.workloads for row in item.strategies), *names]
         lit = list(dict.fromkeys([*registered, *ranked]))[:HIGHLIGHTED]
-        if len(names) > len(COLOURS):  # those highlighted have colours of their own
+        if len(names) > len(COLOURS):  # highlighted strategies get colours of their own
             names = sorted(names, key=lambda name: (name not in lit, name))
         return cls(names, registered[0] if registered else None, lit)
 
 
 class Gap(NamedTuple):
-    """How much larger the area under the curve of a strategy is than that of a reference."""
+    """How much larger a strategy's area under the curve is than the reference's."""
 
     strategy: str
     difference: Interval  # on these workloads
-    p: float | None  # corrected for all tests of the report
+    p: float | None  # corrected for all tests in the report
 
     @property
     def significant(self) -> bool:
@@ -431,11 +432,11 @@ class Gap(NamedTuple):
 
 
 def differences(summary: Summary) -> dict[str, list[Gap]]:
-    """Return for each reference the difference of each strategy from it, the best first; its own is 0.
+    """Return, for each reference, every strategy's difference from it, best first. Its own difference is 0.
 
-    The first reference is the first strategy that another was registered to be compared with, or else random search.
-    Differences are over all workloads, or over the only one; if there is neither, the result is empty. A pair without a
-    test has no interval.
+    The first reference is the first strategy registered as another one's opponent, or otherwise random search.
+    Differences are over all workloads, or on the only workload. If there is neither, the result is empty. A pair
+    without a test has no interval.
     """
     if summary.overall:
         names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
@@ -452,7 +453,7 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
         found = paired_difference(*areas).on_these.difference
         if not math.isnan(found.value):
             adjusted = p[frozenset((one, other))]
-            if adjusted is None:  # such as between runs that do not show how they vary
+            if adjusted is None:  # for example if the runs do not show how they vary
                 found = Interval.none(found.value, "")
             gaps[other].append(Gap(one, found, adjusted))
             gaps[one].append(Gap(other, -found, adjusted))
@@ -462,7 +463,7 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
 
 
 class Bar(NamedTuple):
-    """The bar of one strategy: a value for each part, and the total that they are parts of."""
+    """One strategy's bar: a value for each part, and the total to which they add up."""
 
     strategy: str
     values: Sequence[float]
@@ -470,14 +471,14 @@ class Bar(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A bar for each strategy of a workload, in the order of its summary."""
+    """A bar for each strategy on a workload, in the order of the summary."""
 
     parts: Sequence[str]
     rows: Sequence[Bar]
 
 
 def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Figure]]:
-    """Return the line charts of each workload, and under "" those over all workloads, if there are any."""
+    """Return the line charts of each workload and, under the key "", those over all workloads, if any."""
     figures = {item.workload: workload_figures(item, comparison[item.workload]) for item in summary.workloads}
     if summary.overall:
         figures[""] = overall_figures(summary.overall, summary.workloads)
@@ -485,7 +486,7 @@ def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Fi
 
 
 def time_bars(item: WorkloadSummary) -> Bars:
-    """Return where the seconds of each strategy went, on average over seeds."""
+    """Return how each strategy's seconds were spent, on average over seeds."""
     rows = []
     for row in item.strategies:
         runs = len(row.trials_by_seed)
@@ -495,7 +496,7 @@ def time_bars(item: WorkloadSummary) -> Bars:
 
 
 def failure_bars(item: WorkloadSummary) -> Bars:
-    """Return the failed trials of each strategy by kind, with its number of trials as the total."""
+    """Return each strategy's failed trials by kind, with its number of trials as the total."""
     kinds = [kind for kind in FAILURES if any(row.failures[kind] for row in item.strategies)]
     rows = [
         Bar(row.strategy, [row.failures[kind] for kind in kinds], sum(row.trials_by_seed)) for row in item.strategies

@@ -1,6 +1,6 @@
-"""The charts of a report as matplotlib figures. Importing this module imports matplotlib, but never pyplot.
+"""A report's charts as matplotlib figures. Importing this module imports matplotlib, but not pyplot.
 
-Equal arguments give equal pictures, for the same matplotlib.
+With the same version of matplotlib, equal arguments yield equal pictures.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from .figures import (
     time_bars,
 )
 
-MANY = 12  # of more workloads than these, only the pictures over all are drawn: a suite would have hundreds
-FLOOR = 0.1  # least regret that a picture distinguishes, in percent: a tenth of the noise of a measurement
+MANY = 12  # with more workloads, only the pictures over all of them are drawn; a suite would have hundreds
+FLOOR = 0.1  # the smallest regret that a picture shows, in percent: a tenth of the measurement noise
 
-# The numbers of colours, dashes and markers differ, so no two of the first 20 strategies look the same.
+# The numbers of colours, dashes and markers differ so that no two of the first 20 strategies look the same.
 DASHES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (2, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-# The colours of the bars on the page, --k0 ... --k6 in its style sheet.
+# The colours of the bars on the page: --k0 to --k6 in its style sheet.
 _BAR_COLOURS = ("#0072b2", "#d97706", "#00946b", "#8a94a0", "#882255", "#56b4e9", "#333333")
 GREY = "#555555"
 
 # Sizes are in inches, unless stated otherwise.
-WIDTH, DPI = 8.0, 200  # 8 inches at 800 px make 10 points 14 px high
+WIDTH, DPI = 8.0, 200  # at 8 inches for 800 px, 10 points are 14 px high
 _SCREEN = 100  # pixels per inch on a page
 _HEIGHT = 4.6  # of a line chart
-_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # around its axes; the right margin is as wide as the labels
-_GAP = 0.2  # between the lines of its legend
+_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # margins around its axes; the right margin is as wide as the labels
+_GAP = 0.2  # between the lines in its legend
 _HANDLE = 0.34  # of the sample of a line
-_NAME = 34  # characters of a name
+_NAME = 34  # maximum number of characters in a name
 _BAR_ROW = 0.3  # from bar to bar
 _MATRIX_ROW = 0.5
 _RANK_ROW, _CLIQUE = 0.26, 0.13  # from name to name, and from bar to bar
-_RANK_MARGIN = 0.33  # of the width, on both sides, for the names
+_RANK_MARGIN = 0.33  # part of the width reserved for the names, on each side
 
 STYLE = {
     "svg.hashsalt": "searchlab",
@@ -82,13 +82,13 @@ STYLE = {
 
 
 def in_style() -> AbstractContextManager[None]:
-    if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]:  # no other style has it
+    if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]:  # only this style has it
         return nullcontext()
     return matplotlib.style.context(["default", STYLE])
 
 
 class Picture(matplotlib.figure.Figure):
-    """A figure in the style of reports, whatever style the user has. A notebook shows it; ``savefig`` writes it."""
+    """A figure in the report style, regardless of the user's style. Notebooks display it, and ``savefig`` writes it."""
 
     def __init__(self, height: float) -> None:
         super().__init__(figsize=(WIDTH, height), dpi=DPI)
@@ -99,17 +99,17 @@ class Picture(matplotlib.figure.Figure):
             super().draw(renderer)
 
     def save(self, path: Path) -> None:
-        """Write ``path``.png and ``path``.svg, without a date, so that equal pictures are equal files."""
+        """Write ``path``.png and ``path``.svg without a date, so that equal pictures yield equal files."""
         canvas = FigureCanvasAgg(self)
         with in_style():
             canvas.draw()  # type: ignore[no-untyped-call]
             pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-            opaque = pixels[..., :3]  # packed in half the time that savefig takes
+            opaque = pixels[..., :3]  # takes half as long as savefig
             Image.fromarray(opaque).save(path.with_name(path.name + ".png"), dpi=(DPI, DPI), compress_level=3)
             self.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """For notebooks: sharp on screens with twice as many pixels."""
+        """Return a PNG for notebooks that is sharp on screens with twice as many pixels."""
         file = BytesIO()
         with in_style():
             self.savefig(file, format="png")
@@ -117,7 +117,7 @@ class Picture(matplotlib.figure.Figure):
         return file.getvalue(), {"width": round(width), "height": round(height)}
 
     def text_width(self, words: str) -> float:
-        """Return the width of a label in inches."""
+        """Return a label's width in inches."""
         text = self.text(0, 0, words, fontsize=10)
         width = float(text.get_window_extent().width) / self.dpi
         text.remove()
@@ -138,24 +138,24 @@ class Picture(matplotlib.figure.Figure):
 
 
 def plain(words: str) -> str:
-    return words.replace("$", r"\$")  # a dollar would start a formula
+    return words.replace("$", r"\$")  # a dollar sign would start a formula
 
 
 def shortened(name: str, most: int) -> str:
-    """Leave out the middle of a name with more than ``most`` characters."""
+    """Omit the middle of a name that has more than ``most`` characters."""
     return plain(name if len(name) <= most else name[: most // 2] + "…" + name[-most // 2 + 1 :])
 
 
 def picture_name(workload: str, chart: str) -> str:
-    """Return the file name of the picture of a ``chart``, without its suffix; ``workload``: "" for all of them."""
+    """Return the file name of a ``chart``'s picture, without suffix. ``workload`` is "" for charts over all of them."""
     return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{chart}"
 
 
 def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]) -> None:
-    """Draw every view of every figure, and the bars, into the directory ``out``.
+    """Draw every view of every figure, and the bars, to files in the directory ``out``.
 
-    The picture of the first view is named after its figure, that of another view after both; the pictures of
-    convergence are named after the view alone. If there are many workloads, only the page has the charts of each.
+    The picture of a figure's first view is named after the figure, and those of other views after both. Convergence
+    pictures are named only after the view. If there are many workloads, only the page shows the charts of each.
     """
     for workload, chart, picture in _pictures(summary, comparison, figures):
         if picture:
@@ -165,7 +165,7 @@ def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, figures: Map
 def _pictures(
     summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]
 ) -> Iterator[tuple[str, str, Picture | None]]:
-    """Draw every picture, with its workload and the name of its chart."""
+    """Yield every picture, with its workload and the name of its chart."""
     looks = Looks.of(summary, comparison)
     items = {item.workload: item for item in summary.workloads} if len(summary.workloads) <= MANY else {}
     for workload, item in items.items():
@@ -198,12 +198,12 @@ def _pictures(
 
 
 class Line(NamedTuple):
-    """One strategy of a picture, where it has values."""
+    """The part of one strategy's line that has values."""
 
     name: str
     x: Floats
     y: Floats
-    lower: Floats  # without a band, ``y``
+    lower: Floats  # equal to ``y`` without a band
     upper: Floats
     look: dict[str, Any]
 
@@ -213,14 +213,14 @@ class Line(NamedTuple):
 
 
 def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, best: float = 0.0) -> Picture | None:
-    """Draw one view of a line chart; None if no line has a value.
+    """Draw one view of a line chart. Returns None if no line has a value.
 
     Args:
-        workload: "" for all of them.
+        workload: The workload, or "" for all workloads.
         figure: The chart.
         view: One of its views.
-        looks: Of the strategies.
-        best: The throughput from which to draw regret instead of throughput, if it is not 0.
+        looks: How strategies are distinguished.
+        best: If not 0, draw the regret relative to this throughput instead of the throughput.
     """
     lines = sorted(_lines(view, looks, best), key=lambda line: (-line.y[-1], line.name))
     if not lines:
@@ -243,7 +243,7 @@ def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, bes
         axes.set_ylabel(quantity)
         _curves(axes, lines, step=figure.step)
         _scale(axes, lines, view, [y for y, _ in levels], logarithmic=bool(best))
-        # Levels are thin lines, named at the left, where most curves have yet to rise.
+        # Levels are thin lines, labelled at the left, where most curves have not risen yet.
         halo = [withStroke(linewidth=2.5, foreground="white")]
         for place, (y, text) in enumerate(sorted(levels, reverse=True)):
             dash, align = ("-", "bottom") if place == 0 else ((0, (4, 3)), "top")
@@ -265,7 +265,7 @@ def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
             y, lower, upper = regret(y, best), regret(upper, best), regret(lower, best)
         known = np.isfinite(y)
         if known.any():
-            # Where seeds have found nothing, regret is infinite: the band then ends at the top.
+            # Where seeds have found nothing, regret is infinite, so the band ends at the top.
             upper = np.minimum(upper, upper[np.isfinite(upper)].max(initial=y[known].max()))
             yield Line(
                 series.strategy,
@@ -278,14 +278,14 @@ def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
 
 
 def regret(throughput: Floats | float, best: float) -> Floats:
-    """Return 100 (best / throughput - 1), infinite for a throughput of 0, and at least FLOOR."""
+    """Return 100 (best / throughput - 1), but at least FLOOR. It is infinite if the throughput is 0."""
     with np.errstate(divide="ignore"):
         found: Floats = np.maximum(100 * (np.divide(best, throughput) - 1), FLOOR)
     return found
 
 
 def look(name: str, looks: Looks) -> dict[str, Any]:
-    """Return how the line of a strategy is drawn."""
+    """Return how to draw a strategy's line."""
     number = looks.names.index(name)
     return {
         "color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)],
@@ -303,14 +303,14 @@ def _curves(axes: Axes, lines: Sequence[Line], *, step: bool) -> None:
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
     steps: dict[str, Any] = {"step": "post"} if step else {}
     for rank, line in enumerate(lines):
-        # A filled area is written with all its corners: leave out those where it neither rises nor ends.
+        # A filled area is written with all of its corners: omit those at which it neither rises nor ends.
         edges = np.stack((line.lower, line.upper))
         corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)] | (not step)
         corner[-1] = True
         axes.fill_between(
             line.x[corner], *edges[:, corner], color=line.colour, alpha=shade, linewidth=0, zorder=2, **steps
         )
-        # Markers are at different places on every line, so that lines that coincide are distinguishable.
+        # Markers are at different places on each line, so that coinciding lines can be distinguished.
         every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(line.x) > 1 else 1
         style, order = "steps-post" if step else "default", 4 - rank / len(lines)
         axes.plot(line.x, line.y, drawstyle=style, markevery=every, zorder=order, **line.look)
@@ -327,7 +327,7 @@ def _scale(axes: Axes, lines: Sequence[Line], view: View, levels: Sequence[float
         subs = (1.0, 2.0, 5.0) if inches > 1.5 else (1.0, 3.0) if inches > 0.9 else (1.0,)
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
         axes.xaxis.set_major_formatter(plain_numbers)
-        axes.xaxis.set_minor_locator(NullLocator())  # the many small ticks took a quarter of the time of a picture
+        axes.xaxis.set_minor_locator(NullLocator())  # many small ticks would take a quarter of the drawing time
         axes.set_xlim(first, last)
     else:
         axes.set_xlim(0, last if last > first else 2 * last or 1.0)
@@ -343,7 +343,7 @@ def _scale(axes: Axes, lines: Sequence[Line], view: View, levels: Sequence[float
 
 
 def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: float, height: float) -> None:
-    """Put the sample and name of every line at the right, beside its end as far as the names leave room."""
+    """Put each line's sample and name at the right, as close to the line's end as the other names permit."""
     ends = axes.transData.transform([(axes.get_xlim()[1], line.y[-1]) for line in lines])
     ends = np.clip(axes.transAxes.inverted().transform(ends)[:, 1], 0.0, 1.0)
     left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
@@ -355,9 +355,9 @@ def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: flo
 
 
 def apart(places: Floats, gap: float) -> Floats:
-    """Move ``places`` in [0, 1], highest first, as little as two passes need to be ``gap`` apart.
+    """Move ``places`` in [0, 1], highest first, as little as two passes can so that they are ``gap`` apart.
 
-    The first pass pushes down from the top, where curves meet; the second lifts what fell off the bottom.
+    The first pass pushes places down from the top, where curves meet. The second lifts those that fell off the bottom.
     """
     moved = np.minimum(places, 1.0)
     for i in range(1, len(moved)):
@@ -385,7 +385,7 @@ def time_picture(item: WorkloadSummary) -> Picture:
 
 
 def failures_picture(item: WorkloadSummary) -> Picture:
-    """Draw the failures, of which there must be one."""
+    """Draw the failures. There must be at least one."""
     bars = failure_bars(item)
     return _draw_bars(
         f"{item.workload}: failures",
@@ -400,7 +400,7 @@ def failures_picture(item: WorkloadSummary) -> Picture:
 def _draw_bars(
     title: str, subtitle: str, axis: str, bars: Bars, values: Sequence[Sequence[float]], totals: Sequence[str]
 ) -> Picture:
-    """Draw a bar for each row of ``values``, with a value for each part, and a text for its total."""
+    """Draw a bar for each row of ``values``, which has a value for each part, and a label for each total."""
     with in_style():
         picture = Picture(0.85 + _BAR_ROW * len(values) + 0.55)
         axes = picture.add_box(left=2.3, right=0.8, top=0.85, bottom=0.55)
@@ -424,7 +424,7 @@ def _draw_bars(
 
 
 def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
-    """Draw each strategy less the reference, with its interval; a full dot is significant."""
+    """Draw each strategy's difference from the reference, with its interval. Significant ones have filled dots."""
     with in_style():
         picture = Picture(0.75 + _BAR_ROW * len(gaps) + 0.55)
         axes = picture.add_box(left=2.3, right=2.1, top=0.75, bottom=0.55)
@@ -454,7 +454,7 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
 
 
 def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
-    """Name the rows of a picture, the first at the top, and its x axis."""
+    """Label the rows of a picture, the first at the top, and its x axis."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), [shortened(name, 26) for name in names])
     axes.tick_params(axis="y", length=0)
@@ -466,7 +466,7 @@ def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
 
 
 def pairwise_picture(item: WorkloadSummary, measure: str) -> Picture:
-    """Draw how probably a run of one strategy is better than one of another, for each pair."""
+    """Draw the probability that one strategy's run is better than another's, for each pair."""
     names = [row.strategy for row in item.strategies]
     cells = {
         (name, other): (
@@ -507,7 +507,7 @@ def matrix_picture(overall: Overall) -> Picture:
 def _draw_matrix(
     title: str, subtitle: str, names: Sequence[str], cells: Mapping[tuple[str, str], tuple[float, str]]
 ) -> Picture:
-    """Draw a row and a column for each name; a cell has a weight in [-1, 1], above 0 if the row is better, and text."""
+    """Draw a row and a column for each name. A cell has text and a weight in [-1, 1], positive if the row is better."""
     with in_style():
         picture = Picture(2.0 + _MATRIX_ROW * len(names) + 0.2)
         axes = picture.add_box(left=2.3, right=0.9, top=2.0, bottom=0.2)
@@ -534,9 +534,9 @@ def _draw_matrix(
 
 
 def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
-    """Draw average ranks on a line, the best at the left, and a row of dots for every clique.
+    """Draw average ranks on a line, with the best at the left, and a row of dots for each clique.
 
-    Strategies with a dot in the same row are not distinguishable; the thin line through the dots may pass over one that
+    Strategies with dots in the same row cannot be distinguished. The thin line through the dots may pass over one that
     is not in the clique. The layout is Demsar's (JMLR 7, 2006, figure 1).
     """
     last = len(diagram.strategies)
@@ -558,7 +558,7 @@ def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
             ends = min(ranks), max(ranks)
             axes.plot(ends, (down, down), ":", color=GREY, linewidth=1, zorder=3)
             axes.plot(ranks, [down] * len(ranks), "o", color=GREY, markersize=5, zorder=3, clip_on=False)
-        # The better half is at the left, the best at the top; the others at the right, the worst at the top.
+        # The better half is at the left, with the best at the top. The rest is at the right, with the worst at the top.
         reach = 0.03 * (last - 1)
         for place, (name, rank) in enumerate(zip(diagram.strategies, diagram.ranks, strict=True)):
             left = place < rows

@@ -1,1 +1,1 @@
-"""The report as one HTML page, with its template, style and script."""
+"""The report as a single HTML page, with its templates, style and script."""

@@ -1,4 +1,4 @@
-"""A report as one HTML page, which needs no network and no other file, and never treats text from a log as markup."""
+"""A report as a single HTML page that needs no network or other files, and never treats text from a log as markup."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from ..stats.ranks import MatrixCell
 from ..verdict import signed
 from ..words import listed, number_text, p_text
 
-_COLUMNS = 10  # approximate number of columns of numbers in the table of a figure
-INLINE = 4  # of more workloads than these, the sections are compressed until they are read
+_COLUMNS = 10  # approximate number of columns with numbers in a figure's table
+INLINE = 4  # with more workloads, sections are compressed until they are read
 TRACED = "convergence"  # the figure that can also show each seed
 
 
@@ -63,14 +63,14 @@ def page(
     programs: Sequence[Program],
     out: Path,
 ) -> str:
-    """Return the page of a summary; equal arguments give equal pages.
+    """Return the page for a summary. Equal arguments yield equal pages.
 
     Args:
-        summary: Of ``comparison``.
+        summary: The summary of ``comparison``.
         comparison: The runs.
-        figures: The line charts by workload, see :func:`~searchlab.analysis.charts.figures.all_figures`.
+        figures: The line charts by workload; see :func:`~searchlab.analysis.charts.figures.all_figures`.
         programs: The best programs.
-        out: The directory that the page is for: links to logs start there.
+        out: The page's directory, from which links to logs start.
     """
     looks = Looks.of(summary, comparison)
     numbers = {name: number for number, name in enumerate(looks.names)}
@@ -119,7 +119,7 @@ def page(
 
 
 def environment() -> Environment:
-    """Return what renders the templates of pages."""
+    """Return the environment that renders page templates."""
     loader = FunctionLoader(_asset)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
@@ -129,8 +129,8 @@ def environment() -> Environment:
 
 
 def styled(script: str = "") -> dict[str, str]:
-    """Return the style of a page, its script, and the policy that allows these two, by their hashes, and nothing else:
-    no request, no script from a log.
+    """Return a page's style, its script, and the policy that allows only these two, by their hashes: no requests, and
+    no script from a log.
     """
     style, code = _asset("report.css"), _asset(script) if script else ""
     scripts = _digest(code) if script else "'none'"
@@ -152,7 +152,7 @@ def _section(
     name: str,
     out: Path,
 ) -> dict[str, Any]:
-    """Return what the template of a section needs."""
+    """Return the values that a section's template needs."""
     notes = {(contrast.measure, contrast.note) for contrast in item.contrasts if contrast.note}
     data: dict[str, Any] = {f"{name}-{figure.key}": figure for figure in figures}
     if item.best and f"{name}-{TRACED}" in data:
@@ -180,7 +180,7 @@ def _section(
 
 
 def _by_rank(summary: Summary) -> Table:
-    """Return the measures over all workloads, the best average rank first."""
+    """Return the measures over all workloads, best average rank first."""
     if summary.overall is None:
         return Table([], [])
     by_strategy = {row.strategy: row for row in summary.overall.strategies}
@@ -193,13 +193,13 @@ def _digest(text: str) -> str:
 
 
 def embedded(data: Any) -> Markup:
-    """Return ``data`` as JSON for a script element: nothing in it can end the element or open a comment."""
+    """Return ``data`` as JSON for a script element. Nothing in it can close the element or open a comment."""
     text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def figure_tables(figure: Figure) -> list[dict[str, Any]]:
-    """Return a table for each view of a figure, with its lines where most changes."""
+    """Return a table for each view of a figure, with its lines at the places where most of them change."""
     tables = []
     for view in figure.views:
         places = eventful(_changes(view), _COLUMNS)
@@ -219,25 +219,25 @@ def figure_tables(figure: Figure) -> list[dict[str, Any]]:
 
 
 def _changes(view: View) -> Ints:
-    """Count the lines that change at each place of ``view.x``."""
+    """Count the lines that change at each place in ``view.x``."""
     changes = np.zeros(len(view.x), dtype=np.int64)
     for series in view.series:
-        y = np.array(series.y, dtype=np.float64)  # NaN where there is none
+        y = np.array(series.y, dtype=np.float64)  # NaN where there is no value
         changes[1:] += (y[1:] != y[:-1]) & ~np.isnan(y[1:])
     return changes
 
 
 def interval_notes(rows: Sequence[Row]) -> list[str]:
-    """Return why estimates of ``rows`` have no interval, each sentence once."""
+    """Return the reasons why estimates in ``rows`` have no interval, without duplicates."""
     shown = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
     estimates = [row.values[name] for row in rows for name in shown]
     return sorted({one.note for one in estimates if isinstance(one, Interval) and one.note})
 
 
 def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
-    """Return the multiple comparison matrix by row: a cell for each column, None for itself, and its colour class.
+    """Return the rows of the multiple comparison matrix: a cell and colour class per column, with None for itself.
 
-    The colour is that of the mean difference, in steps of a quarter of the largest.
+    The colour shows the mean difference, in steps of a quarter of the largest one.
     """
     cells = {(cell.row, cell.column): cell for cell in overall.matrix} if overall else {}
     names = list(dict.fromkeys(row for row, _ in cells))
@@ -251,13 +251,13 @@ def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCel
 
 
 def bar_rows(bars: Bars, *, shares: bool = False) -> list[tuple[Bar, list[dict[str, Any]]]]:
-    """Return each bar with its pieces, which are parts of the longest total, or of the longest share of a total."""
+    """Return each bar with its pieces, relative to the largest total or, with ``shares``, to the largest share."""
     longest = max((sum(bar.values) / bar.total if shares else bar.total for bar in bars.rows), default=0.0)
     return [(bar, _pieces(bars.parts, bar.values, bar.total * longest if shares else longest)) for bar in bars.rows]
 
 
 def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list[dict[str, Any]]:
-    """Return the pieces of a bar from the left, in percent of its full length."""
+    """Return a bar's pieces from the left, in percent of its full length."""
     pieces, left = [], 0.0
     for place, (name, value) in enumerate(zip(names, values, strict=True)):
         width = 100 * value / whole if whole else 0.0
@@ -268,13 +268,13 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
 
 
 def _trace(run: LoggedRun) -> tuple[list[int], list[float], list[float]]:
-    """Return the trials at which a run found something faster, and its last; the throughputs and the seconds then."""
+    """Return the trials at which a run found a faster program, its last trial, and their throughputs and seconds."""
     at = steps(run)
     return (at + 1).tolist(), shorten(run.curve[at]), shorten(run.elapsed[at])
 
 
 def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
-    """Return each line of a view as an SVG path in a box of 100 x 40, x logarithmic; the highlighted ones last."""
+    """Return each line of a view as an SVG path in a 100 x 40 box with logarithmic x, highlighted lines last."""
     x = np.array(view.x)
     at = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 40)).clip(max=len(x) - 1))
     lines = {series.strategy: np.array(series.y, dtype=np.float64)[at] for series in view.series}
@@ -290,7 +290,7 @@ def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
 
 
 def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
-    """Return what the table of differences needs: places are in percent of its width."""
+    """Return the values that the table of differences needs. Places are in percent of its width."""
     ends = [
         end
         for gap in gaps
@@ -322,7 +322,7 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
-    """Return a row for each way in which a strategy was run, with its workloads if there are several ways."""
+    """Return a row for each way in which each strategy was run, with the workloads if there are several ways."""
     ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
@@ -352,7 +352,7 @@ def _way(header: Header) -> tuple[str, str, str, str, str]:
 
 
 def plugin_text(plugin: Plugin) -> str:
-    """Return the name of a plug-in, and the options that it was given."""
+    """Return a plug-in's name and the options passed to it."""
     return f"{plugin.name}: {_pairs(plugin.options)}" if plugin.options else plugin.name
 
 
@@ -361,7 +361,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers, consecutive ones as a range: "0 to 4, 7, 42"."""
+    """Return sorted numbers, with consecutive ones as ranges: "0 to 4, 7, 42"."""
     ordered = sorted(set(numbers))
     ranges = [[one for _, one in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
     texts = [f"{own[0]} to {own[-1]}" if len(own) > 2 else ", ".join(map(str, own)) for own in ranges]
@@ -369,7 +369,7 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 
 def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
-    """Return how the runs of a workload were measured: names and texts, with all variants if logs differ."""
+    """Return how a workload's runs were measured, as names and texts, with all variants if logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
     said = {
@@ -397,7 +397,7 @@ def _device(target: Mapping[str, Any]) -> str:
 
 
 def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """Return the logs of each strategy: seed, name, and the link from a page in ``out``, "" if it is no file."""
+    """Return each strategy's logs: seed, name, and the link from a page in ``out``, or "" if the log is not a file."""
     folders: dict[str, str] = {}
 
     def link(path: Path) -> str:
@@ -406,7 +406,7 @@ def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tupl
         folder, name = os.path.split(path)
         if folder not in folders:
             folders[folder] = os.path.relpath(folder or ".", out)
-        # Quoted, a name can neither leave its attribute nor begin with a scheme.
+        # A quoted name can neither leave its attribute nor begin with a scheme.
         return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
 
     return [

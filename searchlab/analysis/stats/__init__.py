@@ -1,1 +1,1 @@
-"""Statistics of searches: pure functions over arrays, an idea a file. Nothing here knows of logs or of reports."""
+"""Statistics of searches: pure functions over arrays, one idea per file. Nothing here depends on logs or reports."""

@@ -1,7 +1,7 @@
 """Convergence curves, targets and distributions: functions over arrays.
 
 A *curve* is the best throughput in GFLOPS after each trial, a non-decreasing array of shape (trials,). A *hit* is the
-number of trials, or seconds, that a run took to reach a target; infinity if the run ended before.
+number of trials or seconds that a run needed to reach a target, or infinity if the run ended before.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 from ...arrays import Floats
 
 FINEST, COARSEST = 0.01, 10.0
-"""Precisions (latency / lowest known latency - 1) that anytime performance distinguishes: 1 % is about the noise of a
-measurement, and nearly all programs that work take at most eleven times the lowest latency."""
+"""The precisions (latency / lowest known latency - 1) between which anytime performance distinguishes. 1 % is about the
+measurement noise, and nearly all working programs take at most eleven times the lowest latency."""
 
 
 def gflops(costs: Floats, flops: int) -> Floats:
-    """Return the throughput in GFLOPS for ``costs`` in seconds; 0 where the cost is infinite."""
+    """Return the throughput in GFLOPS for ``costs`` in seconds, which is 0 where the cost is infinite."""
     return flops / np.asarray(costs, dtype=np.float64) / 1e9
 
 
 def area_under_curve(curves: Floats, reference: float) -> Floats:
-    """Return the mean over trials of the best throughput so far, as a part of ``reference``, the best known: in [0, 1].
+    """Return the mean over trials of the best throughput so far, as a fraction of ``reference``, in [0, 1].
 
-    This is the area *over* the convergence curve (AOCC) of minimisation, turned over because throughput is maximised,
+    This is the area *over* the convergence curve (AOCC) of minimisation, inverted because throughput is maximised,
     on a linear scale (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the empirical attainment function for analyzing
     single-objective black-box optimization algorithms", IEEE Transactions on Evolutionary Computation, 2024).
-    Throughput above ``reference`` is the luck of a measurement, and counts as ``reference``. ``curves`` have shape
+    Throughput above ``reference`` is measurement luck, and counts as ``reference``. ``curves`` have shape
     (..., trials).
     """
     if reference <= 0:
@@ -40,7 +40,7 @@ def area_under_curve(curves: Floats, reference: float) -> Floats:
 
 @dataclass(frozen=True)
 class Band:
-    """Median and quartiles over seeds at each ``x`` (trials from 1, or seconds): arrays of one shape."""
+    """The median and quartiles over seeds at each ``x`` (trials from 1, or seconds): arrays of the same shape."""
 
     x: Floats
     lower: Floats
@@ -49,12 +49,12 @@ class Band:
 
 
 def quartiles(values: Floats) -> Floats:
-    """Return first quartile, median and third quartile along the first axis."""
+    """Return the first quartile, median and third quartile along the first axis."""
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
 
 
 def band_at(places: Floats, values: Floats) -> Band:
-    """Return the band of ``values`` at the distinct ``places``, which may repeat: both of shape (n,), n > 0."""
+    """Return the band of ``values`` at each distinct place. ``places`` may repeat; both have shape (n,), n > 0."""
     order = np.argsort(places, kind="stable")
     x, first, counts = np.unique(places[order], return_index=True, return_counts=True)
     edges = np.empty((3, len(x)))
@@ -72,12 +72,12 @@ def band_over_trials(curves: Floats) -> Band:
 def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
     """Return the band against seconds, with a step at the end of every trial of any run.
 
-    A run is at 0 before its first trial ends, and keeps its best after its last. ``elapsed``, the seconds charged up to
-    the end of each trial, has the shape of ``curves``, (runs, trials).
+    A run is at 0 before its first trial ends, and keeps its best after its last trial. ``elapsed``, the seconds counted
+    up to the end of each trial, has the same shape as ``curves``, (runs, trials).
     """
     x = np.unique(elapsed)
     steps = np.column_stack((np.zeros(len(curves)), curves))
-    # The band changes only at trials that found something faster, and these are few.
+    # The band changes only at the few trials that found a faster program.
     changes = np.unique(np.append(elapsed[np.diff(steps) != 0], x[0]))
     values = [
         step[np.searchsorted(seconds, changes, side="right")] for step, seconds in zip(steps, elapsed, strict=True)
@@ -86,10 +86,10 @@ def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
 
 
 def hitting_times(curves: Floats, targets: Floats) -> Floats:
-    """Return the trials, from 1, that each run took to reach each of ``targets`` in GFLOPS: shape (runs, targets).
+    """Return the number of trials that each run needed to reach each of ``targets``, in GFLOPS: shape (runs, targets).
 
-    The fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a black-box
-    setting", Optimization Methods and Software 36(1), 2021).
+    This is the fixed-target view of a run (Hansen et al., "COCO: a platform for comparing continuous optimizers in a
+    black-box setting", Optimization Methods and Software 36(1), 2021).
     """
     hits = np.array([np.searchsorted(curve, targets) + 1.0 for curve in curves]).reshape(len(curves), len(targets))
     hits[hits > curves.shape[1]] = math.inf
@@ -97,61 +97,62 @@ def hitting_times(curves: Floats, targets: Floats) -> Floats:
 
 
 def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
-    """Return ``hits`` in seconds, given the seconds charged up to the end of each trial, shape (runs, trials)."""
+    """Return ``hits`` in seconds, given the seconds counted up to the end of each trial, shape (runs, trials)."""
     place = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
     padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
     return np.asarray(np.take_along_axis(padded, place, axis=1))
 
 
 def expected_running_time(hits: Floats, spent: Floats) -> float:
-    """Return ERT: what all runs spent until they hit the target or ended, over the number that hit it.
+    """Return the ERT: what all runs spent until they hit the target or ended, divided by the number that hit it.
 
     It estimates the time of a strategy that restarts with a new seed whenever a run ends without a hit (Hansen, Auger,
-    Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). Infinite if no run hit.
+    Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). It is infinite if no run hit the
+    target.
     """
     reached = np.isfinite(hits)
     return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf
 
 
 def penalised_average(hits: Floats, budget: float) -> float:
-    """Return PAR-10: the mean hit, where a run without one counts as ten times ``budget``.
+    """Return PAR-10: the mean hit, with runs without a hit counting as ten times ``budget``.
 
-    ``budget`` is the same for all strategies; otherwise those whose runs end sooner would be penalised less (Hutter,
+    ``budget`` is the same for all strategies. Otherwise, those whose runs end sooner would be penalised less (Hutter,
     Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009).
     """
     return float(np.where(np.isfinite(hits), hits, 10 * budget).mean())
 
 
 def precision_targets(best: float, number: int = 51) -> Floats:
-    """Return the targets of an ECDF in GFLOPS, ascending: equal steps of log-precision from COARSEST to FINEST.
+    """Return an ECDF's targets in GFLOPS, ascending, in equal steps of log-precision from COARSEST to FINEST.
 
-    COCO also uses 51 targets, between precisions that suit analytic functions.
+    COCO also uses 51 targets, but between precisions that suit analytic functions.
     """
     return best / (1 + np.geomspace(COARSEST, FINEST, number))
 
 
 def ecdf(values: Floats, at: Floats) -> Floats:
-    """Return the part of ``values``, of any shape, that are at most each of ``at``.
+    """Return the fraction of ``values``, of any shape, that do not exceed each of ``at``.
 
-    Of hits this is a runtime profile, also called data profile (More and Wild, "Benchmarking derivative-free
+    For hits, this is a runtime profile, also called data profile (More and Wild, "Benchmarking derivative-free
     optimization algorithms", SIAM Journal on Optimization 20(1), 2009).
     """
     return np.searchsorted(np.sort(values, axis=None), at, side="right") / max(1, values.size)
 
 
 def ecdf_area(hits: Floats, horizon: int) -> float:
-    """Return the mean of the ECDF of ``hits`` over 1 ... ``horizon`` trials; 1 if all targets are hit at once.
+    """Return the mean of the ECDF of ``hits`` over 1 to ``horizon`` trials, which is 1 if all are hit immediately.
 
-    With ever denser targets it becomes :func:`anytime` (Lopez-Ibanez et al., 2024).
+    As targets become denser, it approaches :func:`anytime` (Lopez-Ibanez et al., 2024).
     """
     return float((np.maximum(horizon + 1 - hits, 0.0) / horizon).mean()) if hits.size else 0.0
 
 
 def anytime(so_far: Floats, best: float) -> Floats:
-    """Return AOCC: the area over the convergence curve on a logarithmic scale of precision, in [0, 1].
+    """Return the AOCC: the area over the convergence curve on a logarithmic scale of precision, in [0, 1].
 
-    The logarithm of the precision so_far / best - 1, clipped to [FINEST, COARSEST], is scaled to [0, 1]; the area is 1
-    less its mean (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute). ``so_far`` is the
+    The logarithm of the precision so_far / best - 1, clipped to [FINEST, COARSEST], is scaled to [0, 1]. The area is 1
+    minus its mean (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute). ``so_far`` is the
     lowest latency up to each trial, shape (..., trials).
     """
     precision = np.clip(so_far / best - 1, FINEST, COARSEST)
@@ -159,19 +160,19 @@ def anytime(so_far: Floats, best: float) -> Floats:
 
 
 def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
-    """Return the part of all runs of all workloads that score above each of ``at``.
+    """Return the fraction of all runs on all workloads that score above each of ``at``.
 
-    The run-score distribution of Agarwal et al., 2021 (see :func:`~.intervals.interquartile_mean`).
+    This is the run-score distribution of Agarwal et al., 2021 (see :func:`~.intervals.interquartile_mean`).
     """
     return 1 - ecdf(np.concatenate(scores), at)
 
 
 def performance_ratios(times: Floats) -> Floats:
-    """Return what each strategy took on each problem over what the quickest took; infinity where unsolved.
+    """Return each strategy's time on each problem, divided by the quickest strategy's, or infinity if unsolved.
 
-    The ECDF of a column is the performance profile of a strategy (Dolan and More, "Benchmarking optimization software
-    with performance profiles", Mathematical Programming 91, 2002). Where the quickest took no time, the ratio is 1 for
-    all that took none, and infinite for the others. ``times`` have shape (problems, strategies).
+    The ECDF of a column is a strategy's performance profile (Dolan and More, "Benchmarking optimization software
+    with performance profiles", Mathematical Programming 91, 2002). If the quickest took no time, the ratio is 1 for all
+    that took none, and infinite for the others. ``times`` have shape (problems, strategies).
     """
     quickest = times.min(axis=1, keepdims=True)
     ratios = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)

@@ -1,4 +1,4 @@
-"""The mean difference of two strategies, and claims about other runs and workloads: functions over arrays.
+"""The mean difference between two strategies, and claims about other runs and workloads: functions over arrays.
 
 *In these runs*: the observed difference, without any claim about noise. *On these workloads*: the difference that more
 seeds on the same workloads would show. *On workloads like these*: the difference on other workloads from the same
@@ -18,55 +18,58 @@ from scipy.special import stdtr
 from ...arrays import Floats
 from .intervals import DECIMALS, Interval, satterthwaite, t_interval
 
-FEWEST_WORKLOADS = 11  # for a claim about others: with fewer, no test over ten strategies can be significant
-ROPE = 0.01  # region of practical equivalence: differences of the area under the curve up to this do not matter
-DRAWS = 20_000  # from the posterior: the standard error of a probability is 0.004 at most
+FEWEST_WORKLOADS = 11  # needed for a claim about others: with fewer, no test over ten strategies can be significant
+ROPE = 0.01  # region of practical equivalence: smaller differences of the area under the curve do not matter
+DRAWS = 20_000  # from the posterior, for a standard error of at most 0.004 in a probability
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate of the mean difference, and its test."""
+    """An estimate of the mean difference, with its test."""
 
     difference: Interval
-    p: float | None = None  # two-sided, for no difference; None if there is no interval
+    p: float | None = None  # two-sided, for no difference; None without an interval
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better the first of two strategies did than the second, in the unit of the measure."""
+    """How much better the first of two strategies is than the second, in the measure's unit."""
 
     value: float  # mean over workloads of the mean over pairs of runs with the same seed
-    workloads: int  # that have such pairs
-    pairs: int  # on the workload with the fewest
-    ahead: int  # workloads on which the mean of the first is higher
+    workloads: int  # number of workloads that have such pairs
+    pairs: int  # number of pairs on the workload with the fewest
+    ahead: int  # number of workloads on which the mean of the first is higher
     level: int
     behind: int
     on_these: Answer
     on_others: Answer
-    clusters: int = 0  # whose other members ``on_others`` is about; 0 if every workload stands for itself
+    clusters: int = (
+        0  # number of clusters whose other members ``on_others`` covers; 0 if every workload stands for itself
+    )
 
     def reversed(self) -> Difference:
-        """Return the second strategy less the first."""
+        """Return the second strategy minus the first."""
         these, others = (replace(one, difference=-one.difference) for one in (self.on_these, self.on_others))
         return replace(self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=these, on_others=others)
 
 
 def paired_difference(first: Sequence[Floats], second: Sequence[Floats], clusters: Sequence[str] = ()) -> Difference:
-    """Return the answers for ``first`` less ``second``, higher is better.
+    """Return the answers for ``first`` minus ``second``. Higher is better.
 
-    On these workloads, interval and test are those of a stratified paired t, with Satterthwaite's degrees of freedom:
-    only seeds vary. On others they are those of t over the means of workloads, whose variance includes that between
-    workloads and that of the seeds: the mixed model with a random workload and equal numbers of seeds. In simulation
-    (``studies/benchmarks/coverage.py``) it covers new workloads in 94 to 96 % of cases; the hierarchical percentile
-    bootstrap does so in 93 to 97 %.
+    On these workloads, only seeds vary: the interval and test are those of a stratified paired t test with
+    Satterthwaite's degrees of freedom. On others, they are those of a t test over the workload means, whose variance
+    includes the variances between workloads and between seeds. This is the mixed model with a random workload and equal
+    numbers of seeds. In simulation (``studies/benchmarks/coverage.py``), it covers new workloads in 94 to 96 % of
+    cases; the hierarchical percentile bootstrap does so in 93 to 97 %.
 
-    Workloads of one cluster, such as a kernel on several devices, are not independent. If there are any, the claim on
-    others is one about other members of the same clusters: a stratified t, whose variance is that within clusters.
+    Workloads in the same cluster, such as a kernel on several devices, are not independent. If there are any, the claim
+    about others is one about other members of the same clusters: a stratified t test with the variance within clusters.
 
     Args:
-        first: An array per workload, shape (seeds,), NaN where a run is missing; or one of shape (workloads, seeds).
+        first: One array per workload, shape (seeds,), with NaN for missing runs, or an array of shape (workloads,
+            seeds).
         second: The same seeds in the same places. Only seeds that both have count.
-        clusters: The cluster of each workload, empty for one that stands for itself; by default all do.
+        clusters: The cluster of each workload, or empty for one that stands for itself. By default, all do.
     """
     paired = [
         differences[~np.isnan(differences)]
@@ -148,21 +151,21 @@ class Equivalence:
 
 
 def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = DRAWS) -> Equivalence:
-    """Return the Bayesian signed-rank test of the mean differences on workloads, first less second.
+    """Return the Bayesian signed-rank test of the mean differences on workloads, first minus second.
 
-    The differences on workloads have a Dirichlet process as their prior, with weight 1/2 at 0. For each draw
+    The prior of the differences on workloads is a Dirichlet process with weight 1/2 at 0. For each draw
     w_0 ... w_n from the posterior Dirichlet(1/2, 1, ... 1), with z_0 = 0 and z_i the differences,
 
         better = sum_ij w_i w_j [z_i + z_j > 2 rope],   worse = sum_ij w_i w_j [z_i + z_j < -2 rope],
 
-    and the rest is for the same; a sum on the edge counts half for either side. A probability is the part of the draws
-    in which its region holds the most (Benavoli, Corani, Demsar and Zaffalon, "Time for a change: a tutorial for
+    and the rest is for the same; a sum on the edge counts half for each side. A probability is the fraction of draws in
+    which its region has the most weight (Benavoli, Corani, Demsar and Zaffalon, "Time for a change: a tutorial for
     comparing multiple classifiers through Bayesian analysis", JMLR 18(77), 2017, section 4.2).
 
     Args:
         differences: Shape (workloads,).
-        rope: Half the width of the region of practical equivalence; 0 for none.
-        draws: Number of draws from the posterior.
+        rope: Half the width of the region of practical equivalence, or 0 for none.
+        draws: The number of draws from the posterior.
     """
     z = np.concatenate(([0.0], differences))
     sums = z[:, np.newaxis] + z
@@ -175,6 +178,6 @@ def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int 
     return Equivalence(better=shares[2], same=shares[1], worse=shares[0])
 
 
-@lru_cache(maxsize=2)  # every pair of a report has the same number of workloads
+@lru_cache(maxsize=2)  # every pair in a report has the same number of workloads
 def _posterior(number: int, draws: int) -> Floats:
     return np.random.default_rng(0).dirichlet([0.5, *[1.0] * number], draws)

@@ -1,10 +1,10 @@
 """Estimates from few runs, with intervals that cover what they claim: functions over arrays.
 
-Each function uses the method that covered 93 to 97 % in simulation over the tables of the suite
-(``studies/benchmarks/coverage.py`` prints the coverage of all). Where no method does, there is no interval, and a note
-says what it would take. All intervals are 95 % intervals in closed form: no random numbers, no resamples.
+Each function uses the method that covered 93 to 97 % in simulations over the suite's tables
+(``studies/benchmarks/coverage.py`` prints the coverage of all). If no method does, there is no interval, and a note
+says what would be needed. All intervals are 95 % intervals in closed form, without random numbers or resampling.
 
-A *sample* is a list with one array per workload, each with a number for every run; higher is better.
+A *sample* is a list with one array per workload, which has a number for each run. Higher is better.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...arrays import Floats
 Sample = Sequence[Floats]
 
 LEVEL = 0.95
-DECIMALS = 12  # decimals to which areas are compared: some that are equal differ in their last bits
+DECIMALS = 12  # decimals to which areas are compared, since equal areas may differ in their last bits
 _TAIL = (1 - LEVEL) / 2
 _TWO_SIDED_NORMAL = float(ndtri(1 - _TAIL))
 
@@ -32,7 +32,7 @@ class Interval:
     """An estimate with its 95 % interval."""
 
     value: float
-    lower: float | None  # None if there is no interval, like upper
+    lower: float | None  # None without an interval, like upper
     upper: float | None
     note: str = ""  # why there is no interval
 
@@ -52,7 +52,7 @@ class Interval:
 
 
 def t_interval(value: float, variance: float, df: float) -> Interval:
-    """Return Student's t interval, from the estimated ``variance`` of ``value`` with ``df`` degrees of freedom."""
+    """Return Student's t interval from the estimated ``variance`` of ``value`` with ``df`` degrees of freedom."""
     half = float(stdtrit(df, 1 - _TAIL)) * math.sqrt(variance)
     return Interval(value, value - half, value + half)
 
@@ -67,7 +67,7 @@ def satterthwaite(variances: Floats, df: Floats) -> float:
 
 
 def mean_interval(values: Floats) -> Interval:
-    """Return Student's t interval of the mean of independent runs: shape (runs,), at least 2 that differ."""
+    """Return Student's t interval for the mean of independent runs, shape (runs,), of which at least 2 must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
         return Interval.none(value, f"An interval of a mean needs 2 runs; there {_are(len(values))}.")
@@ -79,7 +79,7 @@ def mean_interval(values: Floats) -> Interval:
 def mean_intervals(values: Floats) -> Floats:
     """Return :func:`mean_interval` of each column of ``values``, shape (runs, n): means, lower and upper, shape (3, n).
 
-    Ends are NaN where there is no interval.
+    Ends are NaN where an interval does not exist.
     """
     runs = len(values)
     rows = np.ascontiguousarray(values.T)  # so that sums equal those of single columns, to the last bit
@@ -93,14 +93,15 @@ def mean_intervals(values: Floats) -> Floats:
 def mean_of_means_interval(sample: Sample) -> Interval:
     """Return the mean over workloads of the mean over runs, with its interval for these workloads.
 
-    A stratified t: the workloads are fixed, and the runs of each vary. Each workload needs 2 runs or more.
+    The interval is a stratified t interval: workloads are fixed, and their runs vary. Each workload needs at least 2
+    runs.
     """
     value = float(np.mean([runs.mean() for runs in sample]))
     counts = np.array([len(runs) for runs in sample])
     if counts.min() < 2:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
         return Interval.none(value, f"An interval of a mean needs {runs}.")
-    # The mean of equal numbers may differ from them in its last bit; their variance is 0 all the same.
+    # The mean of equal numbers may differ from them in its last bit, although their variance is 0.
     rounded = [np.round(runs, DECIMALS) for runs in sample]
     variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
     if not variances.any():
@@ -111,8 +112,8 @@ def mean_of_means_interval(sample: Sample) -> Interval:
 def interquartile_mean(sample: Sample) -> float:
     """Return the mean of the middle half of all runs, with a quarter (rounded down) cut off at each end.
 
-    More robust than the mean and more efficient than the median (Agarwal, Schwarzer, Castro, Courville and Bellemare,
-    "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS 2021).
+    It is more robust than the mean and more efficient than the median (Agarwal, Schwarzer, Castro, Courville and
+    Bellemare, "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS 2021).
     """
     runs = np.sort(np.concatenate(sample))
     cut = len(runs) // 4
@@ -120,12 +121,12 @@ def interquartile_mean(sample: Sample) -> float:
 
 
 def interquartile_interval(sample: Sample) -> Interval:
-    """Return :func:`interquartile_mean` with its interval for these workloads; each needs 2 runs or more.
+    """Return :func:`interquartile_mean` with its interval for these workloads, each of which needs at least 2 runs.
 
     The variance of a trimmed mean is that of winsorised runs (Tukey and McLaughlin, "Less vulnerable confidence and
     significance procedures for location based on a single sample", Sankhya A 25(3), 1963), here within each workload,
-    because its runs vary and the workloads are fixed. The degrees of freedom are Satterthwaite's times the part of the
-    runs that is not cut off, and at least those of the workload with the fewest runs.
+    because runs vary and workloads are fixed. The degrees of freedom are Satterthwaite's times the fraction of runs
+    that are not cut off, but at least those of the workload with the fewest runs.
     """
     value = interquartile_mean(sample)
     counts = np.array([len(runs) for runs in sample])
@@ -144,7 +145,7 @@ def interquartile_interval(sample: Sample) -> Interval:
 
 
 def median_interval(values: Floats) -> Interval:
-    """Return the median of independent runs, which are infinite where censored, with its interval.
+    """Return the median of independent runs, which are infinite if censored, with its interval.
 
     The ends are order statistics, x_(k) and x_(n + 1 - k), or lie between two neighbouring ones such that the interval
     covers 95 % (Hettmansperger and Sheather, "Confidence intervals based on interpolated order statistics", Statistics
@@ -171,12 +172,12 @@ def median_interval(values: Floats) -> Interval:
 
 
 def share_interval(count: float, number: int) -> Interval:
-    """Return the share ``count`` / ``number`` of runs, with its mid-p interval.
+    """Return the proportion ``count`` / ``number`` of runs, with its mid-p interval.
 
-    Exact binomial, with half the probability of the observed outcome. Coverage is at least 92.7 %; that of the interval
-    of Clopper and Pearson is at least 97.6 % for 5 runs (Berry and Armitage, "Mid-P confidence intervals: a brief
-    review", The Statistician 44(4), 1995). If ties count half, the ends are those of the next integer counts, and the
-    interval is conservative.
+    It is the exact binomial interval with half the probability of the observed outcome. Coverage is at least 92.7 %;
+    that of the Clopper-Pearson interval is at least 97.6 % for 5 runs (Berry and Armitage, "Mid-P confidence intervals:
+    a brief review", The Statistician 44(4), 1995). If ties count half, the ends are those of the next integer counts,
+    and the interval is conservative.
 
     Raises:
         ValueError: If ``count`` is more than ``number``, or negative.
@@ -186,7 +187,7 @@ def share_interval(count: float, number: int) -> Interval:
     return Interval(count / number, *_share_ends(math.floor(count), math.ceil(count), number))
 
 
-@lru_cache(maxsize=4096)  # the pairs of a report have few different shares
+@lru_cache(maxsize=4096)  # the pairs in a report have few different shares
 def _share_ends(least: int, most: int, number: int) -> tuple[float, float]:
     def at_least(count: int, share: float) -> float:
         return float(betainc(count, number - count + 1, share)) if count <= number else 0.0
@@ -200,15 +201,15 @@ def _share_ends(least: int, most: int, number: int) -> tuple[float, float]:
 
 
 def _root(of: Callable[[float], float], low: float, high: float) -> float:
-    from scipy.optimize import brentq  # here, because reading logs does not need it
+    from scipy.optimize import brentq  # imported here because reading logs does not need it
 
     return float(brentq(of, low, high))
 
 
 def improvement(first: Sample, second: Sample) -> float:
-    """Return the probability that a run of ``first`` beats one of ``second``, ties counted half: mean over workloads.
+    """Return the probability that a run of ``first`` beats one of ``second``, averaged over workloads. Ties count half.
 
-    On one workload it is U / (m n) of Mann and Whitney (Agarwal et al., 2021).
+    On one workload, it is U / (m n) with the Mann-Whitney U (Agarwal et al., 2021).
     """
     chances = []
     for ours, theirs in zip(first, second, strict=True):
@@ -219,10 +220,10 @@ def improvement(first: Sample, second: Sample) -> float:
 
 
 def improvement_interval(first: Sample, second: Sample) -> Interval:
-    """Return :func:`improvement` with its interval for these workloads, each with runs of both.
+    """Return :func:`improvement` with its interval for these workloads, each of which has runs of both.
 
-    The interval holds the probabilities t within 1.96 of their own standard deviations of the observed one, so it
-    neither leaves [0, 1] nor collapses if one strategy always won. On a workload with m and n runs the variance is
+    The interval contains the probabilities t within 1.96 of their own standard deviations of the observed one, so it
+    neither leaves [0, 1] nor collapses if one strategy always won. On a workload with m and n runs, the variance is
 
         t (1 - t) / (m n) (1 + (N - 1) ((1 - t) / (2 - t) + t / (1 + t))),   N = (m + n) / 2
 
@@ -239,7 +240,7 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
     return Interval(value, *_improvement_ends(value, tuple(sizes)))
 
 
-@lru_cache(maxsize=4096)  # the pairs of a report have few different probabilities
+@lru_cache(maxsize=4096)  # the pairs in a report have few different probabilities
 def _improvement_ends(value: float, sizes: tuple[tuple[int, int], ...]) -> tuple[float, float]:
     one = sum(1 / (m * n) for m, n in sizes) / len(sizes) ** 2
     more = sum(((m + n) / 2 - 1) / (m * n) for m, n in sizes) / len(sizes) ** 2

@@ -1,4 +1,4 @@
-"""Random search, exactly, and the score of a strategy against it: functions over arrays of latencies."""
+"""Random search, computed exactly, and scores relative to it: functions over arrays of latencies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import Floats
 
-PART = 0.96  # of the way from median to optimum, which random search goes until a score ends, as in the methodology
+PART = 0.96  # a score ends when random search has come this far from the median to the optimum, as in the methodology
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
@@ -21,18 +21,18 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     With the costs in ascending order, E[min of t] = sum_i x_(i) C(N - i, t - 1) / C(N, t). Summed by parts that is
     x_(1) + sum_i (x_(i+1) - x_(i)) P(the i lowest are all missed), in which the probability
     C(N - i, t) / C(N, t) = prod_{j < i} (N - t - j) / (N - j) is a product of numbers in [0, 1]: nothing cancels or
-    overflows, whatever N. Takes O(N) for each trial. After N draws the curve stays at the lowest cost.
+    overflows, whatever N is. It takes O(N) for each trial. After N draws, the curve stays at the lowest cost.
 
     A failed draw counts as ``failed``, so that the curve is defined from the first trial and never rises. (Willemsen et
-    al., cited at :func:`score_curve`, leave failed configs out, so their random search never meets one.) All infinite
-    if every cost is.
+    al., cited at :func:`score_curve`, exclude failed configs, so their random search never draws one.) If all costs are
+    infinite, so is the curve.
 
     Args:
-        costs: The cost of every config of a space, shape (N,), infinite for a failure; or of N configs drawn at random,
+        costs: The cost of every config in a space, shape (N,), infinite for failures; or of N configs drawn at random,
             for which this is the unbiased estimate (a U-statistic) of the expectation over the space.
         trials: The length of the curve.
-        failed: The cost of a failure; by default the highest finite cost.
-        weights: How often each config is drawn, if that differs: see :func:`expected_lowest`.
+        failed: The cost of a failure, by default the highest finite cost.
+        weights: How often each config is drawn, if not equally often; see :func:`expected_lowest`.
     """
     finite = np.isfinite(costs)
     if not finite.any():
@@ -55,7 +55,7 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
 def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
     """Return :func:`expected_best` for draws that take a remaining config with probability proportional to its weight.
 
-    This is successive sampling, as by a policy that draws until it has a new config. As in :func:`expected_best`, the
+    This is successive sampling, as in a policy that draws until it has a new config. As in :func:`expected_best`, the
     expectation is the lowest value plus, for each step to the next, its height times the probability that all configs
     below it were missed. To compute that, let each config arrive after an exponential time of rate w (Rosen,
     "Asymptotic theory for successive sampling with varying probabilities without replacement", Annals of Mathematical
@@ -64,10 +64,10 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
 
         integral over s > 0 of W exp(-W s) P(at least t of the others have arrived by s) ds.
 
-    The number of arrivals is Poisson-binomial; each step adds one config to its distribution, the last one first. The
-    integral is Gauss-Legendre's over panels of the root of s, in which arrivals have a spread of 1/2 whatever t is; its
-    error is about 1e-9. Takes O(N trials) for each of some hundred nodes. ``values`` ascend, ``weights`` are positive
-    with any sum, both of shape (N,).
+    The number of arrivals is Poisson-binomial; each step adds one config to its distribution, starting with the last.
+    The integral is computed by Gauss-Legendre quadrature over panels of the root of s, in which arrivals have a spread
+    of 1/2 for any t, with an error of about 1e-9. This takes O(N trials) for each of some hundred nodes. ``values``
+    ascend, and ``weights`` are positive with any sum. Both have shape (N,).
     """
     rates = weights / weights.sum()
     s, ds = _nodes(rates, trials)
@@ -83,14 +83,14 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
             continue
         alone = np.exp(-below[i - 1] * s)
         density = below[i - 1] * alone * ds
-        density[-1] = alone[-1]  # after the last node, all that is left is the arrival of one of those below
+        density[-1] = alone[-1]  # after the last node, only the arrival of one of those below is left
         missed = density.sum() - np.cumsum(arrived @ density)
         expected += (values[i] - values[i - 1]) * np.clip(missed, 0.0, 1.0)
     return expected
 
 
 def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Return times until ``trials`` configs, or all, have almost surely arrived, and their weights, the last 0."""
+    """Return times until ``trials`` configs, or all, have almost surely arrived, and their weights, ending with 0."""
     end, most = 1.0, 40 / rates.min()
     wanted = trials + 10 * np.sqrt(trials)
     while end < most and (1 - np.exp(-rates * end)).sum() < wanted:
@@ -107,13 +107,13 @@ def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
 def expected_draws(configs: int, good: int) -> float:
     """Return the expected number of random draws without replacement until the first of ``good`` among ``configs``.
 
-    (N + 1) / (K + 1): the good ones divide the N - K others into K + 1 stretches of equal expected length.
+    It is (N + 1) / (K + 1), since the good ones divide the N - K others into K + 1 runs of equal expected length.
     """
     return (configs + 1) / (good + 1)
 
 
 def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
-    """Return the fewest such draws that meet one of the ``good`` configs with at least this ``probability``.
+    """Return the smallest number of such draws that include a ``good`` config with at least this ``probability``.
 
     All t draws miss with probability C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
     """
@@ -125,7 +125,7 @@ def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
-    """Return the value that half of the weight does not exceed, or the mean of two where exactly half is below."""
+    """Return the value that half of the weight does not exceed, or the mean of two values if exactly half is below."""
     order = np.argsort(values)
     below = np.cumsum(weights[order]) / weights.sum()
     at = int(np.searchsorted(below, 0.5 - 1e-12))
@@ -134,24 +134,24 @@ def weighted_median(values: Floats, weights: Floats) -> float:
 
 
 def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
-    """Return how many trials random search takes to go ``part`` of the way from ``median`` to ``best``.
+    """Return how many trials random search needs to come ``part`` of the way from ``median`` to ``best``.
 
-    All of ``baseline``, which is :func:`expected_best`, if it does not get there. Beyond this point a score divides by
-    the little that random search has left to gain (Willemsen et al., whose cutoff is the same, at the expected rank).
-    ``median`` is the median cost of random draws that work.
+    If it does not get there, this is the length of ``baseline``, which is :func:`expected_best`. Beyond this point, a
+    score divides by the little that random search has left to gain (Willemsen et al. use the same cutoff at the
+    expected rank). ``median`` is the median cost of random draws that work.
     """
     there = baseline <= best + (1 - part) * (median - best)
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
 def difficulty(costs: Floats, weights: Floats, part: float = 0.95) -> float:
-    """Return the expected number of random draws until one goes ``part`` of the way from the median to the optimum.
+    """Return the expected number of random draws until one comes ``part`` of the way from the median to the optimum.
 
-    In seconds, as in Willemsen et al. (2024), whose budget ends there: see :func:`score_curve`.
+    Distances are in seconds, as in Willemsen et al. (2024), whose budget ends there; see :func:`score_curve`.
 
     Args:
-        costs: The seconds of every config of a space, infinite for a failure, at least one finite: shape (N,).
-        weights: How often each is drawn, of any sum: shape (N,).
+        costs: The seconds of every config in a space, infinite for failures, at least one of them finite: shape (N,).
+        weights: How often each config is drawn, with any sum: shape (N,).
     """
     works = np.isfinite(costs)
     best = costs.min()
@@ -162,10 +162,10 @@ def difficulty(costs: Floats, weights: Floats, part: float = 0.95) -> float:
 
 
 def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
-    """Return P_t = (R_t - S_t) / (R_t - best) at every trial: 0 equals random search, 1 the best from the start.
+    """Return P_t = (R_t - S_t) / (R_t - best) for each trial: 0 equals random search, and 1 is the best from the start.
 
-    NaN where R_t is ``best``, as there is nothing to gain. The score is linear in S_t, so the mean score of runs is the
-    score of the mean run.
+    It is NaN where R_t is ``best``, as there is nothing to gain. The score is linear in S_t, so the mean score of
+    several runs is the score of the mean run.
 
     Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
     Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. There R_t is the cost
@@ -180,26 +180,26 @@ def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
 
 
 def mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
-    """Return the mean of :func:`score_curve` over the trials with something to gain; NaN if there are none."""
+    """Return the mean of :func:`score_curve` over the trials with something to gain, or NaN if there are none."""
     worth = baseline > best
     return np.asarray(curves[..., worth].mean(axis=-1)) if worth.any() else np.full(curves.shape[:-1], np.nan)
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What random draws without replacement find in a space, in log latency: natural logarithms of seconds."""
+    """What random draws without replacement find in a space, in log latency (natural logarithms of seconds)."""
 
     expected: Floats  # lowest latency after 1, 2, ... draws, shape (trials,)
-    median: float  # of the configs that work, as often as they are drawn
-    slowest: float  # of all; a draw that fails counts as this
+    median: float  # of the working configs, weighted by how often they are drawn
+    slowest: float  # of all configs; a failed draw counts as this
 
     @classmethod
     def of(cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None) -> Self:
-        """Compute the draws from the costs of a space, or of a random sample of its configs.
+        """Compute the draws from the costs in a space, or in a random sample of its configs.
 
         Args:
-            costs: In seconds, infinite for a failure, at least one finite: shape (N,).
-            trials: The length of ``expected``, which is at most N.
+            costs: The costs in seconds, infinite for failures, at least one of them finite: shape (N,).
+            trials: The length of ``expected``, at most N.
             weights: See :func:`expected_best`.
             slowest: The seconds of the slowest config, if it is not among ``costs``.
         """
@@ -213,28 +213,28 @@ class Draws:
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """Random search in one space, against which runs in that space are scored in log latency.
+    """Random search in one space, relative to which runs in that space are scored in log latency.
 
-    In latency, whose tail is heavy, a run that fails for long would be worse without bound.
+    On the latency scale, which has a heavy tail, a run that fails for a long time could become arbitrarily bad.
     """
 
-    baseline: Floats  # R_t, the expected log of the lowest seconds, up to the last trial of a score: shape (last,)
-    first: int  # first trial of a score, from 1
+    baseline: Floats  # R_t, the expected log of the lowest seconds, up to a score's last trial: shape (last,)
+    first: int  # a score's first trial, from 1
     best: float  # log of the lowest seconds known in the space
-    slowest: float  # log that counts for a run that has found nothing yet
+    slowest: float  # the log that counts for a run that has found nothing yet
 
     @classmethod
     def of(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
-        """Choose the trials of a score: after the start, as many as random search takes for :data:`PART` of the way.
+        """Choose a score's trials: after the start, as many as random search needs to come :data:`PART` of the way.
 
         Args:
             draws: What random draws find.
             best: The lowest seconds known in the space.
-            trials: The most trials of a score.
-            start: Trials at the start that all runs share, which are left out unless there are no others.
+            trials: The maximum number of trials in a score.
+            start: The number of initial trials that all runs share. They are excluded unless there are no others.
         """
         baseline = draws.expected[:trials]
-        # What is left of the sums of an exhausted space is nothing to gain.
+        # The remainder of the sums in an exhausted space is nothing to gain.
         baseline = np.where(baseline - math.log(best) < 1e-9, math.log(best), baseline)
         start = start if start < len(baseline) else 0
         last = start + cutoff(draws.median, baseline, math.log(best))
@@ -242,20 +242,20 @@ class RandomSearch:
 
     @property
     def last(self) -> int:
-        """The last trial of a score."""
+        """A score's last trial."""
         return len(self.baseline)
 
     def score_curves(self, so_far: Floats) -> Floats:
-        """Return :func:`score_curve` up to the last trial, for lowest seconds of shape (runs, trials)."""
+        """Return :func:`score_curve` up to the last trial for the lowest seconds so far, shape (runs, trials)."""
         logs = np.minimum(np.log(so_far), self.slowest)
         return score_curve(logs[:, : self.last], self.baseline, self.best)
 
     def mean_scores(self, curves: Floats) -> Floats | None:
-        """Return the score of every run from its :meth:`score_curves`; None if there is nothing to gain."""
+        """Return the score of each run from its :meth:`score_curves`, or None if there is nothing to gain."""
         start = self.first - 1
         scores = mean_score(curves[:, start:], self.baseline[start:], self.best)
         return scores if np.isfinite(scores).all() else None
 
     def scores(self, so_far: Floats) -> Floats | None:
-        """Return the score of every run from its lowest seconds so far."""
+        """Return the score of each run from its lowest seconds so far."""
         return self.mean_scores(self.score_curves(so_far))

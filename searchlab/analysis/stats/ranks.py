@@ -1,9 +1,9 @@
-"""Rank tests, one family of all tests of a report, and comparisons of several strategies: functions over arrays.
+"""Rank tests, a single family of all tests in a report, and comparisons of several strategies: functions over arrays.
 
-The numbers that strategies are compared by have many ties: some seeds reach a target in the random trials that all
+The numbers by which strategies are compared have many ties: some seeds reach a target in the random trials that all
 strategies share, and some never reach it. The tests therefore use mid-ranks and the exact distribution given the ties,
 computed by dynamic programming over doubled mid-ranks, which are integers. For larger samples they use scipy's normal
-approximation with its correction for ties, which agrees at those sizes.
+approximation with a correction for ties, which agrees at those sizes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from scipy.special import chdtrc
 from ...arrays import Floats, Ints
 from .intervals import DECIMALS
 
-ALPHA = 0.05  # probability, at most, of calling any two equal strategies of a family of tests different
-EXACT_RANK_SUM = 100  # most runs of two strategies together for which the rank-sum test is exact
-EXACT_SIGNED_RANK = 200  # most pairs for which the signed-rank test is exact
-MOST_DECIMALS = 300  # powers of ten up to this one are finite
-RESERVED = 0.8  # part of the error rate of a report that goes to the contrasts registered before the runs
-EPSILON = 1e-6  # part of a test's weight that leaves its gate: it matters once every test of that gate is rejected
+ALPHA = 0.05  # maximum probability of calling any two equal strategies in a family of tests different
+EXACT_RANK_SUM = 100  # maximum total number of two strategies' runs for which the rank-sum test is exact
+EXACT_SIGNED_RANK = 200  # maximum number of pairs for which the signed-rank test is exact
+MOST_DECIMALS = 300  # powers of ten are finite up to this one
+RESERVED = 0.8  # part of a report's error rate that is reserved for the contrasts registered before the runs
+EPSILON = 1e-6  # part of a test's weight that leaves its gate; it matters once every test of that gate is rejected
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -34,7 +34,7 @@ Key = TypeVar("Key", bound=Hashable)
 def rounded(values: Floats, digits: int = 12) -> Floats:
     """Round to ``digits`` significant digits of the largest finite value.
 
-    Sums in a different order differ in their last bits; without rounding, runs that did the same would not tie.
+    Sums in different orders differ in their last bits, so that runs that did the same would not tie without rounding.
     """
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     if largest == 0:
@@ -43,9 +43,9 @@ def rounded(values: Floats, digits: int = 12) -> Floats:
 
 
 def rank_sum_test(first: Floats, second: Floats) -> float:
-    """Return the two-sided p-value of the Wilcoxon-Mann-Whitney test of two samples; 1 if one is empty.
+    """Return the two-sided p-value of the Wilcoxon-Mann-Whitney test of two samples, or 1 if one is empty.
 
-    H0: all orders of the pooled values are equally likely. The p-value is the part of the C(m + n, m) ways to split
+    H0: all orders of the pooled values are equally likely. The p-value is the fraction of the C(m + n, m) ways to split
     them whose rank sum is at least as far from its mean as the observed one (Mann and Whitney, "On a test of whether
     one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics 18(1), 1947;
     ties as in Lehmann, "Nonparametrics: statistical methods based on ranks", 1975). Infinities tie with each other.
@@ -63,16 +63,16 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
 
 
 def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
-    """Return effect and two-sided p-value of Wilcoxon's signed-rank test of pairs; 0 and 1 if no pair differs.
+    """Return the effect and two-sided p-value of Wilcoxon's signed-rank test of pairs, or 0 and 1 if no pair differs.
 
-    H0: within each pair both orders are equally likely. Equal pairs, infinities among them, are left out; an infinite
-    difference ranks highest. The p-value is the part of the 2^n signs of the other pairs whose sum of positive ranks is
-    at least as far from its mean as the observed one (Wilcoxon, "Individual comparisons by ranking methods", Biometrics
-    Bulletin 1(6), 1945).
+    H0: within each pair, both orders are equally likely. Equal pairs, including infinities, are excluded. An infinite
+    difference ranks highest. The p-value is the fraction of the 2^n signs of the other pairs whose sum of positive
+    ranks is at least as far from its mean as the observed one (Wilcoxon, "Individual comparisons by ranking methods",
+    Biometrics Bulletin 1(6), 1945).
 
-    The effect is the rank-biserial correlation, in [-1, 1]: the rank sum of the pairs in which ``first`` is higher less
-    that of the others, over their total (Kerby, "The simple difference formula: an approach to teaching nonparametric
-    correlation", Comprehensive Psychology 3, 2014).
+    The effect is the rank-biserial correlation, in [-1, 1]: the rank sum of the pairs in which ``first`` is higher
+    minus that of the others, divided by their total (Kerby, "The simple difference formula: an approach to teaching
+    nonparametric correlation", Comprehensive Psychology 3, 2014).
     """
     differ = first != second
     differences = rounded(first[differ] - second[differ])
@@ -87,7 +87,7 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
     return effect, _two_sided(ways, int(ranks[signed > 0].sum()), ranks.sum() / 2)
 
 
-@lru_cache(maxsize=32)  # without ties the ranks are the same for all pairs of a report
+@lru_cache(maxsize=32)  # without ties, the ranks are the same for all pairs in a report
 def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
     """Count the subsets of ``size`` ranks that have each sum, from 0."""
     ways = np.zeros((size + 1, sum(ranks) + 1))  # row k: subsets of k of the ranks so far
@@ -114,7 +114,7 @@ def _doubled_ranks(values: Floats) -> Ints:
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
-    """Return the part of ``ways``, a count for each sum, at least as far from ``mean`` as ``seen``."""
+    """Return the fraction of ``ways``, which has a count for each sum, at least as far from ``mean`` as ``seen``."""
     # Sums are integers and the mean is a multiple of 1 / runs, so unequal distances differ by far more than this.
     far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3
     return float(min(1.0, ways[far].sum() / ways.sum()))
@@ -123,9 +123,9 @@ def _two_sided(ways: Floats, seen: int, mean: float) -> float:
 def holm(p: Floats) -> Floats:
     """Return the adjusted p-values of a family of tests.
 
-    Rejecting those of at most alpha keeps the probability of any false rejection at alpha, however the tests depend on
-    each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
-    6(2), 1979).
+    Rejecting those that are at most alpha keeps the probability of any false rejection at alpha, however the tests
+    depend on each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+    Statistics 6(2), 1979).
     """
     order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(p))
@@ -135,41 +135,41 @@ def holm(p: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Gate(Generic[Key]):
-    """A registered contrast: ``first`` is tested first, and the tests behind it only once it is rejected."""
+    """A registered contrast: ``first`` is tested first, and the tests behind it only after it has been rejected."""
 
-    first: Key | None  # test over all workloads; None if there is none: then the tests behind it are tested first
-    behind: Sequence[Sequence[Key]] = ()  # groups of tests that open together, with equal parts of the weight
+    first: Key | None  # the test over all workloads; if None, the tests behind it are tested first
+    behind: Sequence[Sequence[Key]] = ()  # groups of tests that open together and share the weight equally
 
     @property
     def keys(self) -> list[Key]:
         return [*([] if self.first is None else [self.first]), *(key for group in self.behind for key in group)]
 
     def shares(self) -> dict[Key, float]:
-        """Return the part of the weight of the gate that each test behind it gets when the gate opens."""
+        """Return the part of the gate's weight that each test behind it gets when the gate opens."""
         groups = [group for group in self.behind if group]
         return {key: 1 / len(groups) / len(group) for group in groups for key in group}
 
 
 def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[Key, float]:
-    """Adjust the p-values of all tests of a report so that it calls any two equal strategies different in at most 5 %.
+    """Adjust the p-values of all tests in a report so that it calls equal strategies different in at most 5 % of cases.
 
-    Without gates this is Holm's procedure. Otherwise, the gates share ``RESERVED`` of the error rate and are tested by
-    a graphical procedure (see :func:`graphical`): a rejected first test passes half of its weight to the other gates
-    and half to the tests behind it (all of it if there is no other gate). All other tests are exploratory: they share
-    the rest by Holm's procedure, and get the complete error rate once every gated test is rejected.
+    Without gates, this is Holm's procedure. Otherwise, the gates share ``RESERVED`` of the error rate and are tested
+    with a graphical procedure (see :func:`graphical`): a rejected first test passes half of its weight to the other
+    gates and half (or all, without other gates) to the tests behind it. All other tests are exploratory. They share the
+    rest by Holm's procedure, and get the complete error rate once every gated test is rejected.
 
     Args:
-        p: The p-value of every test that a reader may take for a claim.
-        gates: The registered contrasts. A test may belong to one gate only.
+        p: The p-value of every test that a reader may interpret as a claim.
+        gates: The registered contrasts. A test may belong to only one gate.
 
     Raises:
-        ValueError: If a gate names a test that is not in ``p``, or if two gates share a test.
+        ValueError: If a gate refers to a test that is not in ``p``, or if two gates share a test.
     """
     gated = [key for gate in gates for key in gate.keys]
     if missing := [key for key in gated if key not in p]:
         raise ValueError(f"registered, but not tested: {', '.join(map(str, missing))}")
     if len(set(gated)) < len(gated):
-        raise ValueError("a test belongs to two gates; name each registered contrast once")
+        raise ValueError("a test belongs to two gates; specify each registered contrast only once")
     others = [key for key in p if key not in set(gated)]
     if not gated:
         return dict(zip(others, holm(np.array([p[key] for key in others])).tolist(), strict=True))
@@ -184,7 +184,7 @@ def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[
 
 
 def _graph(gates: Sequence[Gate[Key]], keys: Sequence[Key]) -> tuple[Floats, Floats]:
-    """Return initial weights and transitions for :func:`one_family`, shapes (tests,) and (tests, tests)."""
+    """Return the initial weights and transitions for :func:`one_family`, shapes (tests,) and (tests, tests)."""
     place = {key: i for i, key in enumerate(keys)}
     opens = [{gate.first: 1.0} if gate.first is not None else gate.shares() for gate in gates]
     weights, transitions = np.zeros(len(keys)), np.zeros((len(keys), len(keys)))
@@ -215,15 +215,15 @@ def _pass(
 def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Floats:
     """Return the adjusted p-values of the sequentially rejective graphical procedure.
 
-    Algorithm 2 of Bretz, Maurer, Brannath and Posch, "A graphical approach to sequentially rejective multiple test
-    procedures", Statistics in Medicine 28(4), 2009. It controls the family-wise error rate in the strong sense,
+    This is algorithm 2 of Bretz, Maurer, Brannath and Posch, "A graphical approach to sequentially rejective multiple
+    test procedures", Statistics in Medicine 28(4), 2009. It controls the family-wise error rate in the strong sense,
     however the tests depend on each other.
 
     Args:
         p: p-values, shape (n,).
-        weights: The part of the error rate that each test begins with, shape (n,), with a sum of at most 1.
-        transitions: The part of its weight that each test (row) passes to each other one (column) when it is rejected,
-            shape (n, n), with a zero diagonal and row sums of at most 1.
+        weights: The part of the error rate that each test starts with, shape (n,), with a sum of at most 1.
+        transitions: The part of its weight that each test (row) passes to each other test (column) when it is
+            rejected, shape (n, n), with a zero diagonal and row sums of at most 1.
 
     Example:
         Three tests in a fixed order: the second counts only if the first is rejected.
@@ -242,24 +242,24 @@ def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Float
         adjusted[j] = reached = max(reached, float(ratio[j]))
         left[j] = False
         weight += weight[j] * graph[j]
-        back = 1 - graph[:, j] * graph[j]  # the part that does not return to the same test
+        back = 1 - graph[:, j] * graph[j]  # the fraction that does not return to the same test
         through = graph + np.outer(graph[:, j], graph[j])
         graph = np.divide(through, back[:, None], out=np.zeros_like(graph), where=back[:, None] > 0)
         np.fill_diagonal(graph, 0.0)
         graph[j], graph[:, j], weight[j] = 0.0, 0.0, 0.0
-    return np.maximum(adjusted, values)  # weights may exceed 1 by rounding
+    return np.maximum(adjusted, values)  # weights may exceed 1 due to rounding
 
 
 def average_ranks(scores: Floats) -> Floats:
-    """Return the mean rank of each strategy over workloads, 1 for the best, from shape (workloads, strategies)."""
+    """Return each strategy's mean rank over workloads, 1 being the best, from shape (workloads, strategies)."""
     return np.asarray(_ranks_of_rows(-scores).mean(axis=0))
 
 
 def friedman_test(scores: Floats) -> float:
-    """Return the p-value of Friedman's test that all strategies do equally well; 1 if none differs anywhere.
+    """Return the p-value of Friedman's test that all strategies perform equally well, or 1 if none differs anywhere.
 
-    The chi-squared approximation, corrected for ties; for few workloads it errs towards a large p-value (Friedman, "The
-    use of ranks to avoid the assumption of normality implicit in the analysis of variance", JASA 32(200), 1937).
+    This is the chi-squared approximation, corrected for ties. For few workloads, p tends to be too large (Friedman,
+    "The use of ranks to avoid the assumption of normality implicit in the analysis of variance", JASA 32(200), 1937).
     ``scores`` have shape (workloads, strategies), at least 2 and 3.
     """
     if (scores == scores[:, :1]).all():
@@ -283,19 +283,19 @@ class MatrixCell:
 
     row: str
     column: str
-    difference: float  # mean over workloads of the score of ``row`` less that of ``column``
-    wins: int  # workloads on which the score of ``row`` is higher
+    difference: float  # mean over workloads of the score of ``row`` minus that of ``column``
+    wins: int  # number of workloads on which the score of ``row`` is higher
     ties: int
     losses: int
-    p: float  # signed-rank test over workloads, not corrected: it ranks pairs, and no claim rests on it
+    p: float  # of the signed-rank test over workloads; uncorrected, since it ranks pairs and no claim is based on it
 
 
 def comparison_matrix(strategies: Sequence[str], scores: Floats) -> list[MatrixCell]:
-    """Return every ordered pair of strategies, row by row, the best by mean score first.
+    """Return every ordered pair of strategies, row by row, best mean score first.
 
-    No other strategy affects a cell: neither mean ranks nor a correction over all pairs enter it, so nobody gains from
-    what is left out or added (Ismail-Fawaz et al., "An approach to multiple comparison benchmark evaluations that is
-    stable under manipulation of the comparate set", arXiv 2305.11921, 2023).
+    A cell does not depend on other strategies, neither through mean ranks nor through a correction over all pairs, so
+    nobody gains from omitting or adding any (Ismail-Fawaz et al., "An approach to multiple comparison benchmark
+    evaluations that is stable under manipulation of the comparate set", arXiv 2305.11921, 2023).
 
     ``scores`` have shape (workloads, strategies); higher is better.
     """
