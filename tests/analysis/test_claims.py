@@ -16,7 +16,7 @@ def test_three_sentences_from_narrow_to_wide() -> None:
     here, these, others = claims("xgb", "random", difference(12, 5))
     assert here.startswith("In these runs the area under the curve of xgb is 0.05") and "(higher on 12)" in here
     assert these.startswith("On these workloads xgb minus random is 0.05") and "p < 0.001" in these
-    assert others.startswith("On workloads like these, if these are a fair sample of them, xgb less random")
+    assert others.startswith("On workloads like these, if these are a fair sample of them, xgb minus random")
 
 
 def test_the_headline_is_the_widest_claim_that_the_runs_carry() -> None:

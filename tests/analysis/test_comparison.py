@@ -223,7 +223,7 @@ def test_what_has_not_succeeded_is_said(tmp_path: Path, found: list[Any]) -> Non
     for name in ("a", "b"):
         write(tmp_path, name, 0, found)
     one = compare(tmp_path)
-    assert re.match("No trial has", one.verdict) and len(one.strategies_frame()) == (2 if found else 0)
+    assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if found else 0)
     for name in ("regret", "ecdf", "score", *([] if found else ["convergence", "time", "pairwise"])):
         with pytest.raises(SearchlabError, match=WORKLOAD):
             getattr(one, f"plot_{name}")()

@@ -82,9 +82,9 @@ def test_the_verdict_over_all_workloads_does_not_repeat_the_answers(tmp_path: Pa
         for number, contrasts in enumerate([[], [("b", "a"), ("a", "c")], [("c", "a"), ("b", "c")]])
     )
     assert none and some and every
-    assert "its difference from each of the others is significant" in none.verdict and "c less b" in none.verdict
+    assert "its difference from each of the others is significant" in none.verdict and "c minus b" in none.verdict
     assert some.verdict.startswith("Apart from the registered contrasts, c is tied with b over 2 workloads: ")
-    assert "c less b" in some.verdict and " a " not in some.verdict.replace("a fair", "")
+    assert "c minus b" in some.verdict and " a " not in some.verdict.replace("a fair", "")
     area, second = (number_text(row.area.value, 3) for row in every.strategies[:2])
     assert every.verdict.startswith(f"Over 2 workloads c has the largest mean area under the curve ({area} [")
     assert f", b {second} [" in every.verdict and " p " not in every.verdict and "less" not in every.verdict

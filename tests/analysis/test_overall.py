@@ -51,7 +51,7 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
     assert found.verdict.startswith("Over 2 workloads good converges fastest by mean area under the curve (0.6")
     assert (
-        "; on these workloads the difference is significant, p < 0.001. On these workloads good less" in found.verdict
+        "; on these workloads the difference is significant, p < 0.001. On these workloads good minus" in found.verdict
     )
     (claim,) = found.claims
     assert claim.headline == claim.says[1] and claim.headline in found.verdict and "needs 11 workloads" in claim.says[2]

@@ -118,7 +118,7 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
     (tmp_path / "full" / "thesis.tex").write_text("mine")
     with pytest.raises(SearchlabError, match="full is neither empty nor a site; choose another directory"):
         publish(tmp_path / "full", [one])
-    with pytest.raises(SearchlabError, match="two results would be in .*/one; rename"):
+    with pytest.raises(SearchlabError, match="two results would be written to .*/one; rename"):
         publish(tmp_path / "site", [one, study_result(study(tmp_path / "b" / "one"))])
     with pytest.raises(SearchlabError, match="the directory .*none to publish does not exist"):
         study_result(tmp_path / "none")

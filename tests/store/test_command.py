@@ -101,7 +101,7 @@ def test_the_commands(store: Store, logs: Path, tmp_path: Path) -> None:
     assert (held["workload"], held["machine"], held["target"]) == (GEMM, "far away", HERE)
     assert held["seconds"] == 1e-4 and held["gflops"] == pytest.approx(2 * 8 * 12 * 20 / 1e-4 / 1e9)
     assert command("store", "find", "--machine", "nobody", *at)[1].startswith(
-        f"the store {store.path} holds no such measurements"
+        f"the store {store.path} contains no such measurements"
     )
 
     target = ("--target", json.dumps(HERE))

@@ -143,7 +143,7 @@ def test_the_best_is_of_the_target_and_the_machine_that_are_meant(tmp_path: Path
         store.best(WORKLOAD, target="znver4")
     with pytest.raises(SearchlabError, match="on epyc of nobody; it contains"):
         store.best(WORKLOAD, target=CPU, machine="epyc of nobody")
-    with pytest.raises(SearchlabError, match="no program of gemm:65x64x64.*did you mean 'gemm:64x64x64'"):
+    with pytest.raises(SearchlabError, match="no working program of gemm:65x64x64.*did you mean 'gemm:64x64x64'"):
         store.best("gemm:65x64x64", target=CPU)
 
 
@@ -162,7 +162,7 @@ def test_what_measured_nothing_is_left_out(tmp_path: Path) -> None:
     logged(logs / "good.jsonl", [1e-3])
     added = Store(tmp_path / "store.db").add(logs)
     assert (added.runs, len(added.left_out)) == (1, 5)
-    assert "has no trial yet" in added.left_out[logs / "empty.jsonl"]
+    assert "contains no trials yet" in added.left_out[logs / "empty.jsonl"]
     (tmp_path / "nothing").mkdir()
     with pytest.raises(SearchlabError, match="there is no log .* in .*nothing to add"):
         Store(tmp_path / "store.db").add(tmp_path / "nothing")
@@ -172,7 +172,7 @@ def test_code_that_a_log_names_is_imported_only_where_it_is_trusted(tmp_path: Pa
     store = Store(tmp_path / "store.db")
     store.add(searched(tmp_path / "a.jsonl", toys.Small(), toys.smooth, 0, 3))
     (result,) = store.results()
-    with pytest.raises(SearchlabError, match=r"store.db.*a.jsonl names the space '.*toys:Small'.*trust this file"):
+    with pytest.raises(SearchlabError, match=r"store.db.*a.jsonl refers to the space '.*toys:Small'.*trust this file"):
         result.best.schedule()
     with trusting():
         assert result.best.schedule().mod

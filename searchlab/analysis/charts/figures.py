@@ -224,12 +224,12 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
     shaded = ""
     if start:
         trials = f"{start} trial{'s' * (start > 1)}"
-        shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} have in common from each seed."
+        shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} share for each seed."
     return Figure(
         key="convergence", title="Convergence", views=views, digits=1, brief=_seeds(item),
-        says="Best program found so far: median over seeds, and the band between the quartiles. Higher and further "
-        "to the left is better. In seconds, all that a run is charged for counts: proposing, training, building "
-        f"and running.{shaded}",
+        says="Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
+        "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
+        f"running.{shaded}",
     )  # fmt: skip
 
 
@@ -256,10 +256,10 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     return Figure(
         key="score", title="Score over budget", views=[view], step=False,
         brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
-        says="How much of what random search still had to gain at this budget, in log latency, a strategy has already "
-        "gained: mean over seeds with its 95 % interval. 0 is random search in the same space, 1 the best known there "
-        f"from the start. A score is the mean over trials {item.score_ranges}. It ends where random search itself is "
-        "nearly there, and what is below -1 is not drawn.",
+        says="The fraction of what random search still had to gain at this budget, in log latency, that a strategy has "
+        "already gained: mean over seeds with its 95 % interval. 0 is random search in the same space, and 1 is the "
+        f"best known there from the start. A score is the mean over trials {item.score_ranges}. Lines end where random "
+        "search itself is nearly there; values below -1 are not drawn.",
     )  # fmt: skip
 
 
@@ -289,15 +289,15 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
             earliest = min(runs.longest, *(float(seconds.min()) for seconds in hits.values()))
             at = seconds_grid(earliest, runs.longest)
         views.append(View(
-            key=key, name=key, label=label, x=shorten(at), quantity="part of all (seed, target) pairs", top=1.0,
+            key=key, name=key, label=label, x=shorten(at), quantity="fraction of all (seed, target) pairs", top=1.0,
             series=[Series(row.strategy, shorten(ecdf(hits[row.strategy], at))) for row in item.strategies],
         ))  # fmt: skip
     return Figure(
         key="ecdf", title="Targets reached", views=views,
         brief=f"empirical distribution over seeds and {len(targets)} targets, up to within 1 % of the best known",
-        says=f"Empirical distribution of running times: the part of {len(targets)} targets, from a twelfth of the "
-        "best known to within 1 % of it, that the seeds have reached, each seed and target a pair. Higher is better; "
-        "it shows easy and hard targets at once.",
+        says="Empirical distribution of running times: the fraction of all (seed, target) pairs in which the seed has "
+        f"reached the target, for {len(targets)} targets from a twelfth of the best known to within 1 % of it. Higher "
+        "is better. Easy and hard targets are visible at once.",
     )  # fmt: skip
 
 
@@ -320,10 +320,10 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         return None
     return Figure(
         key="models", title="Cost models, round by round", views=views, step=False,
-        brief="what was predicted of a batch, against what was measured: median and quartiles over seeds",
-        says="What the cost model had predicted of each batch before it was measured, against what was then measured: "
-        "median over seeds, and the band between the quartiles. A batch is what the policy chose, so its programs are "
-        "alike, and harder to tell apart than those of a random sample.",
+        brief="predictions for a batch compared with its measurements: median and quartiles over seeds",
+        says="The cost model's predictions for each batch before it was measured, compared with the measurements: the "
+        "median over seeds, and the band between the quartiles. The policy chooses the programs in a batch, so they "
+        "are more alike, and harder to tell apart, than those in a random sample.",
     )  # fmt: skip
 
 
@@ -353,16 +353,16 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
         ratios = performance_ratios(_times(names, rows, measure))
         at = np.geomspace(1, max(2.0, float(ratios[np.isfinite(ratios)].max(initial=1.0))), POINTS)
         views.append(View(
-            key=key, name=key, label=f"times the {key} of the quickest", x=shorten(at), top=1.0,
-            quantity="part of all (workload, seed) pairs",
+            key=key, name=key, label=f"multiple of the quickest strategy's {key}", x=shorten(at), top=1.0,
+            quantity="fraction of all (workload, seed) pairs",
             series=[Series(name, shorten(ecdf(own, at))) for name, own in zip(names, ratios.T, strict=True)],
         ))  # fmt: skip
     return Figure(
         key="profile", title="Performance profile", views=views,
-        brief="how often the target was reached within so many times the fewest",
-        says="The part of all workloads and seeds on which a strategy reached the target within so many times the "
-        "trials, or seconds, of the quickest there. At 1: how often it was the quickest. At the right: how often it "
-        "got there at all.",
+        brief="how often the target was reached within a multiple of what the quickest strategy needed",
+        says="The fraction of all workloads and seeds for which a strategy reached the target within this multiple of "
+        "the trials, or seconds, that the quickest strategy needed. At 1: how often it was the quickest. At the right: "
+        "how often it reached the target at all.",
     )  # fmt: skip
 
 
@@ -387,13 +387,13 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
     ]
     view = View(
         key="area", name="area", label="area under the curve", x=shorten(at), series=series, top=1.0,
-        quantity="part of all runs above it",
+        quantity="fraction of all runs above it",
     )  # fmt: skip
     return Figure(
         key="runs", title="Distribution of runs", views=[view], ends=False,
         brief="how many of all runs have a larger area under the curve",
-        says="The part of all runs of all workloads whose area under the convergence curve is above a value. A line "
-        "that is above another everywhere is better by any criterion.",
+        says="The fraction of all runs on all workloads whose area under the convergence curve is above a value. A "
+        "line that is above another everywhere is better by any criterion.",
     )  # fmt: skip
 
 

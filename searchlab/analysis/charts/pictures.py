@@ -376,7 +376,7 @@ def time_picture(item: WorkloadSummary) -> Picture:
     bars = time_bars(item)
     return _draw_bars(
         f"{item.workload}: where the time went",
-        "seconds charged for all trials, average per seed; building is divided by its workers",
+        "seconds counted for all trials, mean over seeds; building time is divided by the number of workers",
         "seconds per seed",
         bars,
         [bar.values for bar in bars.rows],
@@ -446,7 +446,7 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
             "difference of the area under the curve",
         )
         picture.add_heading(
-            f"Each strategy less {reference}",
+            f"Each strategy minus {reference}",
             f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
             down=0.26, gap=0.2,
         )  # fmt: skip
@@ -478,7 +478,7 @@ def pairwise_picture(item: WorkloadSummary, measure: str) -> Picture:
         if cell
     }
     return _draw_matrix(
-        f"{item.workload}: how probably a run of the row is better than one of the column",
+        f"{item.workload}: the probability that a run of the row is better than one of the column",
         f"by {StrategySummary.compared_by()[measure]}; p, where there is a test, is corrected for all tests of the "
         f"report",
         names,
@@ -498,7 +498,7 @@ def matrix_picture(overall: Overall) -> Picture:
     }
     return _draw_matrix(
         "Over all workloads: every pair by itself",
-        "mean area of the row less that of the column; workloads won, tied, lost; p is not corrected",
+        "the row's mean area minus the column's; workloads won, tied, lost; p is not corrected",
         list(dict.fromkeys(cell.row for cell in overall.matrix)),
         cells,
     )
