@@ -164,7 +164,7 @@ def test_what_measured_nothing_is_left_out(tmp_path: Path) -> None:
     assert (added.runs, len(added.left_out)) == (1, 5)
     assert "contains no trials yet" in added.left_out[logs / "empty.jsonl"]
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(SearchlabError, match="there is no log .* in .*nothing to add"):
+    with pytest.raises(SearchlabError, match="no logs .* to add in .*nothing"):
         Store(tmp_path / "store.db").add(tmp_path / "nothing")
 
 

@@ -264,7 +264,7 @@ def test_the_random_start_that_strategies_share_is_shaded_and_named(view: Browse
         f"shared random start: {SHARED} trials"
     )
     caption = view.run("document.querySelector('#w0-convergence figcaption').textContent")
-    assert f"the first {SHARED} trials, which <b>xgb</b> and random have in common" in caption
+    assert f"the first {SHARED} trials, which <b>xgb</b> and random share" in caption
     box = "(e => { const b = e.getBoundingClientRect(); return [b.left, b.right] })"
     left, right = view.run(f"{box}(document.querySelector('#w0-convergence .shade'))")
     assert right - left > 20
