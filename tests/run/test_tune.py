@@ -181,7 +181,7 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
         ({"seed": None}, "option 'seed' is None; it must be a whole number of at least 0"),
         (
             {"policy": "json:JSONDecoder"},
-            "policy 'json.decoder:JSONDecoder' is not a searchlab.Policy: derive it from that",
+            "policy 'json.decoder:JSONDecoder' is not a searchlab.Policy; derive it from that",
         ),
         ({"policy": "builtins:dict"}, "policy 'builtins:dict' is not a searchlab.Policy"),
         ({"cost_model": "xgboost"}, "policy 'random' does not use a cost model; omit cost_model = 'xgboost'"),
