@@ -156,7 +156,7 @@ def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
 
     The performance of random search is exact if the table contains the complete space, and estimated if it contains a
     random sample. The score starts after the trials that the policy draws at random by default, because no option
-    changes these.
+    affects those trials.
     """
     costs = np.array([measurement.cost for measurement in measurer.recorded(run.space)])
     working = costs[np.isfinite(costs)]
