@@ -255,7 +255,7 @@ def test_decorating_again_replaces_but_never_another_function(registered: dict[s
     template("mine")(ordered)
     template("mine", op="gemm")(ordered)
     assert registered["mine"].op == "gemm"
-.*ordered is already"):
+    with pytest.raises(SearchlabError, match="dependent cannot be registered as template 'mine': .*ordered is already"):
         template("mine")(dependent)
 
 
