@@ -147,4 +147,4 @@ def test_a_comparison_shows_its_verdicts_and_most_of_many_workloads(tmp_path: Pa
     shown = words(made._repr_html_())
     assert made.summary.overall and shown[0] == made.summary.overall.verdict
     assert sum(verdict in shown for verdict in made.verdicts.values()) >= 12
-    assert sum(text.startswith("gemm:") for text in shown) == 12 and "and 2 more workloads" in shown[-1]
+    assert sum(text.startswith("gemm:") for text in shown) == 12 and "2 more workloads are in" in shown[-1]

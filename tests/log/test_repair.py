@@ -172,7 +172,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, [str(word) for word in words])
         return done.exit_code, " ".join(done.output.split())
 
-    assert invoke("log", "check", good) == (0, f"{good}: intact, 2 trials")
+    assert invoke("log", "check", good) == (0, f"{good} is intact: 2 trials")
     code, said = invoke("log", "check", tmp_path)
     assert code == 1 and f"{bad}, line 3: it is damaged" in said and f"log repair {bad}" in said and str(good) in said
     code, said = invoke("log", "check", bad, "--json")

@@ -78,7 +78,7 @@ def test_a_file_whose_name_is_no_unicode_is_read_and_named(tmp_path: Path) -> No
     except OSError:
         pytest.skip("the file system holds no such name")
     checked = searchlab("log", "check", path)
-    assert checked.returncode == 0 and "intact, 3 trials" in checked.stdout and not checked.stderr
+    assert checked.returncode == 0 and "is intact: 3 trials" in checked.stdout and not checked.stderr
     shown = searchlab("best", path)
     assert shown.returncode == 0 and not shown.stderr
     reported = searchlab("report", path, "--out", tmp_path / "report")
