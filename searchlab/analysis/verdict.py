@@ -277,8 +277,8 @@ def _others(difference: Difference) -> str:
     if not difference.clusters:
         return "On workloads like these, if these are a fair sample of them,"
     return (
-        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (which "
-        f"{difference.clusters} kernels are not of all kernels),"
+        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (for other "
+        f"kernels, {difference.clusters} are too few to tell),"
     )
 
 

@@ -155,12 +155,12 @@ def failures(suite: Suite) -> str:
     """Return the share of trials that each strategy spends on configs that fail, over the tables with such configs."""
     rows = []
     tables = [table for table in suite.tables if not np.isfinite(list(costs_of(table).values())).all()]
-    failing = {table: ~np.isfinite(list(costs_of(table).values())) for table in tables}
+    failing = {table.name: ~np.isfinite(list(costs_of(table).values())) for table in tables}
     for one in baselines(suite):
         shares = []
         late = []
         for table in tables:
-            fails = failing[table]
+            fails = failing[table.name]
             runs = [fails[list(run.configs)] for run in one.runs_on(table).runs]
             shares.append(np.mean([run.mean() for run in runs]) / fails.mean())
             late.append(np.mean([run[len(run) // 2 :].mean() for run in runs]) / fails.mean())

@@ -72,7 +72,7 @@ def test_a_part_of_a_space_is_no_table(theirs: Path, tmp_path: Path) -> None:
     content["results"] = random.Random(0).sample(content["results"], 80)
     (files / "gemm_t4.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
     with pytest.raises(
-        SearchlabError, match=r"gemm_t4.json.gz cannot be used as a suite table: about .* a part of the space"
+        SearchlabError, match=r"gemm_t4.json.gz cannot be used as a suite table: about .* only part of the space"
     ):
         build(find_suite(theirs), files)
     assert not list((theirs / "tables").iterdir())
