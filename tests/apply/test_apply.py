@@ -188,6 +188,6 @@ def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> N
 
 def test_export_without_a_format(real_log: Path, tmp_path: Path) -> None:
     code, said = command("export", real_log, "--out", tmp_path / "best")
-    assert code == 2 and said.startswith("--to must name the format of") and "metaschedule, kernel-tuner" in said
+    assert code == 2 and said.startswith("specify the format of") and "metaschedule, kernel-tuner" in said
     code, said = command("export", real_log, "--out", tmp_path / "best", "--to", "library")
     assert code == 2 and "unsupported library file" in said and not list(tmp_path.iterdir())
