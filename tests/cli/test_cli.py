@@ -83,7 +83,7 @@ def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:
     header = json.loads(lines[0]) | {"label": "table"}
     (folder / "a.jsonl").write_text("".join([json.dumps(header, separators=(",", ":")) + "\n", *lines[1:]]))
     refused = searchlab("report", folder, cwd=tmp_path)
-    assert refused.returncode == 2 and "is a folder of tables, such as a.jsonl; say where" in refused.stderr
+    assert refused.returncode == 2 and "is a folder of tables, such as a.jsonl; specify where" in refused.stderr
     assert [path.name for path in folder.iterdir()] == ["a.jsonl"]
     assert searchlab("report", folder, "--out", "here", cwd=tmp_path).returncode == 0
 

@@ -220,7 +220,7 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
     seal(suite)
     (said,) = problems(copy, None)
     assert said.startswith(f"random over mini/{name} with seed 0: trial 5 was config ")
-    assert "since then these changed: xgboost 0.1 -> " in said
+    assert "these versions have changed since: xgboost 0.1 -> " in said
 
 
 @pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
@@ -281,7 +281,7 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
     assert right.returncode == 0 and "9 of 9 runs, replayed" in right.stdout, right.stdout + right.stderr
     site = tmp_path / "site"
     published = searchlab("report", "--publish", site, tmp_path / "out", "--suite", sealed, cwd=tmp_path)
-    assert published.returncode == 0 and f"the site: {site / 'index.html'}, with 1 result" in published.stdout
+    assert published.returncode == 0 and f"the site is {site / 'index.html'}, with 1 result" in published.stdout
     assert "HillClimb is " in (site / "index.html").read_text()
     assert "searchlab suite verify . --policy mine:HillClimb" in (site / "HillClimb-on-mini" / "index.html").read_text()
     (tmp_path / "mine.py").write_text(TOY.replace("min(", "max("))
