@@ -73,7 +73,7 @@ def test_the_bar_of_a_study_ends_at_its_end_whatever_its_logs_hold(study: Path, 
     assert "520/520" in searchlab("run", study, cwd=tmp_path).stdout
     study.write_text(STUDY)
     done = searchlab("run", study, cwd=tmp_path)
-    assert "80/80" in done.stdout and "has 120 trials, more than the 20" in done.stderr
+    assert "80/80" in done.stdout and "contains 120 trials, more than the 20" in done.stderr
 
 
 def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:

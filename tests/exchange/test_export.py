@@ -211,7 +211,7 @@ def test_imported_logs_are_exported(tmp_path: Path) -> None:
     export_logs([tmp_path / "a.jsonl"], "kernel-tuner", tmp_path / "t4.json")
     export_logs([tmp_path / "a.jsonl"], "iohprofiler", tmp_path / "ioh")
     export_logs([tmp_path / "a.jsonl"], "optuna", tmp_path / "study.db")
-    with pytest.raises(SearchlabError, match="imported for analysis from ansor"):
+    with pytest.raises(SearchlabError, match="imported for analysis only; configs from ansor"):
         export_logs([tmp_path / "a.jsonl"], "metaschedule", tmp_path / "db")
     assert not (tmp_path / "db").exists()
 
