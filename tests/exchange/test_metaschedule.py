@@ -153,9 +153,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
         export_logs([log], "metaschedule", tmp_path / "db")
     assert not list((tmp_path / "db").iterdir())
     log = faulty_log(tmp_path / "b.jsonl", [{"fault": "none"}, {"fault": "is wrong"}])
-    with pytest.raises(
-        SearchlabError, match=r"b\.jsonl, trial 1 cannot be stored .* a different program"
-    ):
+    with pytest.raises(SearchlabError, match=r"b\.jsonl, trial 1 cannot be stored .* a different program"):
         export_logs([log], "metaschedule", tmp_path / "db")
     assert not list((tmp_path / "db").iterdir())
     (tmp_path / "db" / "database_workload.json").symlink_to(tmp_path / "no" / "where")
