@@ -576,6 +576,22 @@ class ProductSpace(Space):
             return Config.of({knob.name: wanted[knob.name] for knob in self.axes})
         return super().repaired(wanted, rng)
 
+    def mutate(self, config: Config, rng: np.random.Generator) -> Config:
+        """As in :class:`Space`, with the same draws; searches that a model guides spend half of their time here."""
+        if not self.independent:
+            return super().mutate(config, rng)
+        self.knobs(config)  # reports a wrong knob
+        if not self._open:
+            return config
+        knob = self._open[int(rng.integers(len(self._open)))]
+        new = knob.redrawn(config[knob.name], rng)
+        return Config.of({one.name: new if one is knob else config[one.name] for one in self.axes})
+
+    @cached_property
+    def _open(self) -> list[Knob]:
+        """The knobs with more than one choice."""
+        return [knob for knob in self.axes if len(knob.choices) > 1]
+
     def _holds(self, config: Mapping[str, Value]) -> bool:
         """Check whether ``config`` is in the product."""
         return len(config) == len(self.axes) and config.items() <= self._choices
