@@ -389,7 +389,7 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
     Args:
         training: The comparison on the problems that the searches saw.
         held_out: The comparison on held-out problems, if any.
-        unchanged: Whether every search's best options are the default.
+        unchanged: Whether the best options for every search are the defaults.
     """
     if unchanged:
         return "No options better than the default were found."
