@@ -470,8 +470,7 @@ def plan_hypertune(
             f'set measure = {{ kind = "table", path = ... }}'
         )
     entry = _entry(study, policy)
-    limits = [getattr(one, name) for one in (entry, spec) for name in ("trials", "seconds", "stop_after")]
-    if any(limits[index] is not None for index in (1, 2, 4, 5)) or any(isinstance(limit, str) for limit in limits):
+    if any(isinstance(one.trials, str) or (one.seconds, one.stop_after) != (None, None) for one in (entry, spec)):
         raise SearchlabError(
             "options are judged by runs with a fixed number of trials; set trials to a number, and omit seconds and "
             "stop_after"

@@ -83,7 +83,7 @@ def moment(seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
         raise SearchlabError(
-            f"a trial's time, {seconds:g} seconds after 1970, is not a valid date; the log is damaged"
+            f"a trial's timestamp, {seconds:g} seconds since 1970, is not a valid date; the log is damaged"
         ) from None
 
 

@@ -118,8 +118,9 @@ class DaskExecutor(RunExecutor):
         for host, count in hosts.items():
             if count > 1:
                 raise SearchlabError(
-                    f"the study measures its workers' machines, but {count} workers in the Dask cluster at {address} "
-                    f"offer the resource 'machine' on {host}; start only one such worker on each host"
+                    f"the study measures on its workers' machines, so each host may have only one worker with the "
+                    f"resource 'machine', but the Dask cluster at {address} has {count} on {host}; start only one such "
+                    f"worker on each host"
                 )
         if not hosts:
             raise SearchlabError(

@@ -89,12 +89,16 @@ class SuiteTable:
     @property
     def path(self) -> Path:
         """The table's file. Raises SearchlabError if it is missing."""
-        path = self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
-        if not path.is_file():
-            command = f"create it with `searchlab suite build {self.directory}`"
+        if not self.file.is_file():
+            command = f"create it with `searchlab suite build {self.directory} --from DIR`"
             remedy = command if self.imported else "download the suite again"
-            raise SearchlabError(f"the table {self.name} is missing: {path} does not exist; {remedy}")
-        return path
+            raise SearchlabError(f"the table {self.name} is missing: {self.file} does not exist; {remedy}")
+        return self.file
+
+    @property
+    def file(self) -> Path:
+        """Where the table's file belongs, whether or not it exists."""
+        return self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
 
     @property
     def imported(self) -> bool:

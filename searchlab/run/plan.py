@@ -174,9 +174,9 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
     """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
-    Any policy learns from trials in ``space``. Other runs can only be used to train a cost model. If its ``features``
-    are program features, it can learn from runs in any space; with knob features, it can learn only from runs with a
-    different shape in the same space.
+    Every policy can learn from trials in ``space``. Other runs can only be used to train a cost model. If its
+    ``features`` are program features, it can learn from runs in any space; with knob features, it can learn only from
+    runs with a different shape in the same space.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)

@@ -31,7 +31,7 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
         if not (source / table.entry.file).is_file():
             raise SearchlabError(f"{table.name}: {source} does not contain {table.entry.file}")
     for table in suite.tables:
-        path = suite.directory / "tables" / f"{table.entry.name}.packed"
+        path = table.file
         if path.is_file():
             on_table(table, "there already")
             continue

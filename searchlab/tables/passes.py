@@ -79,7 +79,7 @@ class TimedPasses:
     def __post_init__(self) -> None:
         for block in _read(self.path):
             if block.pass_ != FINAL and block.programs != self._names(self.order(block.pass_, block.number)):
-                raise SearchlabError(f"{self.path} contains times of other programs; remove it and run this again")
+                raise SearchlabError(f"{self.path} contains timings for other programs; remove it and run this again")
             self.again += block.key in self.blocks
             self.blocks[block.key] = block
 

@@ -176,7 +176,7 @@ def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
 
 
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
-    """Sample ``band`` at each of ``at``, which ascend, from where it begins to where it ends."""
+    """Sample ``band`` at those of the ascending positions ``at`` that lie within its range."""
     first, last = np.searchsorted(at, band.x[[0, -1]])
     place = np.searchsorted(band.x, at, side="right") - 1
     place[place < 0] = 0

@@ -154,8 +154,9 @@ def picture_name(workload: str, chart: str) -> str:
 def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]) -> None:
     """Draw every view of every figure, and the bars, to files in the directory ``out``.
 
-    The picture of a figure's first view is named after the figure, and those of other views after both. Convergence
-    pictures are named only after the view. If there are many workloads, only the page shows the charts of each.
+    The picture of a figure's first view is named after the figure; pictures of its other views are named after both the
+    figure and the view. Convergence pictures are named only after the view. If there are many workloads, the charts for
+    individual workloads appear only on the page.
     """
     for workload, chart, picture in _pictures(summary, comparison, figures):
         if picture:
