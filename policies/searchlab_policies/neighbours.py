@@ -1,0 +1,64 @@
+"""The neighbourhood of a config, for local searches: all configs at a Hamming distance of one.
+
+:meth:`searchlab.Space.neighbours` repairs every config that a constraint forbids, and may thus end far away. Here, such
+a config is no neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). Only a knob that
+cannot be changed alone, like the one that chooses a sketch, is changed together with those that depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from searchlab.space import Config, Knob, Space, Value
+
+
+def along(
+    space: Space, config: Config, knob: Knob, rng: np.random.Generator, values: Iterable[Value] | None = None
+) -> Iterator[Config]:
+    """Yield ``config`` with each other value of one knob.
+
+    Args:
+        space: The space that contains ``config``.
+        config: The config whose neighbours to generate.
+        knob: One of ``space.knobs(config)``.
+        rng: The source of randomness for repairs, if the knob cannot be changed alone.
+        values: The values to try, in this order; by default, all choices of the knob.
+    """
+    alone, repaired = False, []
+    for value in knob.choices if values is None else values:
+        if value != config[knob.name]:
+            changed = space.repaired({**config, knob.name: value}, rng)
+            if distance(config, changed) == 1:
+                alone = True
+                yield changed
+            elif not alone and changed != config:
+                repaired.append(changed)
+    if not alone:
+        yield from dict.fromkeys(repaired)
+
+
+def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
+    """Draw a neighbour, all of which are equally likely; return ``config`` itself if it has none."""
+    changes = [(knob, value) for knob in space.knobs(config) for value in knob.choices if value != config[knob.name]]
+    for i in rng.permutation(len(changes)).tolist():
+        knob, value = changes[i]
+        changed = next(along(space, config, knob, rng, [value]), config)
+        if distance(config, changed) == 1 or (
+            changed != config and all(distance(config, other) > 1 for other in along(space, config, knob, rng))
+        ):
+            return changed
+    return config
+
+
+def perturbed(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:
+    """Walk ``steps`` steps from ``config``, each to a random :func:`neighbour`; a knob may be changed repeatedly."""
+    for _ in range(steps):
+        config = neighbour(space, config, rng)
+    return config
+
+
+def distance(a: Config, b: Config) -> int:
+    """Return the Hamming distance: the number of knobs whose values differ, or which only one config has."""
+    return sum(name not in a or a[name] != value for name, value in b.items()) + sum(name not in b for name in a)

@@ -1,0 +1,122 @@
+"""Neighbourhoods: complete where knobs are independent, within constraints elsewhere, and never empty without need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.space import Choose, Config, Knob, Space
+from searchlab.workload import parse_workload
+from searchlab_policies.neighbours import along, distance, neighbour, perturbed
+from searchlab_spaces.parameters import Parameters
+from tests.support import toys
+
+
+def listed() -> Parameters:
+    """Two parameters from 0 to 5 whose sum must be even, and a switch."""
+    parameters = {"x": tuple(range(6)), "y": tuple(range(6)), "on": (False, True)}
+    configs = [
+        {"x": x, "y": y, "on": on} for x in range(6) for y in range(6) for on in (False, True) if (x + y) % 2 == 0
+    ]
+    options = Parameters.options_for(parameters, configs)
+    return Parameters(parse_workload("kernel:toy"), toys.TARGET, **options)
+
+
+SPACES: list[Callable[[], Space]] = [toys.Small, toys.Large, toys.Dependent, toys.Bare, toys.One, listed]
+
+
+@given(st.sampled_from(SPACES), st.integers(0, 2**32))
+def test_neighbours_are_members_and_differ(make: Callable[[], Space], seed: int) -> None:
+    space, rng = make(), np.random.default_rng(seed)
+    config = space.sample(rng)
+    for knob in space.knobs(config):
+        around = list(along(space, config, knob, rng))
+        assert len(set(around)) == len(around)
+        assert all(other in space and other != config for other in around)
+        alone = {distance(config, other) == 1 for other in around}
+        assert len(alone) <= 1, "either every neighbour along a knob keeps the other knobs, or none does"
+        values = [value for value in knob.choices if value != config[knob.name]]
+        exact = [other for value in values if (other := Config({**config, knob.name: value})) in space]
+        assert not exact or around == exact
+        assert bool(around) == bool(values)
+    other = neighbour(space, config, rng)
+    assert other in space
+    assert (other == config) == all(len(knob.choices) == 1 for knob in space.knobs(config))
+    assert perturbed(space, config, 3, rng) in space
+
+
+def test_the_values_may_be_given_in_another_order() -> None:
+    space, rng = toys.Small(), np.random.default_rng(0)
+    config = space.config_at(0)
+    knob = space.axes[1]
+    assert [other["unroll"] for other in along(space, config, knob, rng, [512, 0, 16])] == [512, 16]
+
+
+def test_every_neighbour_is_equally_likely() -> None:
+    space, rng = toys.Small(), np.random.default_rng(1)
+    config = space.config_at(17)
+    around = [other for knob in space.axes for other in along(space, config, knob, rng)]
+    drawn = Counter(neighbour(space, config, rng) for _ in range(200 * len(around)))
+    assert set(drawn) == set(around)
+    assert max(drawn.values()) < 2 * min(drawn.values())
+
+
+def test_a_constraint_excludes_neighbours() -> None:
+    space, rng = listed(), np.random.default_rng(0)
+    config = Config({"x": 2, "y": 2, "on": True})
+    assert config in space
+    x, _, on = space.knobs(config)
+    assert [other["x"] for other in along(space, config, x, rng)] == [0, 4]
+    assert [other["on"] for other in along(space, config, on, rng)] == [False]
+
+
+def test_a_knob_that_cannot_be_changed_alone_is_repaired() -> None:
+    space, rng = toys.Dependent(), np.random.default_rng(0)
+    config = Config({"sketch": "packed", "tile": (2, 2, 2), "vector": 2, "pack": "a", "parallel": True})
+    sketch, tile, *_ = space.knobs(config)
+    assert [other["sketch"] for other in along(space, config, sketch, rng)] == ["plain", "tiled"]
+    assert all(other["vector"] == 2 for other in along(space, config, tile, rng)), "these need no repair"
+    assert "sketch" in {
+        name for _ in range(200) for name, value in neighbour(space, config, rng).items() if config.get(name) != value
+    }
+
+
+def test_a_walk_takes_steps() -> None:
+    space, rng = toys.Large(), np.random.default_rng(0)
+    config = space.sample(rng)
+    assert perturbed(space, config, 0, rng) == config
+    assert max(distance(config, perturbed(space, config, 2, rng)) for _ in range(20)) == 2
+
+
+class Sum(toys.Dependent):
+    """Two numbers whose sum is three: neither can be changed alone."""
+
+    def decide(self, choose: Choose) -> Config:
+        a = choose(Knob("a", (0, 1, 2, 3)))
+        return Config({"a": a, "b": choose(Knob("b", (3 - int(a),)))})  # type: ignore[arg-type]
+
+
+def test_no_config_is_isolated_by_what_depends_on_it() -> None:
+    space, rng = Sum(), np.random.default_rng(0)
+    config = space.sample(rng)
+    assert len(list(along(space, config, space.knobs(config)[0], rng))) == 3
+    assert neighbour(space, config, rng) != config
+
+
+def test_distance() -> None:
+    a = Config({"x": 1, "y": 2})
+    assert distance(a, a) == 0
+    assert distance(a, Config({"x": 1, "y": 3})) == 1
+    assert distance(a, Config({"x": 1, "z": 3})) == 2
+
+
+@pytest.mark.parametrize("make", [toys.Bare, toys.One])
+def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
+    space, rng = make(), np.random.default_rng(0)
+    config = space.sample(rng)
+    assert neighbour(space, config, rng) == perturbed(space, config, 2, rng) == config
