@@ -20,6 +20,7 @@ from ..errors import SearchlabError
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
 from ..policy import POLICIES
+from ..run.study import trials_of
 from ..suite.compare import SuiteAnswer, compare, default_baselines, label_for, run_policy, searched, suite_study
 from ..suite.trajectories import (
     RecordedTable,
@@ -224,12 +225,20 @@ def suite_report(
         str, Option("--baselines", help="Only these baselines, such as `xgb,tpe,random` [default: all].")
     ] = "",
     seeds: Seeds = None,
+    trials: Annotated[
+        str,
+        Option(
+            help="Compare the runs after this number of trials, or after a number that depends on each table's "
+            'difficulty: `difficulty`, `"0.5 difficulty"` [default: complete runs].'
+        ),
+    ] = "",
     directory: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
     """Report on a suite's baselines and on results over the suite, without running anything."""
     found = find_suite(suite)
     shipped = baselines(found, against.split(",") if against else None)
-    runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds))
+    limit = trials_of(trials) if trials else None
+    runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds), limit)
     summary = write_report(runs, directory, traces=0)
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")

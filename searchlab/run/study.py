@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from rich.console import Console
 
-from ..analysis.stats.random_search import difficulty
+from ..analysis.stats.random_search import difficulty_trials
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
@@ -60,6 +60,17 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
 """A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
+
+
+def trials_of(text: str) -> int | str:
+    """Parse a number of trials or a :data:`Difficulty`. Raises SearchlabError if ``text`` is neither."""
+    try:
+        return msgspec.convert(int(text) if text.isdecimal() else text, Count | Difficulty)
+    except msgspec.ValidationError:
+        raise SearchlabError(
+            f"{text!r} is not a number of trials; use a positive integer, 'difficulty', or a multiple: '0.5 difficulty'"
+        ) from None
+
 
 FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar", "curve"]
 """The features for a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
@@ -249,8 +260,7 @@ def _trials_of(text: str, whole: Whole | None) -> int:
             f"trials = {text!r} requires a complete table of each space, from which the difficulty is computed; "
             f"specify a number of trials instead"
         )
-    factor = float(text.removesuffix("difficulty") or 1)
-    return max(1, min(math.ceil(factor * difficulty(whole.costs, whole.weights)), len(whole.costs)))
+    return difficulty_trials(text, whole.costs)
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:

@@ -158,8 +158,7 @@ class Card:
         }
 
     def _difficulty(self) -> dict[str, str]:
-        costs = self.recorded.log.costs
-        draws = difficulty(costs, np.ones(len(costs)))
+        draws = difficulty(self.recorded.log.costs)
         return {"difficulty: random draws for 95 % of the way from the median": f"{draws:.1f} expected"}
 
 

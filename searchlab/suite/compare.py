@@ -101,7 +101,11 @@ def searched(suite: Suite, new: Trajectories) -> Suite:
 
 
 def compare(
-    suite: Suite, new: Sequence[Trajectories], shipped: Sequence[Trajectories], seeds: Collection[int]
+    suite: Suite,
+    new: Sequence[Trajectories],
+    shipped: Sequence[Trajectories],
+    seeds: Collection[int],
+    trials: int | str | None = None,
 ) -> ComparedRuns:
     """Rebuild the logs of runs over the tables of ``suite``, for comparison.
 
@@ -113,6 +117,8 @@ def compare(
         new: The new results. A contrast with a baseline that they register is valid, since baseline runs never change.
         shipped: The suite's baselines.
         seeds: The seeds to compare.
+        trials: The number of trials after which the runs are compared: a number, or one relative to each table's
+            difficulty, such as ``"difficulty"`` or ``"0.5 difficulty"``. By default, complete runs are compared.
 
     Raises:
         SearchlabError: If two results have the same name.
@@ -124,7 +130,7 @@ def compare(
         raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
     recorded = RecordedTables(suite)
     logs = (
-        recorded[table.entry.name].rebuilt(one, run)
+        recorded[table.entry.name].rebuilt(one, run, trials)
         for table in suite.tables
         for one in sets
         if table.entry.name in one.tables

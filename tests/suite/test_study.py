@@ -53,8 +53,7 @@ def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Pat
         good = costs <= best + 0.05 * (middle - best)
         first = np.mean([np.argmax(rng.permutation(good)) + 1 for _ in range(2000)])
         name = table.entry.name
-        if table.entry.space.name == "knob-template":
-            assert known[1][name] == pytest.approx(first, rel=0.1, abs=1)
+        assert known[1][name] == pytest.approx(first, rel=0.1, abs=1)
         assert known[0.5][name] == pytest.approx(known[1][name] / 2, abs=1)
         assert known[1000][name] == len(costs), "no run has more"
     with pytest.raises(SearchlabError, match="'difficulty' requires a complete table of each space"):

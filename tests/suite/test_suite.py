@@ -10,12 +10,13 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import summarize
-from searchlab.analysis.stats.random_search import draws_for, expected_draws
+from searchlab.analysis.stats.random_search import difficulty_trials, draws_for, expected_draws
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
@@ -376,6 +377,24 @@ def test_baselines_by_area_on_dev_are_those_of_a_report(sealed: Path) -> None:
     for name, area in dev_areas(suite).items():
         rows = [item.by_strategy[name] for item in summary.workloads]
         assert area == pytest.approx(np.mean([np.mean(row.area.by_seed) for row in rows]), abs=1e-9)
+
+
+def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path) -> None:
+    suite = find_suite(sealed)
+    complete = compare(suite, [], baselines(suite), [0])
+    for trials in (5, "0.5 difficulty"):
+        cut = compare(suite, [], baselines(suite), [0], trials)
+        for workload, item in cut.items():
+            for run, original in zip(item.runs, complete[workload].runs, strict=True):
+                costs = read_log(suite.table(run.log.header.table).path).costs
+                limit = trials if isinstance(trials, int) else difficulty_trials(trials, costs)
+                assert list(run.curve) == list(original.curve[:limit])
+    words = ("suite", "report", sealed, "--out", tmp_path / "report")
+    done = searchlab(*words, "--trials", "5")
+    assert done.returncode == 0, done.stderr
+    assert pandas.read_csv(tmp_path / "report" / "curves.csv")["trials"].max() == 5
+    refused = searchlab(*words, "--trials", "hard")
+    assert refused.returncode == 2 and "'hard' is not a number of trials" in refused.stderr
 
 
 def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Path) -> None:

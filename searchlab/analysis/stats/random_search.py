@@ -144,21 +144,29 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
-def difficulty(costs: Floats, weights: Floats, part: float = 0.95) -> float:
+def difficulty(costs: Floats, part: float = 0.95) -> float:
     """Return the expected number of random draws until one comes ``part`` of the way from the median to the optimum.
 
-    Distances are in seconds, as in Willemsen et al. (2024), whose budget ends there; see :func:`score_curve`.
+    Every config is equally likely. Distances are in seconds, as in Willemsen et al. (2024), whose budget ends there;
+    see :func:`score_curve`.
 
     Args:
         costs: The seconds of every config in a space, infinite for failures, at least one of them finite: shape (N,).
-        weights: How often each config is drawn, with any sum: shape (N,).
     """
-    works = np.isfinite(costs)
     best = costs.min()
-    good = costs <= best + (1 - part) * (weighted_median(costs[works], weights[works]) - best)
-    if np.ptp(weights) == 0:
-        return expected_draws(len(costs), int(good.sum()))
-    return float(weights.sum() / weights[good].sum())
+    good = costs <= best + (1 - part) * (np.median(costs[np.isfinite(costs)]) - best)
+    return expected_draws(len(costs), int(good.sum()))
+
+
+def difficulty_trials(text: str, costs: Floats) -> int:
+    """Return a number of trials relative to a space's difficulty: ``difficulty``, or a multiple: ``0.5 difficulty``.
+
+    It is at most the number of configs, and equals that number if none of them works.
+    """
+    if not np.isfinite(costs).any():
+        return len(costs)
+    factor = float(text.removesuffix("difficulty") or 1)
+    return max(1, min(math.ceil(factor * difficulty(costs)), len(costs)))
 
 
 def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
