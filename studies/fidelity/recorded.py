@@ -31,8 +31,9 @@ RECORDINGS = {
     "autotvm-xgb-rank": "xgb-knob-rank-plan64-b64",
     "autotvm-xgb-plan8": "xgb-knob-reg-plan8-b8",
     "droplet": "droplet-starts-b8",
+    "greedy-ils": "greedy-ils-b1",
 }
-"""Strategy of the study -> the recording of its original."""
+"""Strategy -> the recording of its original, whether or not the study runs it."""
 
 
 def original(label: str) -> str:

@@ -1,6 +1,6 @@
 """Runs the reproductions with the originals' random numbers: ``python same_numbers.py [--json FILE]``.
 
-The recordings of AutoTVM's tuners began with ``random.seed(seed)`` and ``numpy.random.seed(seed)``. A reproduction that
+The recordings of the originals began with ``random.seed(seed)`` and ``numpy.random.seed(seed)``. A reproduction that
 draws from the same streams in the same order must propose the same configs. For each recording, the script prints how
 many runs agree completely, the number of trials until the first difference, and the ratio of the mean areas.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -23,6 +23,7 @@ import numpy as np
 import searchlab_costmodels.autotvm as cost_model
 import searchlab_policies.autotvm.genetic as genetic
 import searchlab_policies.autotvm.xgb as xgb
+import searchlab_policies.greedy_ils as greedy_ils
 from searchlab import load_log
 from searchlab.arrays import Array
 from searchlab.costmodel import BoundCostModel
@@ -32,6 +33,8 @@ from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab_policies.autotvm.index import AutoTVMGrid
 from searchlab_policies.droplet import Droplet
+from searchlab_policies.greedy_ils import GreedyIls
+from searchlab_policies.neighbours import along
 from searchlab_spaces.templates.space import KnobTemplate
 
 HERE = Path(__file__).parent
@@ -49,7 +52,7 @@ def table() -> tuple[KnobTemplate, Answers]:
 
 
 def recorded(name: str) -> dict[int, list[int]]:
-    """Return, by seed, the indices that AutoTVM's tuner measured. Repeats do not count as trials, and are omitted."""
+    """Return, by seed, the indices that the original measured. Repeats do not count as trials, and are omitted."""
     runs = json.loads((HERE / "recorded" / f"{name}.json").read_text())
     return {int(seed): list(dict.fromkeys(indices)) for seed, indices in runs.items()}
 
@@ -98,9 +101,40 @@ def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) 
     return new
 
 
+class Shuffles:
+    """Python's global random stream, as Kernel Tuner shuffles with it."""
+
+    def permutation(self, n: int) -> Array:
+        order = list(range(n))
+        random.shuffle(order)
+        return np.array(order)
+
+
+def listed(configs: Iterable[Config]) -> list[Config]:
+    """Return configs in the order of Kernel Tuner's list: the knob with the fewest choices is the slowest, and the last
+    choice is the first."""
+    knobs = sorted(table()[0].axes, key=lambda knob: len(knob.choices))
+    return sorted(configs, key=lambda config: [-knob.choices.index(config[knob.name]) for knob in knobs])
+
+
+def sample(space: KnobTemplate, _: object) -> Config:
+    """Replace ``Space.sample`` with Kernel Tuner's draw."""
+    return listed(space.enumerate())[int(np.random.choice(np.arange(space.size()), size=1, replace=False)[0])]
+
+
+def perturbed(space: KnobTemplate, config: Config, steps: int, rng: Any) -> Config:
+    """Replace ``perturbed`` with Kernel Tuner's ``random_walk``, whose ``mutate`` also draws a chance that is 1."""
+    for _ in range(steps):
+        random.random()
+        around = (other for knob in space.knobs(config) for other in along(space, config, knob, rng))
+        config = random.choice(listed(around))
+    return config
+
+
 @contextmanager
 def originals_numbers(seed: int) -> Iterator[None]:
-    """Within this context, the reproductions draw the random numbers that AutoTVM's tuners drew from ``seed``."""
+    """Within this context, the reproductions draw the random numbers that the originals drew from ``seed``."""
+    table()  # loading it draws samples
     random.seed(seed)
     np.random.seed(seed)
     with (
@@ -108,6 +142,9 @@ def originals_numbers(seed: int) -> Iterator[None]:
         patch.object(xgb, "private_rng", lambda *_: GlobalNumbers()),
         patch.object(cost_model, "shuffled", lambda _, n: np.random.permutation(n)),
         patch.object(KnobTemplate, "sample_new", sample_new),
+        patch.object(greedy_ils, "private_rng", lambda *_: Shuffles()),
+        patch.object(greedy_ils, "perturbed", perturbed),
+        patch.object(KnobTemplate, "sample", sample),
     ):
         yield
 
@@ -150,6 +187,8 @@ TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
     "droplet-b64": (64, lambda seed: Droplet(table()[0], seed=seed)),
     "droplet-starts-b8": (8, droplet_tuner),
     "droplet-starts-b64": (64, droplet_tuner),
+    "greedy-ils-b1": (1, lambda seed: GreedyIls(table()[0], seed=seed)),
+    "greedy-ils-restarts-b1": (1, lambda seed: GreedyIls(table()[0], seed=seed, no_improvement=1, random_walk=0.6)),
 }
 """Recording -> its batch size, and a function that creates the reproduction from a seed."""
 

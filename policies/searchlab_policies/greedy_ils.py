@@ -1,0 +1,143 @@
+"""Kernel Tuner's greedy iterated local search.
+
+Sources: Schoonhoven, van Werkhoven and Batenburg, "Benchmarking optimization algorithms for auto-tuning GPU kernels"
+(IEEE Transactions on Evolutionary Computation, 2022, arXiv 2210.01465); ``greedy_ils.py`` and ``hillclimbers.py`` in
+``kernel_tuner/strategies`` of Kernel Tuner 1.0. From version 1.4 on, a climb ends at the first improvement, and a scan
+does not return to its base before it changes the next knob.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from searchlab.options import Count, UnitInterval
+from searchlab.policy import NeverTwice, Origin, private_rng
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from .neighbours import along, perturbed
+
+SCANS = 256
+"""The maximum number of scans in an ask. A search that finds nothing new in so many continues at a random config."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """A scan of the neighbours of a config."""
+
+    number: int  # each scan has its own random numbers
+    base: Config
+    idle: int  # the number of rounds without progress so far
+    neighbours: Iterable[Config]
+
+
+class GreedyIls(NeverTwice):
+    """Kernel Tuner's greedy iterated local search: hill climbs from perturbations of the last local optimum.
+
+    A climb tries all other values of one knob after another, both in random order. It moves to the first config that is
+    faster, and starts over from there. It ends at a local optimum, where no single knob leads to a faster config. The
+    next climb starts a few random steps away from this optimum, or from a random config if the search has been idle for
+    too long. Use ``batch = 1``: larger batches include neighbours that the climb would not have needed. With a warm
+    start, the first climb starts from the fastest trial.
+
+    Args:
+        no_improvement: The number of consecutive climbs, none of which ended at a faster config than the first one of
+            the run, after which the climbs start from random configs.
+        random_walk: The number of steps from one local optimum to the next climb, as a fraction of the number of knobs;
+            at least one step is taken. A step changes a single knob.
+    """
+
+    origin = Origin(
+        "Kernel Tuner's greedy_ils",
+        "kernel_tuner 1.0",
+        "kernel_tuner/strategies/greedy_ils.py",
+        "reproduction",
+        (
+            "a batch contains the configs that come next if none of them is faster; with batch = 1, it is the original",
+            "a knob that cannot be changed alone is changed together with those that depend on it",
+            "a random config follows 256 scans in which all configs were known",
+        ),
+    )
+
+    def __init__(self, space: Space, *, seed: int, no_improvement: Count = 50, random_walk: UnitInterval = 0.3) -> None:
+        super().__init__(space, seed=seed)
+        self.no_improvement = no_improvement
+        self.random_walk = random_walk
+        self._costs: dict[Config, float] = {}
+        self._first = space.sample(private_rng(seed, "greedy-ils: start"))
+        self._scan = self._around(0, self._first, 0)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        """Follow the search as far as costs are known, and beyond as if the configs in this batch were not faster."""
+        scan, certain = self._scan, True
+        for _ in range(SCANS):
+            steps = self._search(scan)
+            cost = None
+            while True:
+                try:
+                    config = steps.send(cost)
+                except StopIteration as end:
+                    scan = end.value
+                    break
+                cost = self._costs.get(config)
+                if cost is None:
+                    certain = False
+                    yield config
+            if certain:
+                self._scan = scan
+
+    def _search(self, scan: Scan) -> Generator[Config, float | None, Scan]:
+        """Yield the configs of a scan and receive their costs, None if unknown; return the scan that follows."""
+        cost = yield scan.base
+        if cost is None:
+            cost = -math.inf
+        for config in scan.neighbours:
+            found = yield config
+            if found is not None and found < cost:
+                return self._around(scan.number + 1, config, scan.idle)
+        # Kernel Tuner compares each local optimum with the first config of the run, and not with the best so far.
+        idle = 0 if cost < self._costs.get(self._first, math.inf) else scan.idle + 1
+        rng = private_rng(self.seed, "greedy-ils: walk", scan.number)
+        if idle >= self.no_improvement:
+            return self._around(scan.number + 1, self.space.sample(rng), idle)
+        steps = max(1, int(self.random_walk * len(scan.base)))
+        return self._around(scan.number + 1, perturbed(self.space, scan.base, steps, rng), idle)
+
+    def _around(self, number: int, base: Config, idle: int) -> Scan:
+        return Scan(number, base, idle, Remembered(self._neighbours(number, base)))
+
+    def _neighbours(self, number: int, base: Config) -> Iterator[Config]:
+        rng = private_rng(self.seed, "greedy-ils", number)
+        knobs = self.space.knobs(base)
+        for i in rng.permutation(len(knobs)).tolist():
+            values = [value for value in knobs[i].choices if value != base[knobs[i].name]]
+            order = rng.permutation(len(values)).tolist()
+            yield from along(self.space, base, knobs[i], rng, [values[j] for j in order])
+
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        super().warm_start(trials)
+        if self.trials:
+            self._first = min(self.trials, key=lambda trial: trial.cost).config
+            self._scan = self._around(0, self._first, 0)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        self._costs.update((trial.config, trial.cost) for trial in trials if trial.config in self.seen)
+
+
+class Remembered(Iterable[Config]):
+    """The configs of an iterator, which may be iterated over repeatedly: building them may take milliseconds each."""
+
+    def __init__(self, source: Iterator[Config]) -> None:
+        self._source = source
+        self._known: list[Config] = []
+
+    def __iter__(self) -> Iterator[Config]:
+        yield from self._known
+        for config in self._source:
+            self._known.append(config)
+            yield config

@@ -1,0 +1,97 @@
+"""Kernel Tuner's iterated local search: held against recorded runs of the original, and what batches change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchlab.errors import SearchlabError
+from searchlab.records import Trial
+from searchlab.space import Config
+from searchlab_policies.greedy_ils import GreedyIls
+from searchlab_policies.neighbours import distance
+from searchlab_policies.random import Random
+from tests.support import toys
+from tests.support.autotvm import again, recorded
+
+
+@pytest.mark.parametrize("name", ["greedy-ils-b1", "greedy-ils-restarts-b1"])
+def test_it_proposes_what_kernel_tuners_does(name: str) -> None:
+    """Trial by trial, with the original's random numbers; the second recording restarts often and walks two steps."""
+    for seed, expected in list(recorded(name).items())[:10]:
+        assert again(name, seed, 200) == expected
+
+
+def visited(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[list[Trial], dict[int, Config]]:
+    """A run's trials, and the config from which each of its scans started."""
+    policy = GreedyIls(toys.Dependent() if seed % 2 else toys.Large(), seed=seed)
+    found: list[Trial] = []
+    bases = {}
+    while len(found) < trials and (asked := policy.ask(batch)):
+        bases[policy._scan.number] = policy._scan.base
+        told = [Trial(len(found) + i, config, cost(config)) for i, config in enumerate(asked)]
+        policy.tell(told)
+        found += told
+    return found, bases
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 9))
+def test_a_batch_holds_what_comes_next_unless_something_improves(seed: int, batch: int) -> None:
+    """Where nothing ever improves, batches change nothing."""
+    (one, _), (many, _) = (visited(size, toys.all_equal, seed) for size in (1, batch))
+    assert [trial.config for trial in many][:48] == [trial.config for trial in one]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 9))
+def test_every_batch_size_takes_the_same_path(seed: int, batch: int) -> None:
+    """Batches cost trials that a climb would not have needed, but it makes the same moves."""
+    (_, one), (_, many) = (visited(size, toys.flaky, seed) for size in (1, batch))
+    common = one.keys() & many.keys()
+    assert {number: one[number] for number in common} == {number: many[number] for number in common}
+    assert 0 in common
+
+
+def test_it_moves_at_the_first_improvement() -> None:
+    policy = GreedyIls(toys.Large(), seed=0)
+    (first,) = policy.ask(1)
+    policy.tell(toys.trials_of([first], lambda config: toys.timed(3.0)))
+    (second,) = policy.ask(1)
+    assert distance(first, second) == 1
+    policy.tell(toys.trials_of([second], lambda config: toys.timed(3.0)))
+    third, _ = policy.ask(2)
+    assert distance(first, third) == 1, "the second is not faster"
+    policy.tell(toys.trials_of([third], lambda config: toys.timed(2.0)))
+    around = policy.ask(4)
+    assert all(distance(third, config) == 1 for config in around)
+
+
+def test_with_a_warm_start_it_begins_at_the_fastest() -> None:
+    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    policy = GreedyIls(toys.Large(), seed=0)
+    policy.warm_start(known)
+    best = min(known, key=lambda trial: trial.cost).config
+    assert all(distance(best, config) == 1 for config in policy.ask(8))
+
+
+def test_beats_random_search() -> None:
+    best = [min(t.cost for t in toys.run(GreedyIls(toys.Large(), seed=s), toys.smooth, 96, 1)) for s in range(8)]
+    chance = [min(t.cost for t in toys.run(Random(toys.Large(), seed=s), toys.smooth, 96)) for s in range(8)]
+    assert np.median(best) < 0.85 * np.median(chance)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"no_improvement": 0}, "option 'no_improvement' is 0; it must be a whole number of at least 1"),
+        ({"random_walk": 2}, "option 'random_walk' is 2; it must be a number from 0 to 1"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(SearchlabError, match=text):
+        GreedyIls(toys.Small(), seed=0, **options)
