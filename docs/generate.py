@@ -19,6 +19,7 @@ from searchlab.costmodel import COST_MODELS
 from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
+from searchlab.model import SCHEDULERS
 from searchlab.options import in_words
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES, Origin
@@ -52,6 +53,7 @@ def write_all() -> None:
         "costmodels": overview(COST_MODELS) + catalogue(COST_MODELS),
         "spaces": overview(SPACES) + catalogue(SPACES),
         "executors": overview(EXECUTORS) + catalogue(EXECUTORS),
+        "schedulers": overview(SCHEDULERS) + catalogue(SCHEDULERS),
         "features": features(),
         "cli": command_line(),
         "study-file": study_file(),

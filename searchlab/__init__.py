@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import InvalidConfig, SearchlabError, UnsupportedSpace, UnsupportedWorkload
     from .executors.contract import RunExecutor
     from .log.result import Result, Results, load_log
+    from .model import ScheduledTask, Scheduler
     from .plugins import trusting
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
@@ -36,6 +37,7 @@ _HOMES = {
     "costmodel": ("CostModel", "BoundCostModel"),
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "executors.contract": ("RunExecutor",),
+    "model": ("ScheduledTask", "Scheduler"),
     "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
@@ -52,9 +54,10 @@ _PACKAGES = ("analysis", "apply", "conformance")
 
 __all__ = [
     "BoundCostModel", "Comparison", "Config", "CostModel", "InvalidConfig", "Knob", "Measurement", "NeverTwice",
-    "Policy", "ProductSpace", "Result", "Results", "RunExecutor", "SearchlabError", "Space", "Store", "Study", "Target",
-    "Trial", "UnsupportedSpace", "UnsupportedWorkload", "Workload", "__version__", "apply_best", "apply_history_best",
-    "build_best", "compare", "conv2d", "gemm", "load_log", "parse_workload", "resolve_target", "trusting", "tune",
+    "Policy", "ProductSpace", "Result", "Results", "RunExecutor", "ScheduledTask", "Scheduler", "SearchlabError",
+    "Space", "Store", "Study", "Target", "Trial", "UnsupportedSpace", "UnsupportedWorkload", "Workload", "__version__",
+    "apply_best", "apply_history_best", "build_best", "compare", "conv2d", "gemm", "load_log", "parse_workload",
+    "resolve_target", "trusting", "tune",
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ LAYERS = [
     {"measure", "analysis", "watch", "store"},
     {"apply", "exchange", "executors"},
     {"run"},
+    {"model"},
     {"tables", "hypertune", "conformance", "fleet"},
     {"suite"},
     {"cli"},

@@ -27,7 +27,7 @@ COMMANDS = {
     "best": ("logs:best", "Show the fastest program in a log."),
     "verify": ("logs:verify", "Rebuild a log's fastest program, check it, and time it."),
     "list": ("plugins:list_", "List the installed plug-ins and the named workloads."),
-    "show": ("plugins:show", "Explain a policy, a space, a cost model or a workload."),
+    "show": ("plugins:show", "Explain a policy, a space, a cost model, a scheduler or a workload."),
     "space": ("plugins:space_", "Show the knobs of a space."),
     "check": ("plugins:check", "Check a plug-in against its contract."),
     "schema": ("plugins:schema", "Print the JSON Schema for study files."),

@@ -16,10 +16,11 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from ..conformance import cost_model_checks, policy_checks, run_checks, selected, space_checks
+from ..conformance import cost_model_checks, policy_checks, run_checks, scheduler_checks, selected, space_checks
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..executors.contract import EXECUTORS
+from ..model import SCHEDULERS
 from ..options import in_words
 from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES, Origin, origins
@@ -43,19 +44,19 @@ from .terminal import (
     say_table,
 )
 
-Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "workloads"])
-Shown = StrEnum("Shown", ["policy", "space", "costmodel", "workload"])
-Contract = StrEnum("Contract", ["policy", "space", "costmodel"])
+Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
+Shown = StrEnum("Shown", ["policy", "space", "costmodel", "scheduler", "workload"])
+Contract = StrEnum("Contract", ["policy", "space", "costmodel", "scheduler"])
 KINDS: dict[str, PluginKind[Any]] = {
     "spaces": SPACES, "policies": POLICIES, "costmodels": COST_MODELS, "executors": EXECUTORS,
-    "space": SPACES, "policy": POLICIES, "costmodel": COST_MODELS,
+    "schedulers": SCHEDULERS, "space": SPACES, "policy": POLICIES, "costmodel": COST_MODELS, "scheduler": SCHEDULERS,
 }  # fmt: skip
 
 
 def list_(
     kind: Annotated[Kind | None, Argument(help="List only plug-ins of this kind.")] = None, as_json: AsJson = False
 ) -> None:
-    """List the installed spaces, policies, cost models and executors, and the named workloads, one per line.
+    """List the installed spaces, policies, cost models, executors and schedulers, and the named workloads.
 
     `searchlab list policies` also shows the published algorithm behind each policy. Use `searchlab show policy NAME`
     for a full description.
@@ -102,7 +103,7 @@ def show(
     kind: Annotated[Shown, Argument(help="What to explain.")],
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
-    """Explain a policy, a space, a cost model or a workload: what it does, its options, and its origin."""
+    """Explain a policy, a space, a cost model, a scheduler or a workload: what it does, its options, and its origin."""
     if kind is Shown.workload:
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
@@ -181,17 +182,21 @@ def check(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
 ) -> None:
-    """Check a policy, space or cost model against its contract, and explain how to fix each failure."""
+    """Check a policy, space, cost model or scheduler against its contract, and explain how to fix each failure."""
     spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
             spec, space=space and plugin(space), workload=workload, target=target,
             cost_model=cost_model and plugin(cost_model), features=features, seed=seed,
         )  # fmt: skip
-    elif space is not None or (workload is not None and kind is Contract.costmodel):
-        raise SearchlabError(f"a {kind} cannot be checked in a space; omit --space and, for a costmodel, --workload")
+    elif space is not None or (workload is not None and kind is not Contract.space):
+        raise SearchlabError(
+            f"a {kind} cannot be checked in a space; omit --space" + " and --workload" * (kind is not Contract.space)
+        )
     elif kind is Contract.space:
         checks = space_checks(spec, workload=workload, target=target, seed=seed)
+    elif kind is Contract.scheduler:
+        checks = scheduler_checks(spec, seed=seed)
     else:
         checks = cost_model_checks(spec, seed=seed)
     count = passed = 0

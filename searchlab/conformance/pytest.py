@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from ..plugins import PluginSpec
-from . import costmodels, policies, spaces
+from . import costmodels, policies, schedulers, spaces
 from .check import Check, NotApplicable, Rule
 
 
@@ -71,3 +71,9 @@ class CostModelTests(_Tests):
     """Checks a cost model."""
 
     _rules, _make = costmodels.RULES, staticmethod(costmodels.cost_model_checks)
+
+
+class SchedulerTests(_Tests):
+    """Checks a scheduler."""
+
+    _rules, _make = schedulers.RULES, staticmethod(schedulers.scheduler_checks)

@@ -1,13 +1,14 @@
-"""The kit over every registered policy, space and cost model."""
+"""The kit over every registered policy, space, cost model and scheduler."""
 
 from __future__ import annotations
 
 import pytest
 
-from searchlab.conformance import cost_model_checks, policy_checks, run_checks, space_checks
+from searchlab.conformance import cost_model_checks, policy_checks, run_checks, scheduler_checks, space_checks
 from searchlab.conformance.check import Check
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
+from searchlab.model import SCHEDULERS
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
@@ -48,6 +49,11 @@ def test_space(name: str) -> None:
 @pytest.mark.parametrize("name", COST_MODELS.installed())
 def test_cost_model(name: str) -> None:
     held(cost_model_checks(name))
+
+
+@pytest.mark.parametrize("name", SCHEDULERS.installed())
+def test_scheduler(name: str) -> None:
+    held(scheduler_checks(name))
 
 
 def test_a_space_is_checked_where_it_has_programs() -> None:

@@ -11,15 +11,17 @@ from searchlab import conformance
 from searchlab.conformance import costmodels as costmodel_rules
 from searchlab.conformance import policies as policy_rules
 from searchlab.conformance import run_checks, toys
+from searchlab.conformance import schedulers as scheduler_rules
 from searchlab.conformance import spaces as space_rules
 from searchlab.conformance.check import Check, Rule, innermost
-from tests.conformance.broken import costmodels, policies, spaces
+from tests.conformance.broken import costmodels, policies, schedulers, spaces
 from tests.support.stopping import Stops
 
 KINDS: dict[str, tuple[Any, tuple[Rule, ...], dict[str, list[Any]]]] = {
     "policy": (conformance.policy_checks, policy_rules.RULES, policies.BROKEN),
     "space": (conformance.space_checks, space_rules.RULES, spaces.BROKEN),
     "costmodel": (conformance.cost_model_checks, costmodel_rules.RULES, costmodels.BROKEN),
+    "scheduler": (conformance.scheduler_checks, scheduler_rules.RULES, schedulers.BROKEN),
 }
 SLOW = {"every-process", "fingerprint", "right-answer"}
 """Checks that start processes: here only of the plug-ins that are broken so, and of one sound one a kind."""
@@ -71,6 +73,7 @@ def test_a_broken_plugin_fails_the_check_meant_for_it(kind: str, name: str, cls:
         ("space", spaces.Sound),
         ("space", toys.Dependent),
         ("costmodel", costmodels.Sound),
+        ("scheduler", schedulers.Sound),
     ],
 )
 def test_a_sound_plugin_passes(kind: str, cls: type[Any]) -> None:

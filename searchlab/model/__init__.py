@@ -1,0 +1,5 @@
+"""Tuning models: their tasks, the schedulers that divide trials among them, and the tuned model."""
+
+from .scheduler import SCHEDULERS, ScheduledTask, Scheduler
+
+__all__ = ["SCHEDULERS", "ScheduledTask", "Scheduler"]

@@ -1,0 +1,143 @@
+"""The contract of task schedulers, which decide which task of a model gets the next trials."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..options import ChecksOptions
+from ..plugins import Plugin, PluginKind
+from ..policy import Origin
+
+
+@dataclass(frozen=True)
+class ScheduledTask:
+    """What a scheduler knows of a task.
+
+    Attributes:
+        name: The workload, such as ``"conv2d:1x56x56x64x64x3x3:p1"``.
+        weights: How often the task occurs, once for each model that is tuned.
+        flops: The floating-point operations of one execution; 0 if unknown.
+        op: The operator, such as ``"conv2d"``; empty if the task resembles no other.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.ScheduledTask("gemm:64x64x64", weights=(2, 1), flops=524288, op="gemm").weight
+        3
+    """
+
+    name: str
+    weights: tuple[float, ...] = (1.0,)
+    flops: int = 0
+    op: str = ""
+
+    @property
+    def weight(self) -> float:
+        """How often the task occurs in all models together."""
+        return sum(self.weights)
+
+
+class Scheduler(ChecksOptions, ABC):
+    """Decides which task of a model gets the next round of trials.
+
+    Its state is a function of the tasks, the options, the seed and the rounds told so far, in order, and of nothing
+    else. Tuning is resumed by telling it the logged rounds. Every task first gets one round, because the time of the
+    model is unknown until every task has a program; :meth:`choose` decides afterwards.
+
+    Args:
+        tasks: The tasks, at least one.
+        seed: The seed for all random decisions.
+
+    Attributes:
+        origin: The published algorithm that this class implements or resembles. Subclasses do not inherit it.
+        tasks: The tasks.
+        histories: For each task, its lowest cost in seconds after each of its rounds; infinite until a trial succeeds.
+
+    Example:
+        >>> import searchlab
+        >>> class Slowest(searchlab.Scheduler):
+        ...     def choose(self, open_tasks):
+        ...         return max(open_tasks, key=lambda task: self.tasks[task].weight * self.histories[task][-1])
+        >>> names = "gemm:8x8x8", "gemm:16x16x16"
+        >>> scheduler = Slowest([searchlab.ScheduledTask(name) for name in names], seed=0)
+        >>> for costs in [2e-6, 3e-6], [7e-6]:
+        ...     scheduler.tell(scheduler.ask([0, 1]), costs)
+        >>> scheduler.ask([0, 1])
+        1
+    """
+
+    origin: ClassVar[Origin | None] = None
+
+    def __init__(self, tasks: Sequence[ScheduledTask], *, seed: int) -> None:
+        self.tasks = tuple(tasks)
+        self.seed = seed
+        self.histories: list[list[float]] = [[] for _ in self.tasks]
+
+    def ask(self, open_tasks: Sequence[int]) -> int:
+        """Return the task that gets the next round: the first that had none, or else the one that is chosen.
+
+        Args:
+            open_tasks: The numbers of the tasks whose search has not ended, in ascending order; at least one.
+        """
+        new = [task for task in open_tasks if not self.histories[task]]
+        return new[0] if new else self.choose(open_tasks)
+
+    @abstractmethod
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        """Return one of ``open_tasks``, each of which has had at least one round. It must not change the state."""
+
+    def tell(self, task: int, costs: Sequence[float]) -> None:
+        """Learn the costs of a round.
+
+        Args:
+            task: The task's number.
+            costs: The costs of the round's trials in seconds; infinite for failures. There may be none.
+        """
+        history = self.histories[task]
+        history.append(min(costs, default=math.inf) if not history else min(history[-1], *costs))
+
+    def rng(self) -> np.random.Generator:
+        """Return the random stream of the next decision, which depends on the seed and the number of rounds."""
+        return np.random.default_rng([self.seed, sum(map(len, self.histories))])
+
+    def highest(self, open_tasks: Sequence[int], scores: Sequence[float]) -> int:
+        """Return the task with the highest score: the first of equal ones, or a random task if all scores are equal.
+
+        A task without a working program comes after those that have one: its score would be infinite or undefined.
+        """
+        known = [
+            (task, score)
+            for task, score in zip(open_tasks, scores, strict=True)
+            if math.isfinite(self.histories[task][-1])
+        ]
+        if not known:
+            return min(open_tasks, key=lambda task: len(self.histories[task]))
+        values = [score for _, score in known]
+        if max(values) == min(values):
+            return known[int(self.rng().integers(len(known)))][0]
+        return known[int(np.argmax(values))][0]
+
+
+SCHEDULERS = PluginKind("scheduler", "searchlab.schedulers", Scheduler, positional=1)  # type: ignore[type-abstract]
+
+
+def make_scheduler(plugin: Plugin, tasks: Sequence[ScheduledTask], seed: int) -> Scheduler:
+    """Instantiate a scheduler. Raises SearchlabError if it is unknown or rejects an option."""
+    return SCHEDULERS.make(plugin, tasks, seed=seed)
+
+
+def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
+    """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
+    from ..errors import SearchlabError
+
+    with SCHEDULERS.blamed(type(scheduler), "choose"):
+        task: Any = scheduler.ask(list(open_tasks))
+    if not isinstance(task, int) or task not in open_tasks:
+        name = SCHEDULERS.name_of(type(scheduler))
+        raise SearchlabError(f"scheduler {name!r} broke its contract: it chose {task!r} from the tasks {open_tasks}")
+    return task

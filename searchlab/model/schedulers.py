@@ -1,0 +1,225 @@
+"""The built-in schedulers: round robin, and those of MetaSchedule, Ansor and DynaTune."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+
+from ..options import Between, Count, UnitInterval
+from ..policy import Origin
+from .scheduler import ScheduledTask, Scheduler
+
+
+class RoundRobin(Scheduler):
+    """Every task in turn: the one with the fewest rounds, and the first of equal ones."""
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        return min(open_tasks, key=lambda task: len(self.histories[task]))
+
+
+class Gradient(Scheduler):
+    """The task whose next round promises the greatest gain, judged by its last rounds and by its present cost.
+
+    With h the history of a task, n its number of rounds and w its window, the promise is
+    ``weight * (alpha * (h[n - 1 - w] - h[n - 1]) / w + (1 - alpha) * h[n - 1] / n)``.
+
+    Args:
+        tasks: The tasks.
+        seed: The seed, which decides if all promises are equal.
+        alpha: The share of the gain of the last rounds; the rest is the optimistic guess that a cost falls to 0 in as
+            many rounds as the task has had.
+        window: The number of rounds over which to take the gain.
+    """
+
+    origin = Origin(
+        "MetaSchedule's task scheduler",
+        "TVM 0.10 to 0.27",
+        "src/meta_schedule/task_scheduler/gradient_based.cc",
+        "reproduction",
+        (
+            "rounds are as large as the policy's batch, not 64 trials",
+            "its random decision, if all promises are equal, draws from NumPy's generator",
+            "of several tasks without a working program, the one with the fewest rounds is chosen, not a random one",
+        ),
+    )
+
+    def __init__(
+        self, tasks: Sequence[ScheduledTask], *, seed: int, alpha: UnitInterval = 0.2, window: Count = 3
+    ) -> None:
+        super().__init__(tasks, seed=seed)
+        self.alpha = alpha
+        self.window = window
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        return self.highest(open_tasks, [self.promise(task) for task in open_tasks])
+
+    def promise(self, task: int) -> float:
+        h, w = self.histories[task], self.window
+        n, best = len(h), h[-1]
+        backward = (h[n - 1 - w] - best) / w if n >= 1 + w else 0.0
+        return self.tasks[task].weight * (self.alpha * backward + (1 - self.alpha) * best / n)
+
+
+SIMILAR = 1.618
+"""The ratio of FLOPs up to which tasks with the same operator count as similar, as in Ansor."""
+
+
+class Ansor(Scheduler):
+    """Gradient descent on an objective: the task whose next round lowers it most, judged also by similar tasks.
+
+    A task can be expected to come as close to the throughput of similar tasks, those with the same operator and about
+    as many FLOPs, as ``beta`` states. A task that stays slower nonetheless is no longer considered similar.
+
+    Args:
+        tasks: The tasks.
+        seed: The seed, which decides if all gradients are equal.
+        alpha: The share of the gain of the last rounds.
+        beta: By how much a task may be slower than similar ones, in FLOP/s.
+        window: The number of rounds over which to take the gain.
+        objective: What to lower. ``sum`` is the time of all models together. ``requirement`` is that time without
+            what models need less than ``requirement``. ``geometric-mean`` is the geometric mean of the models' times,
+            which equals ``sum`` for a single model.
+        requirement: The time of a model that is fast enough, in seconds.
+    """
+
+    origin = Origin(
+        "Ansor's task scheduler",
+        "TVM 0.8 to 0.16; OSDI 2020, section 6",
+        "python/tvm/auto_scheduler/task_scheduler.py",
+        "reproduction",
+        (
+            "similar tasks share the workload's operator, instead of the tags that TVM's schedules attach to operators",
+            "the derivative of the objective is exact instead of a difference of 0.1 ms",
+            "a task without a working program waits, as in MetaSchedule; Ansor would choose it for ever",
+            "the geometric mean needs no reference times, which do not affect the choice",
+            "a task that has ended is never chosen, also not if all gradients are equal",
+        ),
+    )
+
+    def __init__(
+        self,
+        tasks: Sequence[ScheduledTask],
+        *,
+        seed: int,
+        alpha: UnitInterval = 0.2,
+        beta: Annotated[float, Between(1)] = 2.0,
+        window: Count = 3,
+        objective: Literal["sum", "requirement", "geometric-mean"] = "sum",
+        requirement: Annotated[float, Between(0)] = 0.0,
+    ) -> None:
+        super().__init__(tasks, seed=seed)
+        self.alpha = alpha
+        self.beta = beta
+        self.window = window
+        self.objective = objective
+        self.requirement = requirement
+        self._groups = [(task.op, int(math.log(task.flops + 1, SIMILAR))) if task.op else None for task in self.tasks]
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        slopes = self._slopes()
+        return self.highest(open_tasks, [slopes[task] * self._fall(task) for task in open_tasks])
+
+    def tell(self, task: int, costs: Sequence[float]) -> None:
+        super().tell(task, costs)
+        if all(self.histories):  # as in Ansor, groups stay as they are during the first rounds
+            self._leave_group(task)
+
+    def _slopes(self) -> list[float]:
+        """Return the derivative of the objective by each task's cost, df/dg_i."""
+        weights = np.array([task.weights for task in self.tasks])  # (tasks, models)
+        best = np.array([history[-1] for history in self.histories])
+        times = np.where(np.isfinite(best), best, 0.0) @ weights  # (models,)
+        if self.objective == "requirement":
+            factors = (times > self.requirement).astype(float)
+        elif self.objective == "geometric-mean":
+            factors = 1 / np.maximum(times, np.finfo(float).tiny)
+        else:
+            factors = np.ones_like(times)
+        slopes: list[float] = (weights @ factors).tolist()
+        return slopes
+
+    def _fall(self, task: int) -> float:
+        """Return by how much the task's next round may lower its cost: minus the bracket in Ansor's equation."""
+        h, w = self.histories[task], self.window
+        n, best = len(h), h[-1]
+        backward = (h[n - 1 - w] - best) / w if n - 1 - w >= 0 else 0.0
+        expected = best - best / n
+        others = self._similar(task)
+        if others:
+            expected = min(expected, self.beta * self.tasks[task].flops / max(map(self._speed, [task, *others])))
+        return self.alpha * backward + (1 - self.alpha) * (best - expected)
+
+    def _similar(self, task: int) -> list[int]:
+        group = self._groups[task]
+        return [other for other, its in enumerate(self._groups) if its == group and other != task] if group else []
+
+    def _speed(self, task: int) -> float:
+        """Return the throughput in FLOP/s."""
+        history = self.histories[task]
+        return self.tasks[task].flops / history[-1] if history else 0.0
+
+    def _leave_group(self, task: int) -> None:
+        if others := self._similar(task):
+            slow = self._speed(task) < max(map(self._speed, others)) / self.beta
+            if slow and len(self.histories[task]) > 5 + max(len(self.histories[other]) for other in others):
+                self._groups[task] = None
+
+
+class UCB(Scheduler):
+    """The task with the highest upper confidence bound on the gain of its next round.
+
+    Gains fall about as 1/n with the number of rounds n, so the belief is about the relative gain times n: it is normal,
+    with the mean 1 before the first gain (the guess that :class:`Gradient` makes for ever) and the variance of what was
+    seen. The bound adds ``explore`` standard deviations of the mean.
+
+    Args:
+        tasks: The tasks.
+        seed: The seed, which decides if all bounds are equal.
+        explore: How many standard deviations to add.
+        prior: The number of rounds that the first guess is worth.
+    """
+
+    origin = Origin(
+        "DynaTune",
+        "ICLR 2021",
+        "Zhang, Li, Wang, Li: DynaTune: Dynamic Tensor Program Optimization in Deep Neural Network Compilation",
+        "relative",
+        (
+            "the belief about gains is normal, in closed form, instead of a posterior over parametric curves by MCMC",
+            "the belief is about the next round instead of all rounds that are left",
+            "a slot of time is a round of trials",
+        ),
+    )
+
+    def __init__(
+        self,
+        tasks: Sequence[ScheduledTask],
+        *,
+        seed: int,
+        explore: Annotated[float, Between(0)] = 1.0,
+        prior: Annotated[float, Between(0.01)] = 1.0,
+    ) -> None:
+        super().__init__(tasks, seed=seed)
+        self.explore = explore
+        self.prior = prior
+        self._scaled: list[list[float]] = [[] for _ in self.tasks]  # n times the n-th relative gain
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        return self.highest(open_tasks, [self._bound(task) for task in open_tasks])
+
+    def tell(self, task: int, costs: Sequence[float]) -> None:
+        super().tell(task, costs)
+        h = self.histories[task]
+        if len(h) > 1 and math.isfinite(h[-2]):
+            self._scaled[task].append((len(h) - 1) * (h[-2] - h[-1]) / h[-2])
+
+    def _bound(self, task: int) -> float:
+        seen, h = self._scaled[task], self.histories[task]
+        rounds = len(seen) + self.prior
+        mean = (self.prior + math.fsum(seen)) / rounds
+        variance = (self.prior + math.fsum((gain - mean) ** 2 for gain in seen)) / rounds
+        gain = (mean + self.explore * math.sqrt(variance / rounds)) / len(h)
+        return self.tasks[task].weight * h[-1] * min(gain, 1.0)
