@@ -98,6 +98,32 @@ class Knob:
                     return legal[int(rng.integers(len(legal)))]
         return self.redrawn(value, rng)
 
+    def adjacent(self, value: Value) -> Sequence[Value]:
+        """Return the choices next to ``value``: those one step away if the choices have an order, or all others.
+
+        A step leads from a number to the next smaller or larger choice, and moves a prime factor of a tile between two
+        levels. If no choice of a tile is one step away, all others are returned.
+        """
+        if value not in self._adjacent:
+            others = [choice for choice in self.choices if choice != value]
+            near: list[Value] = others
+            if self.kind == "number":
+                numbers: list[Any] = others
+                near = [*sorted(n for n in numbers if n < value)[-1:], *sorted(n for n in numbers if n > value)[:1]]
+            elif self.kind == "tile" and isinstance(value, tuple):
+                levels = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
+                moves = [
+                    _moved(value, x, y, prime) for x, y in levels for prime in _divisors(value[x])[1:] if _prime(prime)
+                ]
+                near = [tile for tile in moves if tile in self.choices] or others
+            self._adjacent[value] = near
+        return self._adjacent[value]
+
+    @cached_property
+    def _adjacent(self) -> dict[Value, Sequence[Value]]:
+        """A mapping from each choice to its :meth:`adjacent` choices; filled lazily."""
+        return {}
+
     @cached_property
     def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
         """A mapping from (tile, level, other level) to the choices that moving a factor can produce; filled lazily."""
@@ -134,6 +160,10 @@ def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, fl
     if isinstance(value, tuple):
         return [(i, math.log2(factor) if factor > 0 else -1.0) for i, factor in enumerate(value)]
     return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
+
+
+def _prime(n: int) -> bool:
+    return len(_divisors(n)) == 2
 
 
 class Config(Mapping[str, Value]):

@@ -62,3 +62,20 @@ def perturbed(space: Space, config: Config, steps: int, rng: np.random.Generator
 def distance(a: Config, b: Config) -> int:
     """Return the Hamming distance: the number of knobs whose values differ, or which only one config has."""
     return sum(name not in a or a[name] != value for name, value in b.items()) + sum(name not in b for name in a)
+
+
+def near(space: Space, config: Config, radius: int, rng: np.random.Generator) -> Config:
+    """Draw a config that differs from ``config`` in 1 to ``radius`` knobs, each up to ``radius`` steps away.
+
+    The steps are those of :meth:`searchlab.Knob.adjacent`. A config that a constraint forbids is repaired, and may thus
+    differ more.
+    """
+    knobs = [knob for knob in space.knobs(config) if len(knob.choices) > 1]
+    if not knobs:
+        return config
+    wanted = dict(config)
+    for i in rng.permutation(len(knobs))[: int(rng.integers(1, radius + 1))].tolist():
+        for _ in range(int(rng.integers(1, radius + 1))):
+            steps = knobs[i].adjacent(wanted[knobs[i].name])
+            wanted[knobs[i].name] = steps[int(rng.integers(len(steps)))]
+    return space.repaired(wanted, rng)

@@ -106,6 +106,16 @@ def test_a_tile_that_no_factor_can_leave_is_drawn_anew() -> None:
     assert {Knob("n", (1, 2, 4)).moved(2, rng) for _ in range(50)} == {1, 4}
 
 
+def test_adjacent_choices_are_one_step_away_if_there_is_an_order() -> None:
+    assert Knob("n", (8, 1, 4, 2)).adjacent(4) == [2, 8]
+    assert Knob("n", (8, 1, 4, 2)).adjacent(1) == [2]
+    assert Knob("n", (1, 4)).adjacent(2) == [1, 4], "of a value that is no choice"
+    assert set(Knob("t", [(12, 1), (6, 2), (4, 3), (3, 4), (1, 12)]).adjacent((12, 1))) == {(6, 2), (4, 3)}
+    assert Knob("t", [(8, 1), (2, 4)]).adjacent((8, 1)) == [(2, 4)], "any other, if none is one step away"
+    assert Knob("w", ("a", "b", "c")).adjacent("b") == ["a", "c"]
+    assert Knob("s", (False, True)).adjacent(True) == [False]
+
+
 @given(spaces, seeds)
 def test_a_childs_knobs_come_from_its_parents_where_knobs_are_independent(space: Space, seed: int) -> None:
     rng = np.random.default_rng(seed)

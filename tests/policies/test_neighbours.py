@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.workload import parse_workload
-from searchlab_policies.neighbours import along, distance, neighbour, perturbed
+from searchlab_policies.neighbours import along, distance, near, neighbour, perturbed
 from searchlab_spaces.parameters import Parameters
 from tests.support import toys
 
@@ -120,3 +120,12 @@ def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
     space, rng = make(), np.random.default_rng(0)
     config = space.sample(rng)
     assert neighbour(space, config, rng) == perturbed(space, config, 2, rng) == config
+
+
+@given(st.sampled_from(SPACES), st.integers(1, 3), st.integers(0, 2**32))
+def test_near_differs_in_few_knobs_unless_repaired(make: Callable[[], Space], radius: int, seed: int) -> None:
+    space, rng = make(), np.random.default_rng(seed)
+    config = space.sample(rng)
+    other = near(space, config, radius, rng)
+    assert other in space
+    assert make in (toys.Dependent, listed) or distance(config, other) <= radius

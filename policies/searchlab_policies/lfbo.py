@@ -1,0 +1,252 @@
+"""Likelihood-free Bayesian optimisation with pattern search: Helion's default autotuner.
+
+Sources: Song et al., "A General Recipe for Likelihood-free Bayesian Optimization" (ICML 2022), whose weighted
+classification with utility ``max(tau - y, 0)`` approximates the expected improvement; ``LFBOPatternSearch`` in
+``helion/autotuner/surrogate_pattern_search.py`` of pytorch/helion, at commit ef091f41 (August 2026). Its authors found
+four faults in a study of 468 runs and corrected them in pull request 3518; pull request 3524 appended a final descent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, zip_longest
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+
+from searchlab.arrays import Floats
+from searchlab.options import Between, Count, Natural, NonNegative
+from searchlab.policy import NeverTwice, Origin
+from searchlab.records import Trial
+from searchlab.space import Config, Knob, Space
+
+from .model_guided import SLOW_PREDICTIONS
+from .neighbours import near
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
+
+MIN_IMPROVEMENT = 0.001
+"""A copy of the search that changes its cost by less than this fraction has not improved."""
+
+LEAST_WEIGHT = 1e-5
+"""The minimum distance to the quantile, in milliseconds, from which weights are computed."""
+
+
+@dataclass
+class Copy:
+    """One of the local searches that run in parallel."""
+
+    current: Trial
+    patience: int
+    selected: list[Config] = field(default_factory=list)  # in this generation, without the current config
+    kept: bool = True  # whether the current config was selected, too
+
+
+class Lfbo(NeverTwice, stops=True, needs_asks=True):
+    """Helion's LFBO pattern search: a classifier selects which neighbours of the best configs to measure.
+
+    A random forest learns which configs are among the fastest 10 %; such a config's weight is proportional to its
+    distance from this quantile. From each of the best configs of a random sample, a copy of a local search starts. In
+    each generation, every copy draws neighbours and measures a tenth of them, selected one after another by the
+    predicted probability minus the similarity to those already selected. It then moves to the best of them. The forest
+    is trained after each generation, which spans as many batches as it needs, so the batch size has little influence.
+    A copy ends after ``patience + 1`` generations without improvement. The search ends with the last copy or, if
+    ``variant`` is "fixed", after a descent from the best config that measures all neighbours at a distance of one step.
+
+    Args:
+        n_startup: The number of random trials before the first generation (Helion: 100, or 30 with little effort). If
+            none of them succeeds, random trials continue until one does.
+        copies: The number of best configs from which a copy of the search starts.
+        neighbours: The number of neighbours that a copy draws in a generation. If a neighbour requires scheduling the
+            program, at most 256 are drawn for all copies together.
+        radius: The maximum number of knobs in which a neighbour differs, and of steps for each knob.
+        selected: The fraction of the neighbours to measure.
+        quantile: The fraction of the trials that the forest learns as good.
+        similarity: The penalty for the mean similarity of a config to those already selected: the fraction of trees in
+            which both reach the same leaf.
+        patience: The number of generations without improvement that a copy survives.
+        polish: The maximum number of steps of the final descent; 0 to omit it.
+        variant: With "fixed", the algorithm as its authors corrected it. With "original", it has four faults:
+            neighbours that were drawn but not measured are never proposed again; a copy ends once fewer than ten
+            neighbours are new; a copy moves away from its config, even to a slower one, unless the forest selects it
+            again; the forest learns from a trial's first repeat only. There is no final descent either.
+    """
+
+    origin: ClassVar[Origin | None] = Origin(
+        "Helion's LFBOPatternSearch",
+        "pull requests 3518 and 3524 (September 2026)",
+        "helion/autotuner/surrogate_pattern_search.py in pytorch/helion",
+        "relative",
+        (
+            "checked against the source, not against recorded runs, which would require a GPU",
+            "30 random trials first instead of 100",
+            "a neighbour differs in one or two knobs; Helion also changes a block size and the number of warps in each",
+            "a step moves a prime factor of a tile; illegal configs are repaired",
+            "no trial is measured again, so the fourth fault is emulated: the forest learns from the first repeat",
+            "there is no limit on generations, and a generation's trials are measured best first",
+        ),
+    )
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 30,
+        copies: Count = 5,
+        neighbours: Count = 300,
+        radius: Count = 2,
+        selected: Annotated[float, Between(1e-6, 1)] = 0.1,
+        quantile: Annotated[float, Between(1e-6, 1)] = 0.1,
+        similarity: NonNegative = 1.0,
+        patience: Natural = 1,
+        polish: Natural = 10,
+        variant: Literal["fixed", "original"] = "fixed",
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.n_startup = n_startup
+        self.copies = copies
+        self.neighbours = neighbours
+        if space.builds_programs and neighbours * copies > SLOW_PREDICTIONS:
+            self.neighbours = max(1, SLOW_PREDICTIONS // copies)
+            self.effective = {"neighbours": self.neighbours}
+        self.radius = radius
+        self.selected = selected
+        self.quantile = quantile
+        self.similarity = similarity
+        self.patience = patience
+        self.fixed = variant == "fixed"
+        self._descents = polish if self.fixed else 0
+        self._descended_to = math.inf
+        self._searches: list[Copy] | None = None  # None until the random trials have been measured
+        self._visited: dict[Config, None] = {}
+        self._queue: list[Config] = []
+        self._by_config: dict[Config, Trial] = {}
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        if not self._queue:
+            self._queue = self._generation(n, rng)
+        batch, self._queue = self._queue[:n], self._queue[n:]
+        return batch
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        known = len(self.trials)
+        super().tell(trials)
+        self._by_config.update((trial.config, trial) for trial in self.trials[known:])
+
+    def _generation(self, n: int, rng: np.random.Generator) -> list[Config]:
+        """Return the configs to measure next: at least one, unless the search has ended."""
+        if self._searches is None:
+            works = sorted((trial for trial in self.trials if math.isfinite(trial.cost)), key=lambda trial: trial.cost)
+            missing = max(self.n_startup - len(self.trials), 0) or (0 if works else n)
+            if random := self.space.sample_new(rng, missing, self.seen):
+                return random
+            self._searches = [Copy(trial, self.patience) for trial in works[: self.copies]]
+        else:
+            self._searches = [copy for copy in self._searches if self._moved(copy)]
+        self._visited.update(self.seen)
+        forest = self._trained()
+        self._searches = [copy for copy in self._searches if self._select(copy, forest, rng)]
+        # The copies' best configs come first, since a run may end within a generation.
+        ranks = zip_longest(*(copy.selected for copy in self._searches))
+        chosen = list(dict.fromkeys(config for rank in ranks for config in rank if config is not None))
+        return chosen or self._descent(rng)
+
+    def _moved(self, copy: Copy) -> bool:
+        """Move ``copy`` to the best config of its generation, and return whether it continues."""
+        measured = [self._by_config[config] for config in copy.selected if config in self._by_config]
+        best = min([*([copy.current] if copy.kept else []), *measured], key=lambda t: t.cost, default=copy.current)
+        change = best.cost / copy.current.cost - 1 if math.isfinite(copy.current.cost) else math.inf
+        if best is copy.current or abs(change) < MIN_IMPROVEMENT:
+            copy.patience -= 1
+        copy.current = best
+        return copy.patience >= 0
+
+    def _select(self, copy: Copy, forest: RandomForestClassifier | None, rng: np.random.Generator) -> bool:
+        """Select the neighbours of ``copy`` to measure in this generation, and return whether there are any."""
+        drawn = [near(self.space, copy.current.config, self.radius, rng) for _ in range(self.neighbours)]
+        candidates = [config for config in dict.fromkeys(drawn) if config not in self._visited]
+        if self.fixed:
+            count = max(1, int((len(candidates) + 1) * self.selected) - 1)
+            copy.selected = self._best(candidates, count, forest, rng)
+            self._visited.update(dict.fromkeys(copy.selected))
+        else:
+            self._visited.update(dict.fromkeys(candidates))
+            candidates = [copy.current.config, *candidates]
+            best = self._best(candidates, int(len(candidates) * self.selected), forest, rng)
+            copy.kept = copy.current.config in best
+            copy.selected = [config for config in best if config != copy.current.config] if len(best) > 1 else []
+        return bool(copy.selected)
+
+    def _best(
+        self, configs: Sequence[Config], n: int, forest: RandomForestClassifier | None, rng: np.random.Generator
+    ) -> list[Config]:
+        """Return the ``n`` configs with the highest probability minus similarity to those before, in this order."""
+        if forest is None or not configs:
+            return [configs[i] for i in rng.permutation(len(configs))[:n].tolist()]
+        rows = np.array([self.space.features(config) for config in configs], dtype=np.float32)
+        probabilities = forest.predict_proba(rows)[:, 1]
+        leaves = forest.apply(rows)  # (configs, trees)
+        similar = np.zeros(len(configs))  # the sum of similarities to the configs selected so far
+        left = np.ones(len(configs), dtype=bool)
+        chosen: list[int] = []
+        while left.any() and len(chosen) < n:
+            scores = probabilities - self.similarity * similar / max(1, len(chosen))
+            best = int(np.argmax(np.where(left, scores, -np.inf)))
+            left[best] = False
+            chosen.append(best)
+            similar += (leaves == leaves[best]).mean(axis=1)
+        return [configs[i] for i in chosen]
+
+    def _trained(self) -> RandomForestClassifier | None:
+        """Return a forest trained on all trials, or None if all or none of them are good."""
+        costs = np.array([self._label(trial) for trial in self.trials])
+        works = np.isfinite(costs)
+        if not works.any():
+            return None
+        threshold = np.quantile(costs[works], self.quantile)
+        good = costs <= threshold
+        if good.all():
+            return None
+        from sklearn.ensemble import RandomForestClassifier
+
+        weights = np.ones(len(costs))
+        distances: Floats = np.maximum(LEAST_WEIGHT, 1e3 * (threshold - costs[good]))
+        weights[good] = distances / distances.mean()
+        forest = RandomForestClassifier(criterion="log_loss", random_state=self.seed % (1 << 32), n_jobs=1)
+        rows = np.array([self.space.features(trial.config) for trial in self.trials], dtype=np.float32)
+        return forest.fit(rows, good, sample_weight=weights)
+
+    def _label(self, trial: Trial) -> float:
+        if self.fixed or not math.isfinite(trial.cost):
+            return trial.cost
+        return float(trial.measurement.seconds[0])
+
+    def _descent(self, rng: np.random.Generator) -> list[Config]:
+        """Return all new configs one step from the best one, if the previous step of the descent has improved on it."""
+        best = min(self.trials, key=lambda trial: trial.cost, default=None)
+        while best is not None and self._descents and best.cost < self._descended_to:
+            self._descents -= 1
+            self._descended_to = best.cost
+            if new := list(dict.fromkeys(c for c in self._around(best.config, rng) if c not in self.seen)):
+                return new
+        return []
+
+    def _around(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+        """Yield the configs that are one step away in one knob, or in each of two tiles."""
+        knobs = self.space.knobs(config)
+        steps = {knob.name: knob.adjacent(config[knob.name]) for knob in knobs}
+        for knob in knobs:
+            for value in steps[knob.name]:
+                yield self.space.repaired({**config, knob.name: value}, rng)
+        for a, b in combinations([knob for knob in knobs if _is_tile(knob)], 2):
+            for first in steps[a.name]:
+                for second in steps[b.name]:
+                    yield self.space.repaired({**config, a.name: first, b.name: second}, rng)
+
+
+def _is_tile(knob: Knob) -> bool:
+    return knob.role == "tile" or knob.kind == "tile"
