@@ -21,11 +21,11 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from results import markdown
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import KFold, cross_val_score
 from xgboost import XGBRegressor
 
+from results import markdown
 from searchlab.arrays import Floats
 from searchlab.log.format import read_log
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
