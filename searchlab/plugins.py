@@ -215,7 +215,13 @@ class PluginKind(Generic[T]):
         return registered or plugin
 
 
-_GROUPS = ("searchlab.spaces", "searchlab.policies", "searchlab.costmodels", "searchlab.templates")
+_GROUPS = (
+    "searchlab.workloads",
+    "searchlab.spaces",
+    "searchlab.policies",
+    "searchlab.costmodels",
+    "searchlab.templates",
+)
 _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 
 

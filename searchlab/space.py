@@ -14,16 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from .arrays import Floats, Ints
-from .errors import InvalidConfig, SearchlabError
+from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from .options import ChecksOptions
-from .plugins import PluginKind, place_of
+from .plugins import Plugin, PluginKind, place_of
 from .target import Target
-from .workload import Workload
+from .workload import Kernel, Workload
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -252,6 +252,8 @@ class Space(ChecksOptions, ABC):
         target: The target to build for.
 
     Attributes:
+        takes: The computations that it has programs for, as their :attr:`Workload.op`; the constructor refuses others.
+            By default, none is refused.
         builds_programs: Whether :meth:`decide` schedules a program, which takes milliseconds instead of microseconds.
         has_programs: False if only recorded times exist, as for configs that another tuner measured.
         error_factor: Programs may deviate from the reference by this factor times :meth:`Workload.tolerance`.
@@ -277,6 +279,7 @@ class Space(ChecksOptions, ABC):
         (3, True)
     """
 
+    takes: ClassVar[tuple[str, ...]] = ()
     builds_programs = False
     has_programs = True
     error_factor = 1.0
@@ -287,6 +290,12 @@ class Space(ChecksOptions, ABC):
         names = list(inspect.signature(cls).parameters)[2:] if len(args) > 2 else []
         named = {**dict(zip(names, args[2:], strict=False)), **given}
         space.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
+        workload = args[0] if args else given.get("workload")
+        if cls.takes and isinstance(workload, Workload) and workload.op not in cls.takes:
+            which = "" if str(workload).startswith(workload.op) else f", which is {workload.op}"
+            raise UnsupportedWorkload(
+                f"space {SPACES.name_of(cls)!r} has programs for {' and '.join(cls.takes)}, not for {workload}{which}"
+            )
         return space
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -688,4 +697,28 @@ class ProductSpace(Space):
         return super().enumerate(rng) if rng else (self.config_at(i) for i in range(self.size()))
 
 
-SPACES = PluginKind("space", "searchlab.spaces", Space, positional=2)  # type: ignore[type-abstract]
+class SpaceKind(PluginKind[Space]):
+    """The spaces, of which an error names those that have programs for the workload."""
+
+    def make(self, plugin: Plugin, *args: Any, **given: Any) -> Space:
+        try:
+            return super().make(plugin, *args, **given)
+        except UnsupportedWorkload as error:
+            workload, target = args
+            if isinstance(workload, Kernel):  # it has no programs anywhere
+                raise
+            found = " or ".join(self.taking(workload, target))
+            remedy = f"use {found}" if found else "no installed space has any"
+            raise UnsupportedWorkload(f"{error}; {remedy}") from None
+
+    def taking(self, workload: Workload, target: Target) -> list[str]:
+        """Return the names of the installed spaces that have programs for ``workload`` on ``target``."""
+        names = []
+        for name in self.installed():
+            with suppress(Exception):  # a plug-in may raise anything
+                self.load(name)(workload, target)
+                names.append(name)
+        return names
+
+
+SPACES = SpaceKind("space", "searchlab.spaces", Space, positional=2)  # type: ignore[type-abstract]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning, encodable
 from ..log.columns import Columns, Texts, read_logs
-from ..log.format import Log, find_logs
+from ..log.format import Log, find_logs, workload_name
 from ..log.plan import PLAN, Budget, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
@@ -159,7 +159,7 @@ def _strategy(log: Columns, several_spaces: bool) -> str:
 def _workload(log: Columns) -> str:
     """Return the canonical name of the log's workload, or of its suite table."""
     try:
-        workload = str(log.workload)
+        workload = workload_name(log.header)
         return log.header.table or workload
     except SearchlabError as error:
         raise SearchlabError(f"{log.path} is damaged: {error}") from None

@@ -241,7 +241,7 @@ class WorkloadRuns:
     @property
     def cluster(self) -> str:
         """See :attr:`searchlab.workload.Workload.cluster`."""
-        return self.runs[0].log.workload.cluster
+        return self.runs[0].log.computation.cluster
 
     @cached_property
     def horizon(self) -> int:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import find_logs
+from ..log.format import find_logs, workload_of
 from ..log.result import Best, Result, load_log
 from ..store import Store
 from ..store.store import Held, spelled_target
 from ..target import Target, resolve_target
-from ..workload import Gemm, Workload, parse_workload
+from ..workload import Gemm, Workload
 from .best import use_threads_of
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     for one in usable:
         if _target(one) != spelled_target(target):
             continue
-        workload = parse_workload(one.log.header.workload)
+        workload = workload_of(one.log.header, one.log.path)
         if workload not in best or one.best.seconds < best[workload].seconds:
             best[workload] = one.best
     if not best:
@@ -174,7 +174,7 @@ def _stored_best(store: Store, target: Target, computing: Callable[[Workload], S
     """
     held: dict[Workload, list[Held]] = {}
     for one in store.find():
-        workload = parse_workload(one.key.workload)
+        workload = workload_of(one.header, store.path)
         if workload.op != "kernel":  # kernels come from other tuners, which recorded only times
             held.setdefault(workload, []).append(one)
     if not held:

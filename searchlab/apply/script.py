@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, last_line
-from ..measure.code import program_hash, why_not_replayed
+from ..measure.code import why_not_replayed
 from ..target import Target
-from ..workload import Workload
+from ..workload import Workload, program_hash
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

@@ -235,7 +235,7 @@ def table_build(
     with interruptible(), RunProgress(out) as progress:
 
         def on_run(run: Run, *_: int) -> OnTrial:
-            return progress.start(run.workload, run.searched.plugin.name, run.trials)
+            return progress.start(run.space.workload, run.searched.plugin.name, run.trials)
 
         build_tables(study, tables, on_run, progress.on_block)
     for one in tables:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SearchlabError
-from ..log.format import Log
-from ..workload import parse_workload
+from ..log.format import Log, workload_name
 
 VERSION = "0.3.5"
 
@@ -36,7 +35,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
     strategies: dict[tuple[str, str], dict[int, list[Log]]] = {}
     notes = []
     for log in logs:
-        function = str(parse_workload(log.header.workload))
+        function = workload_name(log.header)
         numbers.setdefault(function, len(numbers) + 1)
         if not log.records:
             notes.append(f"{log.path} contains no trials and was omitted")

@@ -26,7 +26,7 @@ from ..log.format import Log, Record
 from ..log.result import Result
 from ..measure.code import why_not_replayed
 from ..space import Space
-from ..workload import Conv2d, Workload
+from ..workload import Conv2d, Gemm, Workload
 from .metaschedule import FAILED, NOTE, Note, files_of
 
 COPY = "copy"
@@ -155,8 +155,10 @@ def _times(log: Log) -> dict[int, float]:
 def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     """Return the forms after LegalizeOps alone and after FuseOps and FuseTIR, as modules with one function ``main``.
 
-    The blocks have the same names as in the workload's module.
+    The blocks have the same names as in the workload's module. Only products with an epilogue have such forms.
     """
+    if not isinstance(workload, Gemm | Conv2d):
+        return []
     legal = relax.transform.LegalizeOps()(_graph(workload))
     fused = tvm.ir.transform.Sequential([
         relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR(),
@@ -181,7 +183,7 @@ def _replayed(trace: Any, form: tvm.IRModule) -> Schedule:
     return schedule
 
 
-def _graph(workload: Workload) -> tvm.IRModule:
+def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
     """Return a Relax function ``main`` that computes the workload."""
     builder = relax.BlockBuilder()
     shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
@@ -196,8 +198,9 @@ def _graph(workload: Workload) -> tvm.IRModule:
         with builder.dataflow():
             if isinstance(workload, Conv2d):
                 result = relax.op.nn.conv2d(
-                    first, second, workload.stride, workload.padding, workload.dilation, out_dtype=workload.out_dtype
-                )
+                    first, second, workload.stride, workload.padding, workload.dilation, workload.groups,
+                    out_dtype=workload.out_dtype,
+                )  # fmt: skip
             else:
                 result = relax.op.matmul(first, second, workload.out_dtype)
             if workload.bias:

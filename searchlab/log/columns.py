@@ -30,6 +30,7 @@ from ..errors import SearchlabWarning, described
 from ..records import FAILURES
 from ..schema import UNREADABLE
 from .format import (
+    COMPUTATIONS,
     DRAFT,
     FORMAT,
     SPENT,
@@ -198,7 +199,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
         latest[type(item)] = item
         start = note.end() + 1
     rows += _ROWS.decode_lines(data[start:])
-    if header.searchlab_log not in (FORMAT, DRAFT) or data.count(b"\n") != 1 + len(notes) + len(rows):
+    if header.searchlab_log not in (FORMAT, COMPUTATIONS, DRAFT) or data.count(b"\n") != 1 + len(notes) + len(rows):
         return None
     if [row.index for row in rows] != list(range(len(rows))):
         return None

@@ -20,7 +20,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -36,12 +36,15 @@ from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE
 from ..space import Config
-from ..workload import Workload, parse_workload
+from ..workload import Workload, logged_workload, parse_workload
 from . import packed
 from .packed import Packed
 
 FORMAT = "1.0"
 """The version of the log format; see docs/design/log-format.md."""
+
+COMPUTATIONS = "1.1"
+"""The version with :class:`Computation`, which only logs that contain one have. Otherwise, it equals :data:`FORMAT`."""
 
 DRAFT = 1
 """The version before 1.0, used by the tables in suite v1. Its lines have no ``kind`` and no ``batch``."""
@@ -83,6 +86,23 @@ class RandomDraws(msgspec.Struct, frozen=True):
     slowest: float  # the latency of the slowest working config
 
 
+class Computation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What reading a log must know about a workload that comes from a plug-in."""
+
+    flops: Annotated[int, msgspec.Meta(ge=1)]
+    unit: str = "GFLOPS"
+    cluster: str = ""
+    content: str = ""  # see Workload.content
+
+    @classmethod
+    def of(cls, workload: Workload) -> Computation:
+        return cls(workload.flops, workload.unit, workload.cluster, workload.content())
+
+
+DEFINED = ("gemm", "conv2d", "kernel")
+"""The kinds of workloads that the format itself defines, for which a header contains no computation."""
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     """Facts about a run. Those listed in ``IDENTITY`` must not change when the run resumes."""
 
@@ -117,6 +137,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     versions: dict[str, str] = {}
     created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)] = 0.0  # a clock may be wrong
     passes: Passes | None = None  # None unless the log is a table that was timed in passes
+    computation: Computation | None = None  # None for the kinds of workloads in DEFINED
 
     @property
     def name(self) -> str:
@@ -266,6 +287,31 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
         return "the policy had nothing more to propose"
 
 
+def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
+    """Return the workload to which the header of the log at ``path`` refers. See :func:`logged_workload`."""
+    content = header.computation.content if header.computation else ""
+    return _defined(header.workload) or logged_workload(header.workload, content, path)
+
+
+def computation_of(header: Header) -> Computation:
+    """Return what the header contains about its workload or, if it contains nothing, what follows from the name.
+
+    Raises SearchlabError if the workload is unknown.
+    """
+    return header.computation or Computation.of(workload_of(header))
+
+
+def workload_name(header: Header) -> str:
+    """Return the canonical name of the workload. Raises SearchlabError if it is unknown."""
+    return header.workload if header.computation else str(workload_of(header))
+
+
+@lru_cache(1024)
+def _defined(workload: str) -> Workload | None:
+    """Return the workload if its kind is one that the format defines."""
+    return parse_workload(workload) if workload.partition(":")[0] in DEFINED else None
+
+
 _ITEMS = msgspec.json.Decoder(Record | Final | Ended)
 _DRAFT_ITEMS = msgspec.json.Decoder(Record)  # alone, a struct needs no ``kind``
 
@@ -309,17 +355,17 @@ class LoggedTrials:
         return np.cumsum(self.charged.sum(axis=1))
 
     @cached_property
-    def workload(self) -> Workload:
-        return parse_workload(self.header.workload)
+    def computation(self) -> Computation:
+        return computation_of(self.header)
 
     @property
     def flops(self) -> int:
-        return self.workload.flops
+        return self.computation.flops
 
     @property
     def unit(self) -> str:
         """The unit of throughput."""
-        return self.workload.unit
+        return self.computation.unit
 
 
 @dataclass(frozen=True)
@@ -419,8 +465,8 @@ def _header(line: bytes) -> Line:
             return Line(
                 1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
             )
-        if version not in (FORMAT, DRAFT):
-            return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {FORMAT}")
+        if version not in (FORMAT, COMPUTATIONS, DRAFT):
+            return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {COMPUTATIONS}")
         return Line(1, line, msgspec.json.decode(line, type=Header))
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")

@@ -20,9 +20,8 @@ from ..errors import SearchlabError
 from ..records import FAILURES, Trial
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
-from ..workload import parse_workload
 from .columns import Columns, Texts, objects
-from .format import Final, Finalist, Log, read_log
+from .format import Final, Finalist, Log, read_log, workload_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +119,7 @@ class Result:
                 f"{self.log.path} was imported for analysis only; configs from {header.space.name} have no schedules"
             )
         plugin = SPACES.of_file(header.space, self.log.path)
-        space = SPACES.make(plugin, parse_workload(header.workload), resolve_target(header.target))
+        space = SPACES.make(plugin, workload_of(header, self.log.path), resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
                 f"{self.log.path} was written with a different version of the space {header.space.name!r}, which has "

@@ -18,9 +18,9 @@ import msgspec
 
 from ..errors import SearchlabError, first_line
 from ..machine.scratch import NO_LOCKS
-from ..workload import parse_workload
 from . import packed
 from .format import (
+    COMPUTATIONS,
     FORMAT,
     IDENTITY,
     SPENT,
@@ -30,6 +30,7 @@ from .format import (
     Line,
     Log,
     Record,
+    computation_of,
     decode_log,
     read_bytes,
     read_held,
@@ -194,7 +195,7 @@ class LogWriter:
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise SearchlabError if the log at ``path``, whose header is ``old``, does not belong to the run with ``new``."""
-    if old.searchlab_log != FORMAT:
+    if old.searchlab_log not in (FORMAT, COMPUTATIONS):
         raise SearchlabError(
             f"{path} has the log format {old.searchlab_log}, which is read-only; choose a different log file"
         )
@@ -387,7 +388,7 @@ def examine(path: Path) -> Examined:
     for line in scan(read_bytes(path)):
         if isinstance(line.item, Header):
             try:
-                parse_workload(line.item.workload)
+                computation_of(line.item)
                 prefix.append(line.data)
             except SearchlabError as error:
                 line = msgspec.structs.replace(line, problem=f"the header is damaged: {error}")

@@ -17,7 +17,7 @@ import msgspec
 from ..errors import SearchlabError, cut, last_line, text_of
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..target import Target
-from ..workload import Workload
+from ..workload import Workload, program_hash
 
 if TYPE_CHECKING:
     import tvm
@@ -41,13 +41,6 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
         os.environ.setdefault(COMPILE_MODE, compile_mode())
     with target.tvm:  # TVM compiles kernels for the architecture of the current target
         return tvm.compile(module, target=target.tvm)
-
-
-def program_hash(module: tvm.IRModule) -> str:
-    """Return the structural hash of a scheduled module, which identifies its program in logs and caches."""
-    from tvm_ffi import structural_hash
-
-    return f"{structural_hash(module) & (1 << 64) - 1:016x}"
 
 
 def why_not_replayed(schedule: Schedule, workload: Workload) -> str:

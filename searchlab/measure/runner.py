@@ -16,7 +16,7 @@ import tvm
 
 from ..arrays import Array
 from ..machine.host import start_tvm_threads
-from ..workload import Workload
+from ..workload import Argument, Workload
 from .code import Objects, device_name, reason
 from .contract import RunSettings
 from .fleet import LOADER, Address
@@ -33,12 +33,13 @@ class Case(NamedTuple):
     """The inputs for a workload's programs, and the expected result."""
 
     inputs: list[Array]
-    expected: Array | None  # None if results are not checked
+    expected: tuple[Array, ...] | None  # None if results are not checked
 
 
 def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
     inputs = workload.inputs(seed)
-    return Case(list(inputs.values()), workload.reference(inputs) if check else None)
+    expected = workload.reference(inputs) if check else None
+    return Case(list(inputs.values()), expected if expected is None or isinstance(expected, tuple) else (expected,))
 
 
 class Runner:
@@ -67,14 +68,13 @@ class Runner:
         self.local = local
         self.tolerance = [error_factor * part for part in workload.tolerance()]
         inputs, self.expected = case or case_of(workload, settings.check)
-        *_, result = workload.shapes.values()
-        self.names = list(workload.shapes)
+        results = workload.arguments[-workload.results :]
+        self.names = [argument.name for argument in workload.arguments]
         self.originals = inputs
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
-        # To reveal elements that a program does not write, the result is filled with NaN or an unattainable number.
-        unwritten = np.full(result, np.nan if workload.out_dtype != "int32" else np.iinfo(np.int32).min)
-        self.unwritten = unwritten.astype(workload.out_dtype)
-        self.result = tvm.runtime.tensor(self.unwritten, device)
+        # To reveal elements that a program does not write, results are filled with NaN or an unattainable number.
+        self.unwritten = [np.full(one.shape, _unwritten(one)).astype(one.dtype) for one in results]
+        self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
         start_tvm_threads()  # so that the time this takes is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
@@ -145,19 +145,24 @@ class Runner:
         TVM first runs the program once without timing it.
         """
         evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
-        return tuple(evaluate(*self.inputs, self.result).results)
+        return tuple(evaluate(*self.inputs, *self.results).results)
 
     def _check(
-        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Array
+        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Sequence[Array]
     ) -> tuple[float, str]:
         """Run a program. Return its time in seconds (0 if unknown), and what is wrong with its result, or ""."""
-        self.result.copyfrom(self.unwritten)
+        for result, unwritten in zip(self.results, self.unwritten, strict=True):
+            result.copyfrom(unwritten)
         main = module["main"]
         start = time.perf_counter()
-        main(*inputs, self.result)
+        main(*inputs, *self.results)
         self.device.sync()  # a kernel may fail after its launch returns
         seconds = time.perf_counter() - start if self.local else 0.0
-        return seconds, self._wrong(self.result.numpy(), expected)
+        wrong = ""
+        for number, (result, right) in enumerate(zip(self.results, expected, strict=True)):
+            if not wrong and (wrong := self._wrong(result.numpy(), right)) and len(expected) > 1:
+                wrong = f"in result {number}, {wrong}"
+        return seconds, wrong
 
     def _overwritten(self) -> str:
         """If the program has overwritten an input, restore the input and return a message; otherwise, return "".
@@ -177,12 +182,20 @@ class Runner:
         rtol, atol = self.tolerance
         off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
         off[np.isnan(off)] = np.inf
+        off[np.isnan(expected) & np.isnan(result.astype(np.float64)) | (result == expected)] = -np.inf
         worst = np.unravel_index(np.argmax(off), off.shape)
         if off[worst] <= 0:
             return ""
         at = ", ".join(str(int(i)) for i in worst)
         count = int((off > 0).sum())
         return f"{count} of {off.size} elements are off; at [{at}], it is {result[worst]}, not {expected[worst]}"
+
+
+def _unwritten(result: Argument) -> float:
+    """Return what no program computes for ``result``, if its type has such a number."""
+    if result.is_float:
+        return math.nan
+    return 0 if result.dtype == "bool" else int(np.iinfo(result.dtype).min)
 
 
 class RemoteRunner:

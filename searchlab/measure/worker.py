@@ -16,9 +16,9 @@ import numpy as np
 from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig, cut, text_of
 from ..space import Config, Space
-from ..workload import Workload
+from ..workload import Workload, program_hash
 from . import messages
-from .code import Objects, compile_program, device_of, load_objects, program_hash, reason, to_objects
+from .code import Objects, compile_program, device_of, load_objects, reason, to_objects
 from .isolation import Watch, limit_memory, with_limit
 from .messages import Answer, Done, Failed, Reply, SetUp, Work
 from .process import Channel

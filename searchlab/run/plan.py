@@ -19,7 +19,18 @@ from ..console import one_line
 from ..costmodel import COST_MODELS, BoundCostModel, OtherTask, make_cost_model, scores_of
 from ..costmodel.features import FEATURES, make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header, Log, RandomDraws, find_logs, read_held, read_log
+from ..log.format import (
+    COMPUTATIONS,
+    DEFINED,
+    FORMAT,
+    Computation,
+    Header,
+    Log,
+    RandomDraws,
+    find_logs,
+    read_held,
+    read_log,
+)
 from ..log.plan import Budget
 from ..log.result import Result
 from ..machine.host import host_model, library_versions, machine
@@ -31,7 +42,7 @@ from ..space import SPACES, Space
 from ..store import Store
 from ..store.store import in_words, named_store, places, spelled_target
 from ..target import Target
-from ..workload import Workload, parse_workload
+from ..workload import Workload, kind_of
 
 Source = str | Path | Store | Result
 """A source of earlier runs: a log, a directory of logs, a result, a store, or ``"store"`` or ``"store:PATH"``."""
@@ -77,7 +88,7 @@ class EarlierRun:
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
         """Check whether it searched a different shape in the same space, with the same plug-in, operator and knobs."""
         header = self.log.header
-        if header.space != plugin or parse_workload(header.workload).op != space.workload.op:
+        if header.space != plugin or self.space.workload.op != space.workload.op:
             return False
         return self.space.knobs_of(self.space.probe()).keys() == space.knobs_of(space.probe()).keys()
 
@@ -349,9 +360,11 @@ class Run:
     def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
         """Return the header for its log. The arguments depend on the measurer."""
         here = self.settings.exclusive  # this machine is measured
-        target = self.space.target
+        target, workload = self.space.target, self.space.workload
         strategy = self.strategy
+        is_defined = kind_of(self.workload)[0] in DEFINED
         return Header(
+            searchlab_log=FORMAT if is_defined else COMPUTATIONS,
             workload=self.workload,
             space=self.searched.plugin.spelled(),
             fingerprint=self.space.fingerprint,
@@ -376,6 +389,7 @@ class Run:
             workers=workers,
             versions=dict(library_versions()),
             created=time.time(),
+            computation=None if is_defined else Computation.of(workload),
         )
 
 

@@ -15,7 +15,7 @@ from ..console import Terminal
 from ..errors import SearchlabError
 from ..log.plan import UNLIMITED
 from ..records import Trial
-from ..workload import parse_workload
+from ..workload import Workload
 from .plan import OnRun, OnTrial, Run
 
 
@@ -41,10 +41,9 @@ class RunProgress:
         self._ended = 0  # the planned number of trials in the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
 
-    def start(self, workload: str, label: str, trials: int) -> OnTrial:
+    def start(self, workload: Workload, label: str, trials: int) -> OnTrial:
         """Add a bar for ``trials`` trials, and return the function that advances it."""
         self._progress.start()
-        searched = parse_workload(workload)
         task = self._progress.add_task(f"{workload}  {label}", total=_total(trials), best="")
         best = math.inf
 
@@ -53,7 +52,7 @@ class RunProgress:
             best = min(best, trial.cost)
             shown = "no success yet"
             if math.isfinite(best):
-                shown = f"{searched.flops / best / 1e9:.1f} {searched.unit}"
+                shown = f"{workload.flops / best / 1e9:.1f} {workload.unit}"
             self._progress.update(task, advance=1, best=shown)
 
         return on_trial
@@ -70,7 +69,7 @@ class RunProgress:
             before, bar = self._jobs.pop(job)
             self._end(before, bar)
             self._progress.remove_task(bar)
-        on_trial = self.start(run.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
+        on_trial = self.start(run.space.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
         self._jobs[job] = run, self._progress.task_ids[-1]
         self._progress.update(self._study, best=f"run {number} of {count}")
         self._show_study()

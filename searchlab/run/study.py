@@ -276,6 +276,7 @@ class Given:
 
     policies: dict[str, type[Any]] = field(default_factory=dict)
     spaces: dict[str, dict[str, Space]] = field(default_factory=dict)  # by label or class name, then by workload
+    workloads: dict[str, Workload] = field(default_factory=dict)
 
 
 def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
@@ -288,8 +289,10 @@ def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
         if isinstance(plain.get(key), list | tuple):
             plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, given)) is not None]
     if given.spaces and "workloads" not in plain and "suite" not in plain:
-        plain["workloads"] = list(dict.fromkeys(text for spaces in given.spaces.values() for text in spaces))
+        named = {text: space.workload for spaces in given.spaces.values() for text, space in spaces.items()}
+        plain["workloads"] = list(named.values())
     if isinstance(plain.get("workloads"), list | tuple):
+        given.workloads.update({str(one): one for one in plain["workloads"] if isinstance(one, Workload)})
         plain["workloads"] = [str(one) if isinstance(one, Workload) else one for one in plain["workloads"]]
     if isinstance(plain.get("target"), Target):
         plain["target"] = plain["target"].to_json()
@@ -494,7 +497,7 @@ class Study:
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.given.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target(spec.measure.default_target(self.base))
-        workloads = [parse_workload(text) for text in spec.workloads]
+        workloads = [self.given.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])

@@ -28,7 +28,17 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, did_you_mean, encodable, first_line
-from ..log.format import Header, Log, Record, decode_log, find_logs, read_bytes, scan
+from ..log.format import (
+    Header,
+    Log,
+    Record,
+    computation_of,
+    decode_log,
+    find_logs,
+    read_bytes,
+    scan,
+    workload_name,
+)  # fmt: skip
 from ..log.result import Best, Result, Results
 from ..machine.host import host_model
 from ..schema import UNREADABLE
@@ -48,7 +58,8 @@ SELECT workload, target, machine, space, fingerprint, COUNT(*), SUM(trials),
   (SELECT COUNT(DISTINCT program) FROM lines JOIN runs AS own ON lines.run = own.id WHERE own.workload = runs.workload
     AND own.target = runs.target AND own.machine = runs.machine AND own.space = runs.space
     AND own.fingerprint = runs.fingerprint),
-  MIN(seconds), strategy, created, origin  -- SQLite takes the last three from the row of the minimum
+  MIN(seconds), strategy, created, origin,  -- SQLite takes the last four from the row of the minimum
+  (SELECT line FROM lines WHERE run = runs.id AND number = 0)
 FROM runs WHERE ?1 IS NULL OR workload = ?1
 GROUP BY workload, target, machine, space, fingerprint ORDER BY workload, target, machine, MIN(seconds) IS NULL, 9
 """
@@ -73,7 +84,7 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
     def of(cls, header: Header) -> Key:
         """Return a log's key from its header. Raises SearchlabError if the workload is unknown."""
         texts = header.measured_on, header.space.name, header.fingerprint
-        return cls(str(parse_workload(header.workload)), spelled_target(header.target), *map(encodable, texts))
+        return cls(workload_name(header), spelled_target(header.target), *map(encodable, texts))
 
     @property
     def values(self) -> list[str]:
@@ -91,18 +102,28 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     strategy: str  # of the run that found the fastest program; so are the next two
     created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]  # seconds since 1970
     log: str  # the path that it was added from
+    line: bytes  # the first line of that log
+
+    @property
+    def header(self) -> Header:
+        """The header of the log that contains the fastest program. Raises SearchlabError if it is damaged."""
+        for line in scan(self.line + b"\n"):
+            if isinstance(line.item, Header):
+                return line.item
+        raise SearchlabError(f"the store is damaged: the log {self.log} has no header; rebuild it from the logs")
 
     @property
     def gflops(self) -> float | None:
         """The throughput of the fastest program, in :attr:`unit`."""
-        return parse_workload(self.key.workload).flops / self.seconds / 1e9 if self.seconds else None
+        return computation_of(self.header).flops / self.seconds / 1e9 if self.seconds else None
 
     @property
     def unit(self) -> str:
-        return parse_workload(self.key.workload).unit
+        return computation_of(self.header).unit
 
     def to_json(self) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.structs.asdict(self)
+        del facts["line"]
         key = msgspec.structs.asdict(facts.pop("key"))
         key["target"] = json.loads(self.key.target)
         return {**key, **facts, "gflops": self.gflops, "unit": self.unit}
@@ -245,7 +266,7 @@ class Store:
             if log is not None:
                 _write(Path(log), self._lines(run, lines))
             return Result(self._log(run, lines)).best
-        raise SearchlabError(self.nothing(str(parse_workload(workload)), held, resolved, machine))
+        raise SearchlabError(self.nothing(self._name(workload), held, resolved, machine))
 
     def fastest(self, held: list[Held], target: Target) -> Iterator[Result]:
         """Yield the successful runs of ``held`` for ``target`` on this machine, fastest first."""
@@ -276,13 +297,22 @@ class Store:
         return self._log(rows[0][2], rows[0][1]) if rows else None
 
     def _held(self, workload: str | Workload | None = None) -> list[Held]:
-        held = self._rows(_HELD, [None if workload is None else str(parse_workload(workload))], Held)
+        held = self._rows(_HELD, [None if workload is None else self._name(workload)], Held)
         for one in held:
             try:
                 msgspec.json.decode(one.key.target, type=dict[str, Any])
             except UNREADABLE as error:
                 raise self._damaged(f"it refers to the target {one.key.target!r}: {error}") from None
         return held
+
+    def _name(self, workload: str | Workload) -> str:
+        """Return the name of ``workload``, which may be one that only its logs can make."""
+        try:
+            return str(parse_workload(workload))
+        except SearchlabError:
+            if self._rows("SELECT id FROM runs WHERE workload = ? LIMIT 1", [str(workload)], tuple[int]):
+                return str(workload)
+            raise
 
     def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
         """Return each run in which a trial succeeded, with its number of lines, fastest first."""

@@ -1,10 +1,14 @@
-"""Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a NumPy reference."""
+"""Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
-from .base import ACCUMULATED_IN, Workload
-from .operators import Conv2d, Gemm, Kernel, conv2d, gemm, kernel
-from .parse import parse_workload, preset_names
+from .base import WORKLOADS, Argument, Workload, rounding
+from .kernel import Kernel, kernel
+from .parse import kind_of, logged_workload, parse_workload, preset_names
+from .products import ACCUMULATED_IN, BatchMatmul, Conv2d, Gemm, conv2d, gemm
+from .softmax import Softmax
+from .tir import Tir, from_primfunc, program_hash
 
 __all__ = [
-    "ACCUMULATED_IN", "Conv2d", "Gemm", "Kernel", "Workload", "conv2d", "gemm", "kernel", "parse_workload",
-    "preset_names",
+    "ACCUMULATED_IN", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Softmax", "Tir", "Workload",
+    "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload", "parse_workload", "preset_names",
+    "program_hash", "rounding",
 ]  # fmt: skip

@@ -1,40 +1,51 @@
-"""The workload contract. TVM is imported only to build a workload."""
+"""The workload contract. TVM is imported only to build a workload.
+
+Its entry-point group is ``searchlab.workloads``: the entry point's name is the first word of the spelling.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
+import ml_dtypes  # registers bfloat16 with numpy
 import numpy as np
 
 from ..arrays import Array
-from ..errors import SearchlabError, did_you_mean
+from ..errors import SearchlabError
+from ..plugins import PluginKind
 
 if TYPE_CHECKING:
     import tvm
 
-ACCUMULATED_IN = {
-    "bfloat16": "float32", "float16": "float16", "float32": "float32", "float64": "float64", "int8": "int32",
-}  # fmt: skip
-"""A mapping from the operands' dtype to the dtype of the accumulator and the result."""
+UNKNOWN_FLOPS = 10**9
+
+
+class Argument(NamedTuple):
+    """An argument of a workload's function: a dense array."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_float(self) -> bool:
+        return np.issubdtype(np.dtype(self.dtype), np.floating) or self.dtype == "bfloat16"
 
 
 @dataclass(frozen=True)
 class Workload(ABC):
     """A computation with a fixed shape and type, such as a GEMM.
 
-    Workloads are frozen dataclasses that can be spelled: ``parse_workload(str(workload)) == workload``.
-
-    Attributes:
-        dtype: The type of the inputs, one of :data:`ACCUMULATED_IN`.
-        bias: Whether a bias is added to the result.
-        relu: Whether negative results are replaced with 0, after adding the bias.
+    Subclasses are frozen dataclasses that implement :meth:`parse`, :attr:`spelling`, :attr:`flops`, :meth:`prim_func`,
+    :meth:`reference` and :meth:`tolerance`. A workload must be picklable, because worker processes receive a copy, and
+    can be spelled: ``parse_workload(str(workload)) == workload``.
 
     Raises:
-        SearchlabError: If the dtype is unknown or a size is too small.
+        SearchlabError: The constructor raises this if a size is too small or a value unknown.
 
     Example:
         >>> import searchlab
@@ -45,14 +56,22 @@ class Workload(ABC):
         [(64, 16), (16, 32), (64, 32)]
     """
 
-    dtype: str
-    bias: bool
-    relu: bool
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> Self:
+        """Return the workload whose :attr:`spelling` is ``text``.
+
+        Raises:
+            SearchlabError: If ``text`` spells no workload; the message shows a correct spelling.
+        """
 
     @property
     @abstractmethod
-    def op(self) -> str:
-        """The operator, such as ``"gemm"``; also the name of the reduction block in :meth:`prim_func`."""
+    def spelling(self) -> str:
+        """What follows the kind in the workload's name: ``"64x32x16:relu"`` in ``"gemm:64x32x16:relu"``.
+
+        It determines the result of the computation: workloads with the same spelling are equal.
+        """
 
     @property
     @abstractmethod
@@ -61,6 +80,35 @@ class Workload(ABC):
 
         If unknown, it is 10^9, in which case a throughput in GFLOPS equals the number of executions per second.
         """
+
+    @abstractmethod
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        """Return the TVM computation, with fixed shapes. Its results are its last arguments."""
+
+    @abstractmethod
+    def reference(self, inputs: dict[str, Array]) -> Array | tuple[Array, ...]:
+        """Compute the result with NumPy.
+
+        Args:
+            inputs: The operands by name, as returned by :meth:`inputs`. They must not be modified.
+
+        Returns:
+            The result, or a tuple if there are several, in the order of the last arguments of :meth:`prim_func`.
+        """
+
+    @abstractmethod
+    def tolerance(self) -> tuple[float, float]:
+        """Return (rtol, atol) for comparing a result with :meth:`reference`, whatever the order of summation.
+
+        :func:`rounding` computes it from the number of terms that are summed.
+        """
+
+    # --- derived; subclasses may override these --------------------------------------------------------
+
+    @property
+    def op(self) -> str:
+        """The computation, by which spaces decide whether they have programs for it: by default, the kind."""
+        return WORKLOADS.name_of(type(self))
 
     @property
     def unit(self) -> str:
@@ -73,72 +121,35 @@ class Workload(ABC):
         return ""
 
     @property
-    @abstractmethod
-    def reduction(self) -> int:
-        """The number of products summed for each element of the result."""
+    def results(self) -> int:
+        """The number of results, which are the last arguments."""
+        return 1
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The arguments of :meth:`prim_func`, in order; the results come last."""
+        return arguments_of(self.prim_func())
 
     @property
-    @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of :meth:`prim_func`'s arguments by name, in order; the result comes last."""
-
-    @abstractmethod
-    def reference(self, inputs: dict[str, Array]) -> Array:
-        """Compute the result with NumPy.
-
-        Args:
-            inputs: The operands by name, as returned by :meth:`inputs`.
-
-        Returns:
-            The result, whose shape is the last in :attr:`shapes`.
-        """
-
-    @abstractmethod
-    def prim_func(self) -> tvm.tirx.PrimFunc:
-        """Return the TVM computation, with blocks named ``pad`` (if padded), :attr:`op`, ``bias`` and ``relu``."""
-
-    def __post_init__(self) -> None:
-        if self.dtype not in ACCUMULATED_IN:
-            raise SearchlabError(f"dtype {self.dtype!r} is not supported{did_you_mean(self.dtype, ACCUMULATED_IN)}")
-        for field in fields(self):
-            least = 0 if field.name == "padding" else 1
-            value = getattr(self, field.name)
-            for number in value if isinstance(value, tuple) else (value,):
-                if isinstance(number, int) and not isinstance(number, bool) and number < least:
-                    raise SearchlabError(f"{self.op}: {field.name} must be at least {least}, not {number}")
-
-    @property
-    def out_dtype(self) -> str:
-        return ACCUMULATED_IN[self.dtype]
-
-    @property
-    def suffix(self) -> str:
-        """The end of the spelling, such as ``":float16:relu"``."""
-        parts = ([] if self.dtype == "float32" else [self.dtype]) + ["bias"] * self.bias + ["relu"] * self.relu
-        return "".join(f":{part}" for part in parts)
+        """The shapes of :meth:`prim_func`'s arguments by name, in order; the results come last."""
+        return {argument.name: argument.shape for argument in self.arguments}
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Return random operands by name: standard normal numbers, or uniform integers in [-8, 8) for int8."""
+        """Return random operands by name.
+
+        They are standard normal numbers, uniform integers in [-8, 8) for int8, and 0 or 1 for other integers, which may
+        be indices.
+        """
         rng = np.random.default_rng(seed)
         operands: dict[str, Array] = {}
-        for name, shape in list(self.shapes.items())[:-1]:
-            dtype = self.out_dtype if name == "bias" else self.dtype
-            if self.dtype == "int8":
-                operands[name] = rng.integers(-8, 8, size=shape).astype(dtype)
+        for one in self.arguments[: -self.results]:
+            if one.is_float:
+                operands[one.name] = rng.standard_normal(one.shape, dtype=np.float32).astype(one.dtype)
             else:
-                operands[name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+                low, high = (-8, 8) if one.dtype == "int8" else (0, 2)
+                operands[one.name] = rng.integers(low, high, size=one.shape).astype(one.dtype)
         return operands
-
-    def tolerance(self) -> tuple[float, float]:
-        """Return (rtol, atol) for comparing a result with :meth:`reference`, regardless of the summation order.
-
-        The partial sums of standard normal products grow as sqrt(i), so the rounding errors in a sequential sum of k
-        terms add up to about eps k / 2 (rms). No element of a correct result deviates by eight times as much.
-        """
-        if self.dtype == "int8":
-            return 0.0, 0.0
-        eps = float(np.finfo(self.out_dtype).eps)
-        return 4 * eps, 4 * eps * self.reduction
 
     @cached_property
     def module(self) -> tvm.IRModule:
@@ -147,31 +158,74 @@ class Workload(ABC):
 
         return tvm.IRModule({"main": self.prim_func().with_attr("global_symbol", "main")})
 
-    def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """Return the function of ``args`` and ``result`` with bias and ReLU; ``channel`` is the bias's axis."""
-        import tvm
-        from tvm import te
+    def content(self) -> str:
+        """Return what a log must contain, in addition to the spelling, for :meth:`from_log`: by default, nothing."""
+        return ""
 
-        if self.bias:
-            bias = te.placeholder(self.shapes["bias"], name="bias_in", dtype=self.out_dtype)
-            args = [*args, bias]
-            conv = result
-            result = te.compute(conv.shape, lambda *i: conv(*i) + bias[i[channel]], name="bias")
-        if self.relu:
-            before = result
-            zero = tvm.tirx.const(0, self.out_dtype)
-            result = te.compute(before.shape, lambda *i: tvm.tirx.max(before(*i), zero), name="relu")
-        return te.create_prim_func([*args, result])
+    @classmethod
+    def from_log(cls, spelling: str, content: str) -> Self:
+        """Return the workload that a log contains. The log may come from a stranger, so nothing may be executed.
 
-    def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
-        """Apply the same operations as :meth:`epilogue` with NumPy; the bias's axis is 1."""
-        if self.bias:
-            result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 2))
-        if self.relu:
-            result = np.maximum(result, 0)
-        return result.astype(self.out_dtype, copy=False)
+        Args:
+            spelling: The workload's :attr:`spelling`.
+            content: What :meth:`content` returned.
 
-    @property
-    def exact(self) -> str:
-        """The dtype in which :meth:`reference` sums to keep its error far below the tolerance."""
-        return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)
+        Raises:
+            SearchlabError: If either is damaged.
+        """
+        return cls.parse(spelling)
+
+    def __str__(self) -> str:
+        return f"{WORKLOADS.name_of(type(self))}:{self.spelling}"
+
+    def check_sizes(self, *names: str, least: int = 1) -> None:
+        """Raise SearchlabError if any of the fields ``names`` is below ``least``; for use in ``__post_init__``."""
+        for name in names:
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if number < least:
+                    raise SearchlabError(f"{self.op}: {name} must be at least {least}, not {number}")
+
+    def __getstate__(self) -> dict[str, object]:
+        # Another process makes its own module.
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def rounding(dtype: str, terms: int) -> tuple[float, float]:
+    """Return the tolerance (rtol, atol) for sums of ``terms`` products of standard normal numbers.
+
+    The partial sums of standard normal products grow as sqrt(i), so the rounding errors in a sequential sum of k terms
+    add up to about eps k / 2 (rms). No element of a correct result deviates by eight times as much.
+
+    Args:
+        dtype: The type of the accumulator. Integers must be equal.
+        terms: The number of terms.
+    """
+    dtype_ = np.dtype(dtype)
+    if np.issubdtype(dtype_, np.integer) or dtype_ == np.bool_:
+        return 0.0, 0.0
+    eps = float(ml_dtypes.finfo(dtype_).eps)  # type: ignore[no-untyped-call]
+    return 4 * eps, 4 * eps * terms
+
+
+def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
+    """Return a function's arguments. Raises SearchlabError if one is not a dense array of fixed shape."""
+    from tvm.tirx import IntImm
+
+    found = []
+    for parameter in func.params:
+        shape = getattr(parameter.ty, "shape", None)
+        if shape is None:
+            raise SearchlabError(f"the argument {parameter.name} is not an array, but {parameter.ty}")
+        if not all(isinstance(extent, IntImm) for extent in shape):
+            raise SearchlabError(f"the argument {parameter.name} has the shape {list(shape)}; a shape must be fixed")
+        if len(parameter.ty.strides):
+            raise SearchlabError(f"the argument {parameter.name} has strides; only dense arrays are supported")
+        extents = tuple(int(extent) for extent in shape)
+        if not math.prod(extents):
+            raise SearchlabError(f"the argument {parameter.name} has the shape {list(extents)}, and is empty")
+        found.append(Argument(str(parameter.name), extents, str(parameter.ty.dtype.dtype)))
+    return tuple(found)
+
+
+WORKLOADS = PluginKind("workload", "searchlab.workloads", Workload, positional=0)  # type: ignore[type-abstract]

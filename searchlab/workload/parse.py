@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 from ..errors import SearchlabError, did_you_mean
-from .base import ACCUMULATED_IN, Workload
-from .operators import Conv2d, Gemm, Kernel, conv2d, gemm, kernel
-
-_SPELLINGS = {
-    "gemm": (3, "gemm:MxNxK, for example gemm:512x512x512 or gemm:512x512x512:float64:bias:relu"),
-    "conv2d": (7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD], for example conv2d:1x7x7x512x512x3x3:s1:p1"),
-}
-_GEOMETRY = re.compile(r"([spd])(-?\d+)(?:x(-?\d+))?")
-_PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
+from ..plugins import Plugin
+from .base import WORKLOADS, Workload
+from .products import Conv2d, Gemm, conv2d, gemm, with_options
 
 
 def parse_workload(text: str | Workload) -> Workload:
@@ -23,7 +16,8 @@ def parse_workload(text: str | Workload) -> Workload:
 
     Args:
         text: A spelling such as ``"gemm:512x512x512:float16:relu"``, or the name of a preset such as
-            ``"resnet50/conv3.2b"`` (see :func:`preset_names`). A :class:`Workload` is returned unchanged.
+            ``"resnet50/conv3.2b"`` (see :func:`preset_names`). The first word is the name of a workload plug-in, or
+            ``module:Class`` if it is not registered. A :class:`Workload` is returned unchanged.
 
     Raises:
         SearchlabError: If ``text`` is none of these.
@@ -35,56 +29,54 @@ def parse_workload(text: str | Workload) -> Workload:
     """
     if isinstance(text, Workload):
         return text
-    head, *rest = text.strip().split(":")
-    if "/" in head:
-        return _with_options(text, *_preset(head, rest))
-    if head == "kernel":
-        return _kernel(text, rest)
-    if head not in _SPELLINGS:
-        raise SearchlabError(
-            f"unknown workload {text!r}{did_you_mean(head, [*_SPELLINGS, 'kernel', *preset_names()[:2]])}"
-        )
-    count, spelling = _SPELLINGS[head]
-    try:
-        sizes = [int(number) for number in rest.pop(0).split("x")]
-        if len(sizes) != count:
-            raise ValueError
-    except (IndexError, ValueError):
-        raise SearchlabError(f"workload {text!r} needs {count} whole numbers: {spelling}") from None
-    if head == "gemm":
-        m, n, k = sizes
-        return _with_options(text, gemm(m, n, k), rest)
-    # Stride, padding and dilation are parsed first, because a kernel must fit into the padded image.
-    matches = [match for option in rest if (match := _GEOMETRY.fullmatch(option))]
-    geometry: dict[str, Any] = {_PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches}
-    n, h, w, co, ci, kh, kw = sizes
-    return _with_options(text, conv2d(n, h, w, co, ci, kh, kw, **geometry), rest)
+    kind, spelling = kind_of(text.strip())
+    if "/" in kind:
+        return _preset(kind, spelling.split(":") if spelling else [])
+    cls = _class(kind, text)
+    with WORKLOADS.blamed(cls, "parse"):
+        return cls.parse(spelling)
 
 
-def _kernel(text: str, rest: list[str]) -> Kernel:
-    name, *operations = rest or [""]
-    if not operations:
-        return kernel(name)
-    if len(operations) > 1 or not re.fullmatch(r"\d{1,24}flop", operations[0]):
-        raise SearchlabError(
-            f"workload {text!r}: only the number of floating-point operations per execution may follow the name, as in "
-            f"kernel:{name}:7549747200flop"
-        )
-    return kernel(name, int(operations[0].removesuffix("flop")))
+def _class(kind: str, text: str) -> type[Workload]:
+    """Return the class of the workload ``text``, whose kind is ``kind``."""
+    if kind not in (installed := WORKLOADS.installed()) and ":" not in kind:
+        hint = did_you_mean(kind, [*installed, *preset_names()[:2]])
+        if not hint.endswith("?"):
+            hint += f". A workload from another package must be registered under {WORKLOADS.group!r}"
+        raise SearchlabError(f"unknown workload {text!r}{hint}")
+    cls = WORKLOADS.load(kind)
+    WORKLOADS.check_class(kind, cls)
+    return cls
 
 
-def _with_options(text: str, base: Workload, options: list[str]) -> Workload:
-    """Return ``base`` with the dtype, ``bias`` and ``relu`` that ``options`` specify."""
-    changes: dict[str, Any] = {}
-    for option in options:
-        if option in ACCUMULATED_IN:
-            changes["dtype"] = option
-        elif option in ("bias", "relu"):
-            changes[option] = True
-        elif base.op != "conv2d" or not _GEOMETRY.fullmatch(option):
-            known = [*ACCUMULATED_IN, "bias", "relu", *(["s1", "p1", "d1"] if base.op == "conv2d" else [])]
-            raise SearchlabError(f"workload {text!r}: unknown option {option!r}{did_you_mean(option, known)}")
-    return replace(base, **changes)
+def logged_workload(text: str, content: str, path: Path) -> Workload:
+    """Return the workload to which the log at ``path`` refers as ``text``; no code is executed that is not installed.
+
+    Args:
+        text: The workload's name.
+        content: What its :meth:`Workload.content` returned.
+        path: The log.
+
+    Raises:
+        SearchlabError: If the workload cannot be made, or would import code that no installed package registers, except
+            within :func:`~searchlab.plugins.trusting`.
+    """
+    kind, spelling = kind_of(text)
+    plugin = WORKLOADS.of_file(Plugin(kind), path)
+    if "/" in kind:
+        return parse_workload(text)
+    cls = _class(plugin.name, text)
+    with WORKLOADS.blamed(cls, "from_log"):
+        return cls.from_log(spelling, content)
+
+
+def kind_of(text: str) -> tuple[str, str]:
+    """Split a workload's name into its kind, which may be ``module:Class``, and its spelling."""
+    kind, _, spelling = text.partition(":")
+    if kind in WORKLOADS.installed() or not re.match(r"[A-Za-z_]\w*(:|$)", spelling) or "/" in kind:
+        return kind, spelling
+    name, _, spelling = spelling.partition(":")
+    return f"{kind}:{name}", spelling
 
 
 def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:
@@ -123,8 +115,8 @@ def im2row(conv: Conv2d) -> Gemm:
     return gemm(conv.n * oh * ow, conv.co, conv.reduction, conv.dtype, bias=conv.bias, relu=conv.relu)
 
 
-def _preset(name: str, options: list[str]) -> tuple[Workload, list[str]]:
-    """Return the named layer, with the batch size from an option ``bN`` (default 1), and the remaining options."""
+def _preset(name: str, options: list[str]) -> Workload:
+    """Return the named layer, with the batch size from an option ``bN`` (default 1) and the other ``options``."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:
@@ -133,4 +125,5 @@ def _preset(name: str, options: list[str]) -> tuple[Workload, list[str]]:
     batches = [option for option in options if re.fullmatch(r"b-?\d+", option)]
     batch = int(batches[-1][1:]) if batches else 1
     conv = conv2d(batch, size, size, co, ci, kernel_size, kernel_size, stride, padding)
-    return (conv if match[1] == "conv" else im2row(conv)), [o for o in options if o not in batches]
+    rest = [option for option in options if option not in batches]
+    return with_options(conv if match[1] == "conv" else im2row(conv), rest)

@@ -66,4 +66,6 @@ def test_every_field_is_specified_and_every_kind_of_line_is_among_the_data() -> 
                                    for line in path.read_text().splitlines()]  # fmt: skip
     assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended"}
     present = {name for line in lines for name in line}
-    assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes"}, "only in tables and fleets"
+    assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes", "computation"}, (
+        "only in tables, in fleets and with workloads of plug-ins"
+    )

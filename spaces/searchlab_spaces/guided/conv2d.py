@@ -31,7 +31,8 @@ class GuidedConv2d(Space):
     column. A tile occupies 3/8 to 3/4 of the vector registers if the workload is large enough.
 
     All sizes, strides, paddings, dilations, data types and numbers of cores are supported. Bias and ReLU are applied
-    when the result is written. Raises UnsupportedWorkload for a GEMM and for targets other than CPUs.
+    when the result is written. Raises UnsupportedWorkload for other workloads, including convolutions in groups, and
+    for targets other than CPUs.
 
     Args:
         blocks: ``"model"`` computes all other choices. ``"knobs"`` searches some of them; tiles may then occupy 1/8 to
@@ -48,16 +49,16 @@ class GuidedConv2d(Space):
             counts words. Such a program is not a transformation of the workload's own program.
     """
 
+    takes = ("conv2d",)
     workload: Conv2d
 
     def __init__(
         self, workload: Workload, target: Target, *, blocks: Literal["model", "knobs"] = "model",
         winograd: bool = False, dot: bool = False,
     ) -> None:  # fmt: skip
-        if not isinstance(workload, Conv2d):
-            raise UnsupportedWorkload(f"guided-conv2d supports conv2d workloads, not {workload}; use guided-gemm")
+        assert isinstance(workload, Conv2d)
         if target.kind != "llvm":
-            raise UnsupportedWorkload(f"guided-conv2d supports CPUs (llvm), not {target.kind}; use knob-template")
+            raise UnsupportedWorkload(f"guided-conv2d supports CPUs (llvm), not {target.kind}")
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)

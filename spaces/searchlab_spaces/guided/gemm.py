@@ -99,6 +99,7 @@ class GuidedGemm(ProductSpace):
             own program, and not every CPU has the instruction. If kc is searched, it then counts 32-bit words.
     """
 
+    takes = ("gemm",)
     workload: Gemm
 
     def __init__(
@@ -116,10 +117,9 @@ class GuidedGemm(ProductSpace):
         tiles: Literal["all", "fitting"] = "all",
         dot: bool = False,
     ) -> None:
-        if not isinstance(workload, Gemm):
-            raise UnsupportedWorkload(f"guided-gemm supports gemm workloads, not {workload}; use knob-template")
+        assert isinstance(workload, Gemm)
         if target.kind != "llvm":
-            raise UnsupportedWorkload(f"guided-gemm supports CPUs (llvm), not {target.kind}; use knob-template")
+            raise UnsupportedWorkload(f"guided-gemm supports CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
         self.algorithm = ALGORITHMS[algorithm]
         if parallel not in (loops := ("auto", "none", *self._spatial_loops())):

@@ -16,7 +16,8 @@ from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.measure.local import LocalMeasurer
-from searchlab.space import Config
+from searchlab.plugins import Plugin
+from searchlab.space import SPACES, Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload, preset_names
 from searchlab_spaces.guided.common import registers
@@ -220,7 +221,10 @@ def test_wrong_option_is_refused() -> None:
 
 
 def test_gemm_and_gpus_are_refused_with_the_way_out() -> None:
-    with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use guided-gemm"):
-        GuidedConv2d(gemm(8, 8, 8), native())
-    with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use knob-template"):
-        GuidedConv2d(conv2d(1, 8, 8, 16, 16, 3, 3), Target({"kind": "cuda", "arch": "sm_90"}))
+    plugin, cuda = Plugin("guided-conv2d"), Target({"kind": "cuda", "arch": "sm_90"})
+    with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use guided-gemm or knob-template or sketch"):
+        SPACES.make(plugin, gemm(8, 8, 8), native())
+    with pytest.raises(UnsupportedWorkload, match="guided-conv2d.*use knob-template or sketch"):
+        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3), cuda)
+    with pytest.raises(UnsupportedWorkload, match="not for conv2d:1x8x8x16x16x3x3:g4, which is grouped-conv2d; use sk"):
+        SPACES.make(plugin, conv2d(1, 8, 8, 16, 16, 3, 3, groups=4), native())

@@ -18,7 +18,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm_ffi import structural_equal
 
 from searchlab.errors import InvalidConfig, UnsupportedWorkload
-from searchlab.space import Config
+from searchlab.plugins import Plugin
+from searchlab.space import SPACES, Config
 from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, resolve_target
 from searchlab.workload import Gemm, Workload, gemm, parse_workload
 from searchlab_spaces.guided.blis_model import KC, Blocking, blocking, even, kc_for, mc_for, nc_for
@@ -150,9 +151,9 @@ def test_config_outside_the_space_is_refused(values: dict[str, int]) -> None:
 
 def test_conv2d_and_gpus_are_refused_with_the_way_out() -> None:
     with pytest.raises(UnsupportedWorkload, match="knob-template"):
-        GuidedGemm(parse_workload("conv2d:1x7x7x8x8x3x3"), native())
+        SPACES.make(Plugin("guided-gemm"), parse_workload("conv2d:1x7x7x8x8x3x3"), native())
     with pytest.raises(UnsupportedWorkload, match="knob-template"):
-        GuidedGemm(gemm(8, 8, 8), Target({"kind": "cuda", "arch": "sm_90"}))
+        SPACES.make(Plugin("guided-gemm"), gemm(8, 8, 8), Target({"kind": "cuda", "arch": "sm_90"}))
 
 
 @pytest.mark.parametrize(

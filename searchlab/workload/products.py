@@ -1,0 +1,494 @@
+"""The built-in workloads that are sums of products: GEMM, conv2d and the batched matrix product."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import SearchlabError, did_you_mean
+from .base import Argument, Workload, rounding
+
+if TYPE_CHECKING:
+    import tvm
+
+ACCUMULATED_IN = {
+    "bfloat16": "float32", "float16": "float16", "float32": "float32", "float64": "float64", "int8": "int32",
+}  # fmt: skip
+"""A mapping from the operands' dtype to the dtype of the accumulator and the result."""
+
+
+@dataclass(frozen=True)
+class Product(Workload):
+    """A workload whose results are sums of products.
+
+    Attributes:
+        dtype: The type of the operands, one of :data:`ACCUMULATED_IN`.
+    """
+
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ACCUMULATED_IN:
+            raise SearchlabError(f"dtype {self.dtype!r} is not supported{did_you_mean(self.dtype, ACCUMULATED_IN)}")
+
+    @property
+    @abstractmethod
+    def reduction(self) -> int:
+        """The number of products summed for each element of the result."""
+
+    @property
+    def out_dtype(self) -> str:
+        return ACCUMULATED_IN[self.dtype]
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        *operands, result = self.shapes
+        dtypes = [self.out_dtype if name == "bias" else self.dtype for name in operands]
+        named = zip([*operands, result], [*dtypes, self.out_dtype], strict=True)
+        return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in named)
+
+    def inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Return random operands by name: standard normal numbers, or uniform integers in [-8, 8) for int8."""
+        if self.dtype != "int8":
+            return super().inputs(seed)
+        rng = np.random.default_rng(seed)
+        operands = self.arguments[:-1]
+        return {one.name: rng.integers(-8, 8, size=one.shape).astype(one.dtype) for one in operands}
+
+    def tolerance(self) -> tuple[float, float]:
+        return rounding(self.out_dtype, self.reduction)
+
+    @property
+    def exact(self) -> str:
+        """The dtype in which :meth:`reference` sums to keep its error far below the tolerance."""
+        return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)
+
+    @property
+    def suffix(self) -> str:
+        """The end of the spelling, such as ``":float16"``."""
+        return "" if self.dtype == "float32" else f":{self.dtype}"
+
+
+@dataclass(frozen=True)
+class ProductWithEpilogue(Product):
+    """A product to whose result a bias may be added, and whose negative results may be replaced with 0.
+
+    Attributes:
+        bias: Whether a bias is added to the result.
+        relu: Whether negative results are replaced with 0, after adding the bias.
+    """
+
+    bias: bool
+    relu: bool
+
+    @property
+    def suffix(self) -> str:
+        """The end of the spelling, such as ``":float16:relu"``."""
+        return super().suffix + ":bias" * self.bias + ":relu" * self.relu
+
+    def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
+        """Return the function of ``args`` and ``result`` with bias and ReLU; ``channel`` is the bias's axis."""
+        import tvm
+        from tvm import te
+
+        if self.bias:
+            bias = te.placeholder(self.shapes["bias"], name="bias_in", dtype=self.out_dtype)
+            args = [*args, bias]
+            conv = result
+            result = te.compute(conv.shape, lambda *i: conv(*i) + bias[i[channel]], name="bias")
+        if self.relu:
+            before = result
+            zero = tvm.tirx.const(0, self.out_dtype)
+            result = te.compute(before.shape, lambda *i: tvm.tirx.max(before(*i), zero), name="relu")
+        return te.create_prim_func([*args, result])
+
+    def numpy_epilogue(self, result: Array, inputs: dict[str, Array]) -> Array:
+        """Apply the same operations as :meth:`epilogue` with NumPy; the bias's axis is 1."""
+        if self.bias:
+            result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 2))
+        if self.relu:
+            result = np.maximum(result, 0)
+        return result.astype(self.out_dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Gemm(ProductWithEpilogue):
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]`` and ReLU."""
+
+    m: int = 1
+    n: int = 1
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_sizes("m", "n", "k")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        (m, n, k), options = sizes_in(text, 3, "gemm:MxNxK, for example gemm:512x512x512:float64:bias:relu")
+        return with_options(cls("float32", False, False, m, n, k), options)
+
+    @property
+    def spelling(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}{self.suffix}"
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def reduction(self) -> int:
+        return self.k
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        bias = {"bias": (self.n,)} if self.bias else {}
+        return {"A": (self.m, self.k), "B": (self.k, self.n), **bias, "C": (self.m, self.n)}
+
+    def reference(self, inputs: dict[str, Array]) -> Array:
+        return self.numpy_epilogue(inputs["A"].astype(self.exact) @ inputs["B"].astype(self.exact), inputs)
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te
+
+        a = te.placeholder((self.m, self.k), name="A", dtype=self.dtype)
+        b = te.placeholder((self.k, self.n), name="B", dtype=self.dtype)
+        p = te.reduce_axis((0, self.k), "p")
+        c = te.compute(
+            (self.m, self.n),
+            lambda i, j: te.sum(a[i, p].astype(self.out_dtype) * b[p, j].astype(self.out_dtype), axis=p),
+            name="gemm",
+        )
+        return self.epilogue([a, b], c, 1)
+
+
+def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, relu: bool = False) -> Gemm:
+    """Return the matrix product ``C[m, n] = A[m, k] B[k, n]``.
+
+    Args:
+        m: The number of rows of A and C.
+        n: The number of columns of B and C.
+        k: The number of columns of A and rows of B.
+        dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        bias: Whether to add a vector of shape (n,) to each row of C.
+        relu: Whether to replace negative results with 0.
+
+    Raises:
+        SearchlabError: If a size is below 1 or ``dtype`` is unknown.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.gemm(512, 512, 512, bias=True)
+        Gemm(dtype='float32', bias=True, relu=False, m=512, n=512, k=512)
+        >>> searchlab.gemm(512, 512, 512).flops
+        268435456
+    """
+    return Gemm(dtype, bias, relu, m, n, k)
+
+
+@dataclass(frozen=True)
+class Conv2d(ProductWithEpilogue):
+    """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]`` and ReLU."""
+
+    n: int = 1
+    h: int = 1
+    w: int = 1
+    co: int = 1
+    ci: int = 1
+    kh: int = 1
+    kw: int = 1
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_sizes("n", "h", "w", "co", "ci", "kh", "kw", "stride", "dilation", "groups")
+        self.check_sizes("padding", least=0)
+        if self.co % self.groups or self.ci % self.groups:
+            raise SearchlabError(f"conv2d: {self.groups} groups must divide {self.co} and {self.ci} channels evenly")
+        for size, kernel, pad, dilation, axis in (
+            (self.h, self.kh, self.padding[0], self.dilation[0], "height"),
+            (self.w, self.kw, self.padding[1], self.dilation[1], "width"),
+        ):
+            if (kernel - 1) * dilation + 1 > size + 2 * pad:
+                raise SearchlabError(
+                    f"conv2d: the kernel has {axis} {(kernel - 1) * dilation + 1} with dilation, "
+                    f"but the padded image's {axis} is only {size + 2 * pad}"
+                )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        (n, h, w, co, ci, kh, kw), options = sizes_in(
+            text, 7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD][:gG], for example conv2d:1x7x7x512x512x3x3:s1:p1"
+        )
+        # These are parsed first, because a kernel must fit into the padded image.
+        matches = [match for option in options if (match := GEOMETRY.fullmatch(option))]
+        geometry: dict[str, Any] = {PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches if m[1]}
+        geometry.update(("groups", int(m[4])) for m in matches if m[4])
+        base = cls("float32", False, False, n, h, w, co, ci, kh, kw, **geometry)
+        return with_options(base, [option for option in options if not GEOMETRY.fullmatch(option)])
+
+    @property
+    def op(self) -> str:
+        """``conv2d``, or ``grouped-conv2d`` if there are several groups, which need programs of their own."""
+        return "conv2d" if self.groups == 1 else "grouped-conv2d"
+
+    @property
+    def spelling(self) -> str:
+        def pair(letter: str, value: tuple[int, int], default: int) -> str:
+            if value == (default, default):
+                return ""
+            return f":{letter}{value[0]}" if value[0] == value[1] else f":{letter}{value[0]}x{value[1]}"
+
+        sizes = "x".join(str(v) for v in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
+        where = pair("s", self.stride, 1) + pair("p", self.padding, 0) + pair("d", self.dilation, 1)
+        return f"{sizes}{where}{f':g{self.groups}' if self.groups > 1 else ''}{self.suffix}"
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        """The height and width of the result."""
+        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        return (
+            (self.h + 2 * py - (self.kh - 1) * dy - 1) // sy + 1,
+            (self.w + 2 * px - (self.kw - 1) * dx - 1) // sx + 1,
+        )
+
+    @property
+    def flops(self) -> int:
+        oh, ow = self.out_size
+        return 2 * self.n * self.co * oh * ow * self.reduction
+
+    @property
+    def reduction(self) -> int:
+        return self.ci // self.groups * self.kh * self.kw
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        bias = {"bias": (self.co,)} if self.bias else {}
+        return {
+            "data": (self.n, self.ci, self.h, self.w),
+            "weight": (self.co, self.ci // self.groups, self.kh, self.kw),
+            **bias,
+            "out": (self.n, self.co, *self.out_size),
+        }
+
+    def reference(self, inputs: dict[str, Array]) -> Array:
+        (sy, sx), (py, px), (dy, dx) = self.stride, self.padding, self.dilation
+        oh, ow = self.out_size
+        data = np.pad(inputs["data"].astype(self.exact), ((0, 0), (0, 0), (py, py), (px, px)))
+        weight = inputs["weight"].astype(self.exact)
+        out = np.zeros((self.n, oh, ow, self.co), self.exact)
+        width, height = self.ci // self.groups, self.co // self.groups
+        for group in range(self.groups):
+            channels, filters = slice(group * width, (group + 1) * width), slice(group * height, (group + 1) * height)
+            for i in range(self.kh):
+                for j in range(self.kw):
+                    y, x = i * dy, j * dx
+                    window = data[:, channels, y : y + (oh - 1) * sy + 1 : sy, x : x + (ow - 1) * sx + 1 : sx]
+                    out[..., filters] += np.tensordot(window, weight[filters, :, i, j], axes=([1], [1]))
+        return self.numpy_epilogue(np.ascontiguousarray(out.transpose(0, 3, 1, 2)), inputs)
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te
+
+        (sy, sx), (dy, dx) = self.stride, self.dilation
+        oh, ow = self.out_size
+        data = te.placeholder(self.shapes["data"], name="data", dtype=self.dtype)
+        weight = te.placeholder(self.shapes["weight"], name="weight", dtype=self.dtype)
+        source = self.padded(data)
+        width, height = self.ci // self.groups, self.co // self.groups
+
+        def channel(f: Any, rc: Any) -> Any:
+            return rc if self.groups == 1 else f // height * width + rc
+
+        rc = te.reduce_axis((0, width), "rc")
+        ry = te.reduce_axis((0, self.kh), "ry")
+        rx = te.reduce_axis((0, self.kw), "rx")
+        conv = te.compute(
+            (self.n, self.co, oh, ow),
+            lambda n, f, y, x: te.sum(
+                source[n, channel(f, rc), y * sy + ry * dy, x * sx + rx * dx].astype(self.out_dtype)
+                * weight[f, rc, ry, rx].astype(self.out_dtype),
+                axis=[rc, ry, rx],
+            ),
+            name="conv2d",
+        )
+        return self.epilogue([data, weight], conv, 1)
+
+    def padded(self, data: tvm.te.Tensor) -> tvm.te.Tensor:
+        """Return ``data`` surrounded by zeros (the block ``pad``), or ``data`` itself if there is no padding."""
+        import tvm
+        from tvm import te
+
+        py, px = self.padding
+        if not (py or px):
+            return data
+        zero = tvm.tirx.const(0, data.dtype)
+        return te.compute(
+            (self.n, self.ci, self.h + 2 * py, self.w + 2 * px),
+            lambda n, c, y, x: tvm.tirx.if_then_else(
+                tvm.tirx.all(y >= py, y < self.h + py, x >= px, x < self.w + px),
+                data[n, c, y - py, x - px],
+                zero,
+            ),
+            name="pad",
+        )
+
+
+def conv2d(
+    n: int,
+    h: int,
+    w: int,
+    co: int,
+    ci: int,
+    kh: int,
+    kw: int,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    dtype: str = "float32",
+    *,
+    groups: int = 1,
+    bias: bool = False,
+    relu: bool = False,
+) -> Conv2d:
+    """Return the 2-D convolution of images (n, ci, h, w) with weights (co, ci / groups, kh, kw), in NCHW layout.
+
+    Args:
+        n: The batch size.
+        h: The height of the input.
+        w: The width of the input.
+        co: The number of output channels.
+        ci: The number of input channels.
+        kh: The height of a kernel.
+        kw: The width of a kernel.
+        stride: A single number or (vertical, horizontal).
+        padding: The number of zeros added on each side, in the same form as ``stride``.
+        dilation: The distance between adjacent kernel elements, in the same form as ``stride``.
+        dtype: The type of the images and weights: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        groups: The number of groups into which the channels are divided, each convolved on its own. A depthwise
+            convolution has as many groups as input channels.
+        bias: Whether to add a vector of shape (co,) along the channels.
+        relu: Whether to replace negative results with 0.
+
+    Raises:
+        SearchlabError: If a size is too small, the kernel exceeds the padded image, or ``dtype`` is unknown.
+
+    Example:
+        >>> import searchlab
+        >>> str(searchlab.conv2d(1, 28, 28, 128, 128, 3, 3, padding=1))
+        'conv2d:1x28x28x128x128x3x3:p1'
+    """
+
+    def pair(v: int | tuple[int, int]) -> tuple[int, int]:
+        return v if isinstance(v, tuple) else (v, v)
+
+    pairs = pair(stride), pair(padding), pair(dilation)
+    return Conv2d(dtype, bias, relu, n, h, w, co, ci, kh, kw, *pairs, groups)
+
+
+@dataclass(frozen=True)
+class BatchMatmul(Product):
+    """``C[b, m, n] = A[b, m, k] B[b, k, n]``: a matrix product for each element of a batch."""
+
+    b: int = 1
+    m: int = 1
+    n: int = 1
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_sizes("b", "m", "n", "k")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        sizes, options = sizes_in(text, 4, "batch-matmul:BxMxNxK, for example batch-matmul:12x128x128x64:float16")
+        return with_options(cls("float32", *sizes), options)
+
+    @property
+    def spelling(self) -> str:
+        return f"{self.b}x{self.m}x{self.n}x{self.k}{self.suffix}"
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.b * self.m * self.n * self.k
+
+    @property
+    def reduction(self) -> int:
+        return self.k
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        b, m, n, k = self.b, self.m, self.n, self.k
+        return {"A": (b, m, k), "B": (b, k, n), "C": (b, m, n)}
+
+    def reference(self, inputs: dict[str, Array]) -> Array:
+        product: Array = inputs["A"].astype(self.exact) @ inputs["B"].astype(self.exact)
+        return product.astype(self.out_dtype, copy=False)
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        from tvm import te
+
+        a, b = (te.placeholder(self.shapes[name], name=name, dtype=self.dtype) for name in "AB")
+        p = te.reduce_axis((0, self.k), "p")
+        c = te.compute(
+            self.shapes["C"],
+            lambda s, i, j: te.sum(a[s, i, p].astype(self.out_dtype) * b[s, p, j].astype(self.out_dtype), axis=p),
+            name="batch_matmul",
+        )
+        return te.create_prim_func([a, b, c])
+
+
+# --- spelling -----------------------------------------------------------------------------------------
+
+GEOMETRY = re.compile(r"(?:([spd])(-?\d+)(?:x(-?\d+))?|g(-?\d+))")
+PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
+
+
+def sizes_in(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
+    """Return the ``count`` sizes with which ``text`` begins, such as 4x8, and the words that follow a colon.
+
+    Raises:
+        SearchlabError: If ``text`` does not begin in this way; the message shows ``spelling``.
+    """
+    sizes, *options = text.split(":")
+    try:
+        numbers = [int(number) for number in sizes.split("x")]
+        if len(numbers) != count:
+            raise ValueError
+    except ValueError:
+        kind = spelling.partition(":")[0]
+        raise SearchlabError(f"workload '{kind}:{text}' needs {count} whole numbers: {spelling}") from None
+    return numbers, options
+
+
+P = TypeVar("P", bound=Product)
+
+
+def with_options(base: P, options: Sequence[str]) -> P:
+    """Return ``base`` with the dtype and, if it has an epilogue, ``bias`` and ``relu`` that ``options`` specify."""
+    changes: dict[str, Any] = {}
+    flags = ("bias", "relu") if isinstance(base, ProductWithEpilogue) else ()
+    for option in options:
+        if option in ACCUMULATED_IN:
+            changes["dtype"] = option
+        elif option in flags:
+            changes[option] = True
+        else:
+            known = [*ACCUMULATED_IN, *flags, *(["s1", "p1", "d1", "g1"] if isinstance(base, Conv2d) else [])]
+            named = ":".join([str(base), *options])
+            raise SearchlabError(f"workload {named!r}: unknown option {option!r}{did_you_mean(option, known)}")
+    return replace(base, **changes)

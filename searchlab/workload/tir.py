@@ -1,0 +1,354 @@
+"""The workload ``tir``: any PrimFunc, whose reference result is that of the unscheduled program."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+import zlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import SearchlabError, did_you_mean, first_line
+from .base import UNKNOWN_FLOPS, Workload, arguments_of, rounding
+
+if TYPE_CHECKING:
+    import tvm
+
+MOST = 1 << 26
+"""The largest number of bytes that a program unpacks to."""
+
+TWIN = "_reference"
+"""The end of the name of a function that computes with NumPy what a PrimFunc computes."""
+
+
+@dataclass(frozen=True)
+class Tir(Workload):
+    """A PrimFunc in TensorIR, such as a fused operator of a model. Use :func:`from_primfunc` to create it.
+
+    It is spelled ``tir:PATH.py:NAME`` (a TVMScript function in a Python file, which is executed) or ``tir:PATH.json``,
+    followed by ``:NAME`` if the file contains a module with several functions. Its own name is ``tir:NAME@DIGEST``,
+    with which logs refer to the program that they contain.
+
+    Attributes:
+        name: The function's name.
+        digest: The structural hash of the function, which identifies the computation.
+        program: TVM's JSON of the function, compressed with zlib and encoded with base64.
+        operations: The number of floating-point operations per execution that TVM counts, or 0 if it cannot.
+        outputs: The number of results, which are the last arguments.
+        terms: The largest number of elements that a block reduces to one.
+    """
+
+    name: str
+    digest: str
+    program: str = field(compare=False, repr=False)
+    operations: int = field(compare=False, repr=False)
+    outputs: int = field(compare=False, repr=False)
+    terms: int = field(compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        path, _, name = text.rpartition(":") if re.search(r"\.(py|json):", text) else (text, "", "")
+        if path.endswith(".py") and name:
+            return cls._from_python(Path(path), name)
+        if path.endswith(".json"):
+            return cls._from_json(Path(path), name)
+        if re.fullmatch(r"[\w.+-]+@[0-9a-f]{16}", text):
+            raise SearchlabError(
+                f"the program of 'tir:{text}' is in the logs that refer to it, so it cannot be made from its name; "
+                f"specify the file that contains it, as in tir:model.py:{text.partition('@')[0]}"
+            )
+        raise SearchlabError(
+            f"workload 'tir:{text}' must be tir:PATH.py:NAME, for a function in TVMScript, or tir:PATH.json[:NAME], "
+            f"for TVM's JSON"
+        )
+
+    @classmethod
+    def _from_python(cls, path: Path, name: str) -> Self:
+        module = _executed(path)
+        found = vars(module).get(name)
+        if found is None:
+            raise SearchlabError(f"{path} defines no {name!r}{did_you_mean(name, vars(module))}")
+        workload = cls.of(found, name)
+        if (twin := vars(module).get(name + TWIN)) is not None:
+            workload.check_twin(twin, f"{name}{TWIN} in {path}")
+        return workload
+
+    @classmethod
+    def _from_json(cls, path: Path, name: str) -> Self:
+        import tvm
+
+        try:
+            loaded = tvm.ir.load_json(path.read_text("utf-8"))
+        except OSError as error:
+            raise SearchlabError(f"cannot read {path}: {error.strerror or error}") from None
+        except Exception as error:  # TVM may raise anything
+            raise SearchlabError(f"{path} is not a PrimFunc or a module in TVM's JSON: {first_line(error)}") from None
+        if isinstance(loaded, tvm.IRModule):
+            functions = {v.name_hint: f for v, f in loaded.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+            if not name and len(functions) == 1:
+                name = next(iter(functions))
+            if name not in functions:
+                raise SearchlabError(
+                    f"{path} contains the functions {', '.join(functions) or '(none)'}; name one of them, as in "
+                    f"tir:{path}:{next(iter(functions), 'main')}{did_you_mean(name, functions) if name else ''}"
+                )
+            loaded = functions[name]
+        return cls.of(loaded, name or path.stem)
+
+    @classmethod
+    def of(cls, func: Any, name: str = "") -> Self:
+        """Return the workload that computes ``func``; see :func:`from_primfunc`."""
+        import tvm
+        from tvm.s_tir import SBlockRealize
+        from tvm.s_tir.analysis import estimate_tir_flops
+
+        if not isinstance(func, tvm.tirx.PrimFunc):
+            raise SearchlabError(f"a tir workload is made from a tvm.tirx.PrimFunc, not from {type(func).__name__}")
+        own = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
+        name = re.sub(r"[^\w.+-]", "_", name or own)
+        if not isinstance(func.body, SBlockRealize):
+            raise SearchlabError(f"the function {name} is not in TensorIR with blocks, so no schedule can change it")
+        if func.attrs and func.attrs.get("tirx.is_scheduled", False):
+            raise SearchlabError(f"the function {name} is already scheduled; tune the function before it is scheduled")
+        for attribute in ("op_pattern", "relax.primvalue"):  # attributes of its place in a model
+            if func.attrs and attribute in func.attrs:
+                func = func.without_attr(attribute)
+        func = func.with_attr("global_symbol", "main")
+        try:
+            arguments = arguments_of(func)
+        except SearchlabError as error:
+            raise SearchlabError(f"the function {name} is no workload: {error}") from None
+        written, terms = _examined(func)
+        results = sum(written)
+        if not results or written != [False] * (len(arguments) - results) + [True] * results:
+            named = [one.name for one, is_written in zip(arguments, written, strict=True) if is_written]
+            raise SearchlabError(
+                f"the function {name} writes to {', '.join(named) or 'none of its arguments'}; a workload writes only "
+                f"to its last arguments, which are its results"
+            )
+        module = tvm.IRModule({"main": func})
+        try:
+            operations = int(estimate_tir_flops(module))
+        except Exception:  # TVM cannot count them
+            operations = 0
+        packed = base64.b64encode(zlib.compress(tvm.ir.save_json(func).encode(), 9)).decode()
+        return cls(name, program_hash(module), packed, max(operations, 0), results, terms)
+
+    @property
+    def spelling(self) -> str:
+        return f"{self.name}@{self.digest}"
+
+    @property
+    def results(self) -> int:
+        return self.outputs
+
+    @property
+    def flops(self) -> int:
+        return self.operations or UNKNOWN_FLOPS
+
+    @property
+    def unit(self) -> str:
+        return "GFLOPS" if self.operations else "runs/s"
+
+    def prim_func(self) -> tvm.tirx.PrimFunc:
+        """Return the function. Raises SearchlabError if :attr:`program` is damaged or is not that of the digest."""
+        import tvm
+
+        damaged = f"the program of {self} is damaged"
+        try:
+            unpack = zlib.decompressobj()
+            text = unpack.decompress(base64.b64decode(self.program, validate=True), MOST)
+            if unpack.unconsumed_tail or not unpack.eof:
+                raise SearchlabError(f"{damaged}: it is incomplete, or larger than {MOST >> 20} MB")
+            func = tvm.ir.load_json(text.decode())
+            digest = program_hash(tvm.IRModule({"main": func}))
+        except (zlib.error, binascii.Error, UnicodeDecodeError) as error:
+            raise SearchlabError(f"{damaged}: {error}") from None
+        except SearchlabError:
+            raise
+        except Exception as error:  # TVM may raise anything
+            raise SearchlabError(f"{damaged}: {first_line(error)}") from None
+        if digest != self.digest:
+            raise SearchlabError(f"{damaged}: its digest is {digest}")
+        return func
+
+    def inputs(self, seed: int = 0) -> dict[str, Array]:
+        """As in :class:`Workload`, but without negative numbers if the program contains a function such as a root."""
+        inputs = super().inputs(seed)
+        return {name: np.abs(value) for name, value in inputs.items()} if _is_partial(self.prim_func()) else inputs
+
+    def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
+        """Return what the unscheduled program computes on this machine's CPU."""
+        import tvm
+
+        results = [tvm.runtime.empty(one.shape, one.dtype) for one in self.arguments[-self.results :]]
+        self._unscheduled(*map(tvm.runtime.tensor, inputs.values()), *results)
+        return tuple(result.numpy() for result in results)
+
+    @cached_property
+    def _unscheduled(self) -> Any:
+        import tvm
+
+        with tvm.target.Target("llvm"):
+            return tvm.compile(self.module, target="llvm")["main"]
+
+    def tolerance(self) -> tuple[float, float]:
+        """Return (rtol, atol), where atol is relative to the largest root mean square of a result for :meth:`inputs`.
+
+        They are four times :func:`rounding`, in which the root mean square is sqrt(terms), since sums may follow each
+        other.
+        """
+        return self._tolerance
+
+    @cached_property
+    def _tolerance(self) -> tuple[float, float]:
+        bounds = [(0.0, 0.0)]
+        for one, result in zip(self.arguments[-self.results :], self.reference(self.inputs()), strict=True):
+            if one.is_float:
+                finite = result[np.isfinite(result)].astype(np.float64)
+                rtol, atol = rounding(one.dtype, self.terms)
+                bounds.append(
+                    (4 * rtol, 4 * atol * float(np.sqrt(np.mean(finite**2) / self.terms)) if finite.size else 0)
+                )
+        return max(rtol for rtol, _ in bounds), max(atol for _, atol in bounds)
+
+    def check_twin(self, twin: Any, where: str) -> None:
+        """Check that ``twin``, which is called with the inputs, computes the same results as the program.
+
+        Raises:
+            SearchlabError: If a result differs by more than the tolerance; the message refers to the twin as ``where``.
+        """
+        inputs = self.inputs()
+        rtol, atol = self.tolerance()
+        computed = twin(*inputs.values())
+        theirs = computed if isinstance(computed, tuple) else (computed,)
+        ours = self.reference(inputs)
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+            other = np.asarray(other)
+            if one.shape != other.shape or not np.allclose(one, other, rtol=rtol, atol=atol):
+                off = float(np.abs(one - other).max()) if one.shape == other.shape else f"of shape {other.shape}"
+                raise SearchlabError(
+                    f"{where} computes another result {number} than the program, which computes an array of shape "
+                    f"{one.shape}: the difference is {off}"
+                )
+        if len(ours) != len(theirs):
+            raise SearchlabError(f"{where} returns {len(theirs)} results, but the program has {len(ours)}")
+
+    def content(self) -> str:
+        """Return the program and what was found out about it, as JSON."""
+        return json.dumps([self.program, self.operations, self.outputs, self.terms])
+
+    @classmethod
+    def from_log(cls, spelling: str, content: str) -> Self:
+        """Return the workload that a log contains. The program itself is read only when it is used."""
+        name, _, digest = spelling.rpartition("@")
+        try:
+            program, *numbers = json.loads(content)
+            operations, outputs, terms = numbers
+            if not isinstance(program, str) or not all(type(one) is int and one >= 0 for one in numbers) or not outputs:
+                raise ValueError("it consists of other values")
+        except (ValueError, TypeError) as error:
+            raise SearchlabError(f"the program of tir:{spelling} is damaged: {error}") from None
+        return cls(name, digest, program, operations, outputs, terms)
+
+
+def from_primfunc(func: tvm.tirx.PrimFunc, name: str = "") -> Tir:
+    """Return the workload that computes ``func``.
+
+    Its results are the arguments that ``func`` writes to, which must be the last ones. Inputs are random: see
+    :meth:`Workload.inputs`. A program is right if it computes the same as ``func`` without a schedule.
+
+    Args:
+        func: A function in TensorIR with blocks, fixed shapes and dense arguments, as Relax's ``LegalizeOps`` and
+            ``FuseTIR`` leave it. Its attribute ``op_pattern`` is ignored.
+        name: The name for logs and reports; by default, the function's ``global_symbol``.
+
+    Raises:
+        SearchlabError: If ``func`` is no such function.
+
+    Example:
+        >>> import searchlab
+        >>> from searchlab.workload import from_primfunc
+        >>> workload = from_primfunc(searchlab.gemm(8, 8, 8).prim_func(), "matmul")
+        >>> workload.name, workload.flops, list(workload.shapes.values())
+        ('matmul', 1024, [(8, 8), (8, 8), (8, 8)])
+    """
+    return Tir.of(func, name)
+
+
+def program_hash(module: tvm.IRModule) -> str:
+    """Return the structural hash of a module, which identifies its program in logs and caches."""
+    from tvm_ffi import structural_hash
+
+    return f"{structural_hash(module) & (1 << 64) - 1:016x}"
+
+
+def _examined(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
+    """Return for each argument whether ``func`` writes to it, and the most elements that a block reduces to one."""
+    from tvm.s_tir import SBlock
+    from tvm.tirx import BufferStore, IntImm
+    from tvm_ffi import structural_walk
+
+    written = [False] * len(func.params)
+    terms = [1]
+
+    def store(node: BufferStore) -> None:
+        for number, parameter in enumerate(func.params):
+            written[number] = written[number] or node.buffer.same_as(parameter)
+
+    def block(node: SBlock) -> None:
+        reduced = [axis.dom.extent for axis in node.iter_vars if axis.iter_type == axis.CommReduce]
+        terms.append(math.prod(int(extent) for extent in reduced if isinstance(extent, IntImm)))
+
+    structural_walk(func.body, [(BufferStore, store), (SBlock, block)])
+    return written, max(terms)
+
+
+PARTIAL = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow", "acosh"}
+"""Functions that are not defined for all negative numbers."""
+
+
+def _is_partial(func: tvm.tirx.PrimFunc) -> bool:
+    """Check whether ``func`` calls any of :data:`PARTIAL`."""
+    from tvm.ir import Call, Op
+    from tvm_ffi import structural_walk
+
+    called: set[str] = set()
+
+    def call(node: Call) -> None:
+        if isinstance(node.op, Op):
+            called.add(str(node.op.name).rpartition(".")[2])
+
+    structural_walk(func.body, (Call, call))
+    return not PARTIAL.isdisjoint(called)
+
+
+def _executed(path: Path) -> ModuleType:
+    """Execute a Python file, and return its module."""
+    import importlib.util
+    import sys
+
+    name = f"searchlab_tir_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or specification is None or specification.loader is None:
+        raise SearchlabError(f"there is no Python file {path}; a tir workload is tir:PATH.py:NAME")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # TVMScript finds the source there
+    try:
+        specification.loader.exec_module(module)
+    except SearchlabError:
+        raise
+    except (Exception, SystemExit) as error:  # the file may raise anything
+        raise SearchlabError(f"{path} cannot be executed: {type(error).__name__}: {first_line(error)}") from error
+    finally:
+        del sys.modules[name]
+    return module
