@@ -23,7 +23,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
 
 from .model_guided import SLOW_PREDICTIONS
-from .neighbours import near
+from .neighbours import near, stepped
 
 if TYPE_CHECKING:
     from sklearn.ensemble import RandomForestClassifier
@@ -237,11 +237,9 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _around(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
         """Yield the configs that are one step away in one knob, or in each of two tiles."""
+        yield from stepped(self.space, config, rng)
         knobs = self.space.knobs(config)
         steps = {knob.name: knob.adjacent(config[knob.name]) for knob in knobs}
-        for knob in knobs:
-            for value in steps[knob.name]:
-                yield self.space.repaired({**config, knob.name: value}, rng)
         for a, b in combinations([knob for knob in knobs if _is_tile(knob)], 2):
             for first in steps[a.name]:
                 for second in steps[b.name]:

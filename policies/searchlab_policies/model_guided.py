@@ -132,8 +132,13 @@ class Works:
         """Return the probability that each of ``configs`` works, shape (n,)."""
         if self._trees is None or not configs:
             return np.ones(len(configs))
-        probabilities: Floats = self._trees.predict_proba(self._features(configs))[:, 1]
-        return probabilities
+        # The result is identical to that of scikit-learn's predict_proba, which validates the rows once per tree. For
+        # the small batches of a search, this validation takes ten times as long as the trees.
+        rows = np.ascontiguousarray(self._features(configs), dtype=np.float32)
+        total = np.zeros(len(rows))
+        for tree in self._trees.estimators_:
+            total += tree.tree_.predict(rows)[:, 1]
+        return total / len(self._trees.estimators_)
 
     def _features(self, configs: Sequence[Config]) -> Floats:
         return np.array([self._space.features(config) for config in configs])

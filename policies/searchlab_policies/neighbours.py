@@ -64,6 +64,12 @@ def distance(a: Config, b: Config) -> int:
     return sum(name not in a or a[name] != value for name, value in b.items()) + sum(name not in b for name in a)
 
 
+def stepped(space: Space, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+    """Yield each neighbour of ``config`` that is one step away along a knob; see :meth:`searchlab.Knob.adjacent`."""
+    for knob in space.knobs(config):
+        yield from along(space, config, knob, rng, knob.adjacent(config[knob.name]))
+
+
 def near(space: Space, config: Config, radius: int, rng: np.random.Generator) -> Config:
     """Draw a config that differs from ``config`` in 1 to ``radius`` knobs, each up to ``radius`` steps away.
 

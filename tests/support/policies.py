@@ -27,6 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "evolutionary-model": {"population": 32},
     "ansor": {"population": 24, "n_startup": 24},
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
+    "baco": {"points": 64, "searches": 2, "memory": 32},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
 }
 SPACES: dict[str, Callable[[], Space]] = {"small": toys.Small, "large": toys.Large, "dependent": toys.Dependent}

@@ -1,0 +1,179 @@
+"""BaCO: Bayesian optimisation for compilers.
+
+Source: Hellsten et al., "BaCO: A Fast and Portable Bayesian Compiler Optimization Framework" (ASPLOS 2023), section 4;
+the defaults and the local search in ``baco/schema.json`` and ``baco/bo`` of baco-authors/baco.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from searchlab.arrays import Floats
+from searchlab.options import Between, Count, UnitInterval
+from searchlab.policy import NeverTwice, Origin
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from .gaussian_process import Encoding, GaussianProcess, expected_improvement
+from .model_guided import SLOW_PREDICTIONS, Works
+from .neighbours import stepped
+
+
+class Baco(NeverTwice):
+    """Bayesian optimisation with a Gaussian process over typed knobs and a classifier of failures.
+
+    The process models the logarithm of the cost of the trials that succeeded. Its distance between two configs depends
+    on each knob's type: tiles and numbers are compared on a logarithmic scale, permutations by the positions of their
+    elements, and words by equality. A config is proposed for its expected improvement times the probability that it
+    works. The best of many random configs and the best trials are the starts of local searches, which move to the best
+    neighbour until none is better. After each place in a batch, the process believes its own prediction for it.
+
+    Args:
+        n_startup: The number of random trials before the model is used.
+        memory: The maximum number of trials to model: half are the fastest, and the rest are the latest of the others.
+            The fitting time grows with the cube of this number.
+        points: The number of random configs to evaluate for a batch (30,000 for each proposal in BaCO).
+        searches: The number of local searches for each proposal: one from the best trial, and the others from the best
+            random configs (10 in BaCO).
+        threshold: The maximum of the least probability of success that a proposal must have. For each proposal, one of
+            eleven values from 0 to this maximum is drawn.
+        predictions: The maximum number of distinct configs to evaluate for a batch. The default is 256 if a config
+            requires scheduling the program, which takes milliseconds, and otherwise there is no limit.
+    """
+
+    origin = Origin(
+        "BaCO",
+        "2023",
+        "Hellsten et al., ASPLOS 2023; baco/bo in baco-authors/baco",
+        "relative",
+        (
+            "the fastest known config is the incumbent, and costs are always logarithmic",
+            "tiles are one knob, with one length scale, compared by the logarithms of their factors",
+            "1000 random points for a batch and 5 local searches, instead of 30000 and 10 for each trial",
+            "a batch believes its own predictions (kriging believer); BaCO proposes one config at a time",
+            "extremely randomised trees instead of a random forest predict failures",
+            "illegal neighbours are repaired; BaCO enumerates the legal ones in a chain of trees",
+            "the process is fitted from fixed starts by 30 L-BFGS steps, on at most 256 trials",
+        ),
+    )
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 10,
+        memory: Annotated[int, Between(2)] = 256,
+        points: Count = 1000,
+        searches: Count = 5,
+        threshold: UnitInterval = 0.1,
+        predictions: Count | None = None,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.n_startup = n_startup
+        self.memory = memory
+        self.searches = searches
+        self.threshold = threshold
+        self.predictions = predictions or (SLOW_PREDICTIONS if space.builds_programs else None)
+        self.points = min(points, (self.predictions or 2 * points + 1) // 2)
+        if self.points != points:
+            self.effective = {"points": self.points}
+        self._works = Works(space, seed)
+        self._threads = ThreadpoolController()
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        worked = sorted((trial for trial in self.trials if math.isfinite(trial.cost)), key=lambda trial: trial.cost)
+        if len(self.trials) < self.n_startup or len(worked) < 2:
+            return []
+        with self._threads.limit(limits=1):  # one thread adds in a deterministic order
+            return self._batch(n, worked, rng)
+
+    def _batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
+        """Return the batch, given the trials that succeeded, fastest first."""
+        self._works.fit(self.trials)
+        acquisition = Acquisition(self._modelled(ranked), self.encoding, self._works)
+        drawn = self.space.sample_new(rng, self.points, self.seen)
+        batch: list[Config] = []
+        for _ in range(n):
+            acquisition.threshold = self.threshold * int(rng.integers(11)) / 10
+            drawn = [config for config in drawn if config not in batch]
+            values = acquisition(drawn)
+            starts = [drawn[i] for i in np.argsort(-values, kind="stable")[: self.searches - 1].tolist()]
+            found = [self._climbed(config, acquisition, batch, rng) for config in [ranked[0].config, *starts]]
+            value, best = max(found, key=lambda pair: pair[0])
+            if value == -math.inf:
+                break
+            batch.append(best)
+            acquisition.believe(best)
+        return batch
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        return Encoding(self.space)
+
+    def _modelled(self, ranked: Sequence[Trial]) -> list[Trial]:
+        fastest = ranked[: self.memory // 2]
+        others = sorted(ranked[self.memory // 2 :], key=lambda trial: trial.index)
+        return [*fastest, *others[-(self.memory - len(fastest)) :]]
+
+    def _climbed(
+        self, config: Config, acquisition: Acquisition, batch: Sequence[Config], rng: np.random.Generator
+    ) -> tuple[float, Config]:
+        """Return the new config that local search from ``config`` finds, and its value, or -inf if it finds none."""
+        value = -math.inf if config in self.seen else float(acquisition([config])[0])
+        while self.predictions is None or acquisition.evaluated < self.predictions:
+            around = [c for c in stepped(self.space, config, rng) if c not in self.seen and c not in batch]
+            values = acquisition(around)
+            if not around or values.max() <= value:
+                break
+            config, value = around[int(np.argmax(values))], float(values.max())
+        return value, config
+
+
+class Acquisition:
+    """The expected improvement of a config times the probability that it works.
+
+    Args:
+        trials: The trials to model, all of which succeeded.
+        encoding: Converts configs to rows for the Gaussian process.
+        works: Predicts the probability that a config works.
+
+    Attributes:
+        threshold: Configs that are less likely to work have no value.
+    """
+
+    def __init__(self, trials: Sequence[Trial], encoding: Encoding, works: Works) -> None:
+        costs = np.log([trial.cost for trial in trials])
+        costs = (costs - costs.mean()) / (costs.std() or 1.0)
+        self.threshold = 0.0
+        self._encoding = encoding
+        self._works = works
+        self._process = GaussianProcess(encoding([trial.config for trial in trials]), costs, encoding.knobs)
+        self._best = float(costs.min())
+        self._known: dict[Config, tuple[Floats, float]] = {}  # the row, and the probability
+
+    @property
+    def evaluated(self) -> int:
+        """The number of distinct configs that were evaluated."""
+        return len(self._known)
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        """Return the values of ``configs``, of shape (n,)."""
+        if not configs:
+            return np.empty(0)
+        new = [config for config in dict.fromkeys(configs) if config not in self._known]
+        self._known.update(zip(new, zip(self._encoding(new), self._works.probabilities(new), strict=True), strict=True))
+        rows, probabilities = map(np.array, zip(*(self._known[config] for config in configs), strict=True))
+        values = expected_improvement(*self._process.predict(rows), self._best) * probabilities
+        return np.where(probabilities >= self.threshold, values, 0.0)
+
+    def believe(self, config: Config) -> None:
+        """Take the predicted cost of ``config`` for measured."""
+        row = self._known[config][0]
+        self._process.believe(row, float(self._process.predict(row[None])[0][0]))

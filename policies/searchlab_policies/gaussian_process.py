@@ -1,0 +1,205 @@
+"""A Gaussian process on distances between configs, with a length scale for each knob.
+
+Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Algorithm 2.1 and equations (2.23),
+(2.24) and (5.9). The kernel is the Matern kernel with nu = 5/2 (equation 4.17). A config is a row of numbers, and the
+squared distance between two configs is the sum over knobs of the squared Euclidean distance between the knob's columns,
+divided by the square of the knob's length scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpotri
+from scipy.optimize import minimize
+from scipy.special import ndtr
+
+from searchlab.arrays import Floats, Ints
+from searchlab.space import Config, Knob, Space, Value
+
+SHAPE, RATE = 1.3, 0.1
+"""The gamma prior of a length scale, as in BaCO's scenarios (``lengthscale_prior``)."""
+
+LENGTHS, NOISE = (0.05, 50.0), (1e-6, 1.0)
+"""The ranges of the length scales and of the noise variance, which is relative to the signal variance."""
+
+STEPS = 30
+"""The maximum number of L-BFGS steps. The hyperparameters need not be exact, and each step takes O(n^3)."""
+
+
+class Encoding:
+    """Converts configs to rows in which Euclidean distance within each knob's columns suits the knob's type.
+
+    Numbers are compared by their logarithms, or by value if a choice is negative; tiles by the logarithms of their
+    factors; permutations by the positions of their elements (Spearman's distance); and words by equality (Hamming's
+    distance). The distance between two choices is at most about 1. A knob that only one of two configs has adds another
+    1 to the squared distance.
+
+    Args:
+        space: The space that contains the configs.
+
+    Attributes:
+        knobs: The number of the knob that each column describes, of shape (columns,).
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._coders = {name: _Coder(knob) for name, knob in space.knobs_of(space.probe()).items()}
+        widths = [coder.width for coder in self._coders.values()]
+        self._starts = dict(zip(self._coders, np.cumsum([0, *widths]).tolist(), strict=False))
+        self.knobs: Ints = np.repeat(np.arange(len(widths)), widths)
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        """Return the rows of ``configs``, of shape (n, columns)."""
+        rows = np.zeros((len(configs), len(self.knobs)))
+        for row, config in zip(rows, configs, strict=True):
+            for name, value in config.items():
+                if name in self._coders:
+                    code = self._coders[name](value)
+                    row[self._starts[name] : self._starts[name] + len(code)] = code
+        return rows
+
+
+class _Coder:
+    """Converts a knob's choices to columns, the first of which tells that a config has the knob."""
+
+    def __init__(self, knob: Knob) -> None:
+        self._codes: dict[Value, list[float]] = {}
+        self._words: dict[Value, int] = {}
+        self._permutation = knob.kind == "word" and _are_permutations(knob.choices)
+        self._linear = knob.kind == "number" and any(n < 0 for n in knob.choices)  # type: ignore[operator]
+        if knob.kind in ("word", "mixed") and not self._permutation:
+            self._words = {word: i for i, word in enumerate(knob.choices)}
+            self.width = 1 + len(self._words)
+            return
+        codes = np.array(list(zip_longest(*map(self._numbers, knob.choices), fillvalue=0.0))).T
+        self.width = 1 + codes.shape[1]
+        elements = codes.shape[1]
+        span = (
+            math.sqrt(elements * (elements**2 - 1) / 3) if self._permutation else np.linalg.norm(np.ptp(codes, axis=0))
+        )
+        self._span = float(span) or 1.0
+
+    def __call__(self, value: Value) -> list[float]:
+        if value not in self._codes:
+            if self._words:
+                code = [math.sqrt(0.5) if word == value else 0.0 for word in self._words]
+            else:
+                code = [number / self._span for number in self._numbers(value)]
+            self._codes[value] = [1.0, *code][: self.width]
+        return self._codes[value]
+
+    def _numbers(self, value: Value) -> list[float]:
+        if self._permutation:
+            return [float(i) for i in np.argsort(value, kind="stable")]  # the position of each element
+        parts: list[float] = list(value) if isinstance(value, tuple) else [value]  # type: ignore[list-item]
+        return [part if self._linear else math.log2(part) if part > 0 else -1.0 for part in parts]
+
+
+def _are_permutations(choices: Sequence[Value]) -> bool:
+    return all(isinstance(choice, tuple) and sorted(choice) == sorted(choices[0]) for choice in choices)  # type: ignore[arg-type]
+
+
+class GaussianProcess:
+    """Gaussian process regression with maximum a posteriori hyperparameters.
+
+    The mean is that of the training values, and the signal variance is the one that maximises the likelihood for given
+    length scales and noise, so the optimiser only varies these.
+
+    Args:
+        rows: The training configs, of shape (n, columns).
+        values: Their values, of shape (n,).
+        knobs: The knob that each column describes; see :class:`Encoding`.
+    """
+
+    def __init__(self, rows: Floats, values: Floats, knobs: Ints) -> None:
+        self.rows = rows
+        self.values = values
+        self.knobs = knobs
+        self.mean = float(np.mean(values))
+        count = int(knobs.max(initial=-1)) + 1
+        self._distances = np.stack([squared(rows[:, knobs == k], rows[:, knobs == k]) for k in range(count)], axis=-1)
+        bounds = [tuple(map(math.log, LENGTHS))] * count + [tuple(map(math.log, NOISE))]
+        starts = [
+            np.array([math.log(length * math.sqrt(count))] * count + [math.log(1e-2)]) for length in (0.5, 1.0, 2.0)
+        ]
+        start = min(starts, key=lambda parameters: self._loss(parameters)[0])
+        fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        self.lengths = np.exp(fitted.x[:-1])
+        self.noise = float(np.exp(fitted.x[-1]))
+        del self._distances
+        self._scaled = rows / self.lengths[knobs]
+        covariance = matern(squared(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))
+        self._factor = cholesky(covariance, lower=True)
+        self._weights = cho_solve((self._factor, True), values - self.mean)
+        self.variance = max(float((values - self.mean) @ self._weights) / len(values), 1e-12)
+
+    def _loss(self, parameters: Floats) -> tuple[float, Floats]:
+        """Return the negative logarithm of the posterior density and its gradient (equations 5.8 and 5.9)."""
+        lengths, noise = np.exp(parameters[:-1]), math.exp(parameters[-1])
+        n = len(self.values)
+        centred = self.values - self.mean
+        root = np.sqrt(5 * (self._distances @ lengths**-2))
+        decay = np.exp(-root)
+        covariance = (1 + root + root**2 / 3) * decay
+        covariance.flat[:: n + 1] += noise
+        try:
+            factor = cholesky(covariance, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros(len(parameters))
+        weights = cho_solve((factor, True), centred, check_finite=False)
+        variance = max(float(centred @ weights) / n, 1e-12)
+        inverse = dpotri(factor, lower=1)[0]
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        outer = (inverse - np.outer(weights, weights) / variance) / 2
+        slopes = np.tensordot(outer * (5 / 3) * (1 + root) * decay, self._distances, axes=2) * lengths**-2
+        loss = 0.5 * n * math.log(variance) + float(np.log(np.diag(factor)).sum())
+        loss -= float(np.sum((SHAPE - 1) * parameters[:-1] - RATE * lengths))
+        slopes -= (SHAPE - 1) - RATE * lengths
+        return loss, np.append(slopes, noise * np.trace(outer))
+
+    def believe(self, row: Floats, value: float) -> None:
+        """Add an observation without changing the hyperparameters (appends to the Cholesky factor in O(n^2))."""
+        scaled = row / self.lengths[self.knobs]
+        column = solve_triangular(self._factor, matern(squared(self._scaled, scaled[None]))[:, 0], lower=True)
+        n = len(self.values)
+        factor = np.zeros((n + 1, n + 1))
+        factor[:n, :n], factor[n, :n] = self._factor, column
+        factor[n, n] = math.sqrt(max(1 + self.noise - float(column @ column), 1e-12))
+        self._factor = factor
+        self._scaled = np.vstack([self._scaled, scaled])
+        self.rows = np.vstack([self.rows, row])
+        self.values = np.append(self.values, value)
+        self._weights = cho_solve((factor, True), self.values - self.mean)
+
+    def predict(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Return the mean and the standard deviation, without noise, at ``rows``; both of shape (n,)."""
+        covariance = matern(squared(rows / self.lengths[self.knobs], self._scaled))
+        mean = self.mean + covariance @ self._weights
+        explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
+        variance = np.maximum(1 - np.einsum("ij,ij->j", explained, explained), 1e-12)
+        return mean, np.sqrt(self.variance * variance)
+
+
+def squared(a: Floats, b: Floats) -> Floats:
+    """Return the squared Euclidean distances between the rows of ``a`` and ``b``, of shape (len(a), len(b))."""
+    between = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
+    distances: Floats = np.maximum(between, 0.0)
+    return distances
+
+
+def matern(distances: Floats) -> Floats:
+    """Return the Matern kernel with nu = 5/2 of squared ``distances`` (equation 4.17)."""
+    root = np.sqrt(5 * distances)
+    kernel: Floats = (1 + root + root**2 / 3) * np.exp(-root)
+    return kernel
+
+
+def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
+    """Return by how much a normal variable is expected to fall below ``best`` (Jones et al., 1998, equation 15)."""
+    z = (best - mean) / deviation
+    improvement: Floats = deviation * (z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
+    return improvement
