@@ -18,6 +18,7 @@ from searchlab.cli.terminal import as_text
 from searchlab.costmodel import COST_MODELS
 from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
+from searchlab.log.plan import Claim
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.model import SCHEDULERS
 from searchlab.options import in_words
@@ -282,6 +283,7 @@ STRUCTS: dict[type[msgspec.Struct], str] = {
     Named: "An entry in spaces",
     NamedCostModel: "An entry in cost_models",
     NamedSuite: "The suite",
+    Claim: "An entry in claims",
     NamedPlugin: "The executor, or a policy's cost model",
     LocalSettings: "measure: on this machine",
     RpcSettings: "measure: on a fleet",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,13 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..log.columns import Columns, Texts
+from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from .charts.figures import BY_TRIALS, Looks, all_figures, differences
 from .charts.figures import Figure as LineChart
 from .measures import AREA, Shown, StrategySummary, table
 from .model import Overall, Summary, WorkloadSummary
-from .read import compared, read_runs
+from .read import compared, planned_claims, read_runs
 from .report import BUDGET, number_tables, run_programs, write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
@@ -61,7 +62,7 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
         True
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
-        return Comparison(_checked(read_runs(Path(what[0]))))
+        return Comparison(_checked(read_runs(Path(what[0]))), planned_claims(Path(what[0])))
     logs: dict[Path, tuple[str | None, Columns]] = {}
     texts: Texts = {}
     for one in what:
@@ -125,6 +126,7 @@ class Comparison:
 
     Attributes:
         runs: The runs of each workload, in alphabetical order.
+        claims: The published claims to test: those of the study whose directory was passed to :func:`compare`.
 
     Example:
         >>> import searchlab
@@ -136,11 +138,12 @@ class Comparison:
     """
 
     runs: Runs
+    claims: Sequence[Claim] = ()
 
     @cached_property
     def summary(self) -> Summary:
         """All numbers in the report."""
-        return summarize(self.runs)
+        return summarize(self.runs, self.claims)
 
     @cached_property
     def _figures(self) -> dict[str, list[LineChart]]:
@@ -166,13 +169,16 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The answers to registered contrasts, the verdict over all workloads, and the verdict on each workload."""
+        """The verdicts on published claims, the answers to registered contrasts, and the verdict over all workloads and
+        on each workload.
+        """
         if len(self.verdicts) == 1:
             sentences = list(self.verdicts.values())
         else:
             sentences = [f"{workload}: {said}" for workload, said in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        return "\n".join([*(answer.says for answer in self.summary.answers), *over_all, *sentences])
+        said = [f"{one.verdict}: {one.claim.text} {one.says}" for one in self.summary.claims]
+        return "\n".join([*said, *(answer.says for answer in self.summary.answers), *over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
         """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
@@ -189,6 +195,10 @@ class Comparison:
     def claims_frame(self) -> pd.DataFrame:
         """Return what can be claimed about the best strategy and each of the others. Empty for a single workload."""
         return self._frame("claims")
+
+    def published_claims_frame(self) -> pd.DataFrame:
+        """Return a row for each published claim and opponent: the verdict, the effect and its interval."""
+        return self._frame("published_claims")
 
     def matrix_frame(self) -> pd.DataFrame:
         """Return a row for each ordered pair in the multiple comparison matrix. Empty for a single workload."""
@@ -302,7 +312,7 @@ class Comparison:
 
         See :func:`~searchlab.analysis.report.report`. ``traces`` is the time limit for schedule traces, in seconds.
         """
-        write_report(self.runs, Path(out), traces)
+        write_report(self.runs, Path(out), traces, self.claims)
         return Path(out) / "report.html"
 
     def __repr__(self) -> str:

@@ -402,6 +402,7 @@ class StrategySummary(Row):
         ),
         *_ends("best_gflops", "q1", "q3"),
         unit="GFLOPS",
+        better=max,
     )  # fmt: skip
     trials_to_target = OnWorkload(
         "Median trials to the target, and how many seeds reached it if not all did.",
@@ -437,6 +438,7 @@ class StrategySummary(Row):
         "Area over the convergence curve on a logarithmic scale (AOCC): median over seeds.",
         _anytime,
         Column("anytime_median", "anytime", Shown.PAGE, 3, "median"),
+        better=max,
     )
     ecdf_area = OnWorkload(
         "Area under the ECDF of all (seed, target) pairs.",

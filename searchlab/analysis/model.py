@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from ..log.plan import Claim
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
 from .stats.inference import Difference, Equivalence
@@ -166,6 +167,56 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
     difference: Difference
 
 
+class Comparand(msgspec.Struct, frozen=True, kw_only=True):
+    """The strategy that a claim is about, compared with one of its opponents.
+
+    Attributes:
+        verdict: As in :class:`ClaimVerdict`.
+        value: The strategy's mean difference from the opponent or, for measures with a unit, its mean ratio to it.
+        lower, upper: The 95 % interval of ``value`` from which the verdict follows, or None if it has none.
+        p: Of the test that the two are equal, corrected for all tests of claims in the report.
+        scope: What the interval and p are about: "workloads like these", "these kernels on other devices" or, if
+            there are too few workloads for that, "these workloads".
+        workloads: The number of workloads with runs of both; the strategy is better on ``ahead`` of these, the same on
+            ``level``, and worse on ``behind``.
+        seeds: The number of pairs of runs on the workload with the fewest.
+        unreached: The fraction of compared runs that did not reach the target; each counts with its budget.
+        says: One sentence with these numbers.
+    """
+
+    against: str
+    verdict: str
+    value: float
+    lower: float | None
+    upper: float | None
+    p: float | None
+    scope: str
+    workloads: int
+    ahead: int
+    level: int
+    behind: int
+    seeds: int
+    unreached: float
+    says: str
+
+
+class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A published claim, and what the runs say about it.
+
+    Attributes:
+        claim: The claim, as in the study.
+        verdict: ``holds`` if the claim holds against all opponents, ``fails`` if it fails against any of them, and
+            ``undecided`` otherwise, or ``untested`` if there are no such runs.
+        says: One sentence about the opponent that decides, with the effect and its interval.
+        against: The comparison with each opponent.
+    """
+
+    claim: Claim
+    verdict: str
+    says: str
+    against: list[Comparand]
+
+
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """The strategies that have runs on every workload, sorted by area, best first."""
 
@@ -187,6 +238,7 @@ class Summary(msgspec.Struct, frozen=True):
         family: The report's tests.
         overall: The comparison over all workloads. None for one workload, or if no two strategies ran on all of them.
         answers: The answers to the registered contrasts, in the study's order.
+        claims: The published claims in the study, with their verdicts.
     """
 
     target: float
@@ -194,6 +246,7 @@ class Summary(msgspec.Struct, frozen=True):
     family: Family
     overall: Overall | None = None
     answers: list[ContrastAnswer] = []
+    claims: list[ClaimVerdict] = []
 
     def __repr__(self) -> str:
         strategies = {row.strategy for item in self.workloads for row in item.strategies}

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import SearchlabError, SearchlabWarning, encodable
 from ..log.columns import Columns, Texts, read_logs
 from ..log.format import Log, find_logs, workload_name
-from ..log.plan import PLAN, Budget, read_plan
+from ..log.plan import PLAN, Budget, Claim, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
 from .runs import ComparedRuns, LoggedRun, WorkloadRuns
@@ -73,6 +73,12 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
         zip(within, names, strict=True),
         {name for log, name in zip(within, names, strict=True) if log.path in running},
     )
+
+
+def planned_claims(*where: Path) -> list[Claim]:
+    """Return the claims of the studies in directories of logs."""
+    plans = (read_plan(path.parent) for place in where if place.is_dir() for path in sorted(place.rglob(PLAN)))
+    return [claim for plan in plans if plan for claim in plan.claims]
 
 
 def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:

@@ -32,6 +32,7 @@ from rich.text import Text
 
 from ..errors import SearchlabError
 from ..log.format import read_header
+from ..log.plan import Claim
 from ..log.result import fastest
 from ..log.traces import TRUST, TraceReply, TraceRequest
 from ..plugins import Plugin, trusts
@@ -39,9 +40,9 @@ from ..space import SPACES
 from . import measures
 from .charts.figures import Figure, all_figures, steps
 from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, at
-from .model import Program, Summary
+from .model import ClaimVerdict, Comparand, Program, Summary
 from .page.render import page
-from .read import REPORT, read_runs
+from .read import REPORT, planned_claims, read_runs
 from .runs import ComparedRuns, LoggedRun
 from .stats.ranks import MatrixCell
 from .summary import summarize
@@ -94,25 +95,32 @@ def report(
     paths = [Path(place) for place in where]
     directory = report_directory(*paths, out=out)
     comparison = read_runs(*paths, everything=everything, readings=False)
-    return write_report(comparison, directory, traces, every_trial=every_trial)
+    return write_report(comparison, directory, traces, planned_claims(*paths), every_trial=every_trial)
 
 
-def write_report(comparison: ComparedRuns, out: Path, traces: float = BUDGET, *, every_trial: bool = False) -> Summary:
-    """Write the report on ``comparison`` to ``out``; see :func:`report`."""
+def write_report(
+    comparison: ComparedRuns,
+    out: Path,
+    traces: float = BUDGET,
+    claims: Sequence[Claim] = (),
+    *,
+    every_trial: bool = False,
+) -> Summary:
+    """Write the report on ``comparison``, which tests ``claims``, to ``out``; see :func:`report`."""
     from .charts.pictures import draw_all  # imported here because importing matplotlib is slow
 
     try:
         out.mkdir(parents=True, exist_ok=True)
         programs = run_programs(comparison)
         with Traces(best_programs(programs), traces) as made:  # in another process, in parallel with the rest
-            summary = summarize(comparison)
+            summary = summarize(comparison, claims)
             figures = all_figures(summary, comparison)
             write_json(out / "summary.json", summary)
             (out / "figures.json").write_bytes(msgspec.json.encode(figures) + b"\n")
             best_of_runs = (program for program, _ in programs)
             tables = number_tables(summary, comparison, best_of_runs, every_trial=every_trial)
             for name, rows in (tables | {"figures": figure_rows(figures)}).items():
-                if summary.overall or name not in OVER_ALL:
+                if (summary.overall or name not in OVER_ALL) and (summary.claims or name != CLAIMS):
                     rows.write(out / f"{name}.csv")
             draw_all(out, summary, comparison, figures)
             best = made.programs()
@@ -148,11 +156,12 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
 def summary_table(summary: Summary) -> list[RenderableType]:
     """Return tables and sentences for the terminal.
 
-    First come the answers to registered contrasts, then, for each workload, how fast each strategy converges (with
-    the best in bold), the verdict, and the costs in seconds and failed trials. Finally come the table over all
-    workloads and its verdict.
+    First come the verdicts on published claims and the answers to registered contrasts, then, for each workload, how
+    fast each strategy converges (with the best in bold), the verdict, and the costs in seconds and failed trials.
+    Finally come the table over all workloads and its verdict.
     """
-    shown: list[RenderableType] = [Text(answer.says, "bold") for answer in summary.answers]
+    shown: list[RenderableType] = claim_texts(summary.claims)
+    shown += [Text(answer.says, "bold") for answer in summary.answers]
     for item in summary.workloads:
         words = item.words(summary.target)
         title = f"{item.workload}: nothing known yet"
@@ -165,6 +174,18 @@ def summary_table(summary: Summary) -> list[RenderableType]:
             _Table("", measures.table(item.strategies, Shown.COSTS, **words)),
         ]
     return [*shown, *overall_tables(summary), Text(summary.family.says)]
+
+
+def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
+    """Return each claim with its verdict, its source, the published numbers and the runs' numbers, for the terminal."""
+    return [
+        Text.assemble(
+            (one.verdict, f"bold {CLAIM_STYLES.get(one.verdict, '')}"), (f": {one.claim.text}", "bold"),
+            f" ({one.claim.source})", *([f"\n  published: {one.claim.published}"] if one.claim.published else []),
+            *(f"\n  here: {other.says}" for other in one.against),
+        )
+        for one in claims
+    ]  # fmt: skip
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
@@ -262,6 +283,11 @@ _CLAIM = {
     "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
     "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
 }  # fmt: skip
+_TESTED = {
+    "strategy": "claim.strategy", "relation": "claim.relation", "measure": "claim.measure", "trials": "claim.trials",
+    "seconds": "claim.seconds", "margin": "claim.margin", "text": "claim.text", "source": "claim.source",
+    "published": "claim.published", "claim_verdict": "verdict",
+}  # fmt: skip
 _PROGRAM: dict[str, Any] = {
     "workload": "workload", "strategy": "strategy", "seed": "seed", "trial": "trial", "gflops": "gflops",
     "seconds": "seconds", "gflops_as_trial": "as_trial",
@@ -270,6 +296,8 @@ _PROGRAM: dict[str, Any] = {
 }  # fmt: skip
 """Where each column's value is in a row's object; see :func:`~searchlab.analysis.measures.at`."""
 OVER_ALL = ("overall", "claims", "matrix")  # the tables over all workloads, which are empty for a single workload
+CLAIMS = "published_claims"  # the table of the published claims, which most studies do not have
+CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
 def number_tables(
@@ -301,6 +329,14 @@ def number_tables(
         "programs": Rows(list(_PROGRAM), (values(one, _PROGRAM) for one in programs)),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
         "claims": Rows(list(_CLAIM), (values(one, _CLAIM) for one in (overall.claims if overall else ()))),
+        CLAIMS: Rows(
+            ("claim", *_TESTED, *Comparand.__struct_fields__),
+            (
+                (number, *values(one, _TESTED), *msgspec.structs.astuple(other))
+                for number, one in enumerate(summary.claims, 1)
+                for other in one.against
+            ),
+        ),
         "matrix": Rows([field.name for field in fields(MatrixCell)], map(astuple, overall.matrix if overall else ())),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from ..arrays import Array, Floats
 from ..log.columns import Columns
 from ..log.format import Header
+from ..log.plan import Budget
 from .stats.curves import (
     Band,
     band_over_seconds,
@@ -213,6 +214,16 @@ class WorkloadRuns:
 
     workload: str
     by_strategy: Mapping[str, Sequence[LoggedRun]]
+    known: BestKnown | None = None  # the best program of a larger set of runs, if these are a part of it
+
+    def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
+        """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
+        cut = {
+            name: [replace(run, log=budget.cut(run.log)) for run in self.by_strategy[name]]
+            for name in strategies
+            if name in self.by_strategy
+        }
+        return WorkloadRuns(self.workload, cut, self.best)
 
     @cached_property
     def runs(self) -> list[LoggedRun]:
@@ -264,6 +275,8 @@ class WorkloadRuns:
         If a table answered with ``noise``, a lucky draw is not a faster program. In this case, the optimum counts even
         if trials are faster or, without an optimum, the lowest median of a config's times over the runs.
         """
+        if self.known:
+            return self.known
         succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
         optimum = least_optimum(self.runs)

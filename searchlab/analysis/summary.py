@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
+from ..log.plan import Claim
+from .claims import claim_verdicts
 from .contrasts import Key, PageTests, contrasts, p_values, registered_pairs, tested, untested, with_adjusted
 from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
 from .model import (
@@ -39,8 +41,13 @@ from .words import counted, listed
 OTHERS = "workloads like these"  # the name of the test for a claim about other workloads
 
 
-def summarize(comparison: ComparedRuns) -> Summary:
-    """Summarise what :func:`~searchlab.analysis.read.read_runs` has read. Equal logs yield equal numbers."""
+def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:
+    """Summarise what :func:`~searchlab.analysis.read.read_runs` has read. Equal logs yield equal numbers.
+
+    Args:
+        comparison: The runs.
+        claims: The published claims to test.
+    """
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     found = together(list(drafts.values()))
     pairs = [
@@ -64,7 +71,9 @@ def summarize(comparison: ComparedRuns) -> Summary:
     answered = answers(tests.registered, workloads, found, adjusted)
     waiting = any(item.waiting for item in comparison.values())
     overall = _overall(found, adjusted, answered, so_far=waiting) if found else None
-    return Summary(TARGET, workloads, tests.family(len(adjusted)), overall, answered)
+    return Summary(
+        TARGET, workloads, tests.family(len(adjusted)), overall, answered, claim_verdicts(comparison, claims)
+    )
 
 
 # --- one workload -----------------------------------------------------------------------------------------------------

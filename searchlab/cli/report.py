@@ -13,6 +13,7 @@ from ..analysis import Summary, read_runs, report_directory, summarize, summary_
 from ..analysis import report as write_report
 from ..analysis.power import power_plan
 from ..analysis.publish import Published, publish, study_result
+from ..analysis.report import write_report as write_comparison
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import find_logs
@@ -74,8 +75,11 @@ def report(
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     if any(path.suffix == ".toml" for path in where):
-        where = [_directory_of_study(where)]
-    summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial)
+        study, place = _of_study(where)
+        where = [place]
+        summary = report_on_study(study, place, directory, everything=everything, every_trial=every_trial)
+    else:
+        summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial)
     if as_json:
         say_json(summary.to_json())
         return
@@ -103,26 +107,39 @@ def _result(directory: Path, suite: str) -> Published:
     )  # fmt: skip
 
 
-def _directory_of_study(where: Sequence[Path]) -> Path:
-    """Return the directory with the logs of the study file in ``where``, after updating its plan from the file."""
+def report_on_study(
+    study: Study, logs: Path, out: Path | None = None, *, everything: bool = False, every_trial: bool = False
+) -> Summary:
+    """Write the report on the logs of ``study``, together with the suite's baselines to which the study refers."""
+    if not study.baselines:
+        return write_report(logs, out=out, everything=everything, every_trial=every_trial)
+    from ..suite.compare import study_runs  # imported here because other reports do not need suites
+
+    runs, directory = study_runs(study, logs), report_directory(logs, out=out)
+    return write_comparison(runs, directory, traces=0, claims=study.spec.claims, every_trial=every_trial)
+
+
+def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:
+    """Return the study in ``where`` and the directory with its logs, after updating its plan from the study file."""
     files = [path for path in where if path.suffix == ".toml"]
     others = [path for path in where if path.suffix != ".toml"]
     if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
         raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
     directory = others[0] if others else Path("results") / files[0].stem
-    planned = Study.load(files[0]).planned()
+    study = Study.load(files[0])
+    planned = study.planned()
     if not directory.is_dir():
         raise SearchlabError(
             f"the directory {directory} for the logs of {files[0]} does not exist; run the study first, or pass the "
             f"right directory"
         )
-    write_plan(directory, planned)
-    return directory
+    write_plan(directory, planned, study.spec.claims)
+    return study, directory
 
 
 def show_report(summary: Summary, directory: Path) -> None:
     """Print the tables of ``summary``, and the path of its page."""
-    out.print(*summary_table(summary))
+    out.print(*summary_table(summary), sep="\n")
     say(f"the report: {directory / 'report.html'} (charts and data are next to it)")
 
 

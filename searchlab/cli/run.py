@@ -9,13 +9,12 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..analysis import report as write_report
 from ..errors import RunsFailed, SearchlabError
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study, forecast
 from ..run.tune import tune as tune_run
 from ..watch.server import WatchServer
-from .report import show_report
+from .report import report_on_study, show_report
 from .terminal import (
     CostModelName,
     FeaturesName,
@@ -84,7 +83,7 @@ def run(
             failed = error
         if parts == 1:
             try:
-                summary = write_report(directory)
+                summary = report_on_study(loaded, directory)
             except SearchlabError:
                 if failed is None:
                     raise

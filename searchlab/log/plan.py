@@ -1,4 +1,4 @@
-"""The files next to a study's logs: its plan, which contains the budget of every run, and a copy of the study.
+"""The files next to a study's logs: its plan, with its claims and the budget of every run, and a copy of the study.
 
 :meth:`searchlab.run.study.Study.run` writes both files when it begins. Reports use the plan to determine which logs
 still belong to the study, and ``searchlab watch`` uses it to determine which runs have yet to start.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -110,23 +110,62 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.log!r} is not the path of a log in the plan's directory")
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published claim about a strategy, which reports test on the study's runs.
+
+    Attributes:
+        text: What is claimed, in one sentence.
+        source: Where it was published: the paper, and the section, figure or table.
+        published: The published numbers, if there are any.
+        strategy: The strategy that the claim is about, by its name or label.
+        against: The strategy or strategies that it is compared with. The claim must hold against each of them.
+        relation: ``"better"`` if the strategy is claimed to be better, ``"no worse"`` if it is claimed to be worse
+            by at most ``margin``, and ``"level"`` if it is claimed to differ by at most ``margin``.
+        measure: The measure to compare by, a column of ``summary.json``. Measures that have a unit are compared by
+            their ratio (the geometric mean over seeds and workloads), the others by their difference.
+        trials: Compare the first trials of each run. By default, compare all trials that both strategies have.
+        seconds: Compare the trials of each run within this charged time, in seconds.
+        margin: The largest difference that does not matter, 0.01 by default. For a ratio, 0.01 is 1 %.
+    """
+
+    text: str
+    source: str
+    strategy: str
+    against: str | list[str]
+    published: str = ""
+    relation: Literal["better", "no worse", "level"] = "better"
+    measure: Literal["area", "anytime", "best_gflops", "trials_to_target", "seconds_to_target"] = "area"
+    trials: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    margin: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
+
+    def __post_init__(self) -> None:
+        if not self.opponents or self.strategy in self.opponents:
+            raise ValueError(f"a claim compares a strategy with others, not {self.strategy!r} with {self.against!r}")
+
+    @property
+    def opponents(self) -> list[str]:
+        return [self.against] if isinstance(self.against, str) else self.against
+
+
 class StudyPlan(msgspec.Struct, frozen=True):
-    """A study's runs, in planned order."""
+    """A study's runs, in planned order, and its claims."""
 
     searchlab_study: Annotated[int, msgspec.Meta(ge=1, le=1)]
     runs: tuple[PlannedRun, ...]
+    claims: tuple[Claim, ...] = ()
 
     @property
     def by_log(self) -> Mapping[str, PlannedRun]:
         return {run.log: run for run in self.runs}
 
 
-def write_plan(directory: Path, runs: Sequence[PlannedRun]) -> None:
+def write_plan(directory: Path, runs: Sequence[PlannedRun], claims: Sequence[Claim] = ()) -> None:
     """Write the plan for ``runs`` to ``directory``. Raises SearchlabError if this fails."""
     path, part = directory / PLAN, directory / f"{PLAN}.part"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(msgspec.json.encode(StudyPlan(1, tuple(runs))))
+        part.write_bytes(msgspec.json.encode(StudyPlan(1, tuple(runs), tuple(claims))))
         part.replace(path)
     except OSError as error:
         raise SearchlabError(f"cannot write {path}: {error.strerror}") from None

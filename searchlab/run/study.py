@@ -24,7 +24,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
 from ..log.format import Log, read_held
-from ..log.plan import JSON, TOML, UNLIMITED, Budget, PlannedRun, keep_study, write_plan
+from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
 from ..measure.settings import LocalSettings, Settings
@@ -184,6 +184,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             other shapes in the same space.
         contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
             in each run's log when the run begins. Reports test them with more power than other, exploratory pairs.
+        claims: Published claims, which reports test on the study's runs. Over a suite, claims and contrasts may also
+            refer to the suite's baselines, whose runs are then part of the report. If the baselines alone can answer
+            the claims, ``policies`` may be empty.
         starts: With ``"shared"``, policies that have not learned anything yet draw the same configs for a given seed,
             so any difference between two policies is due to what they do later. With ``"own"``, each policy draws its
             own configs.
@@ -205,6 +208,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measure: Settings = LocalSettings()
     warm_start: list[str] = []
     contrasts: list[tuple[str, str]] = []
+    claims: list[Claim] = []
     starts: Literal["shared", "own"] = "shared"
     executor: str | NamedPlugin | None = None
 
@@ -213,7 +217,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if pair[0] == pair[1]:
                 raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
-            if not getattr(self, name):
+            if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
                 place = "; add one, or specify a suite" if name in OF_SUITE else ""
                 raise ValueError(f"{name} must have at least one entry, not []{place}")
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
@@ -439,10 +443,16 @@ class Study:
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [_slug(label) for label in labels])
         known = [*labels, *(self.suite.baseline_files if self.suite else ())]
-        for name in (name for pair in spec.contrasts for name in pair):
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise SearchlabError(f"contrasts refer to the strategy {name!r}, which is not in the study{hint}")
+        spaces = [entry if isinstance(entry, str) else entry.label or entry.name for entry in spec.spaces]
+        with_space = [f"{space} / {label}" for space in spaces for label in labels]  # in a report on several spaces
+        for key, names, there in (
+            ("contrasts", [name for pair in spec.contrasts for name in pair], known),
+            ("claims", [name for one in spec.claims for name in (one.strategy, *one.opponents)], known + with_space),
+        ):
+            for name in names:
+                if name not in there:
+                    hint = did_you_mean(name, there)
+                    raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
         left_out: list[str] = []
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], list[EarlierRun | StoredRuns]] = {}  # by the sources of a warm start
@@ -470,7 +480,7 @@ class Study:
             runs += [
                 replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl") for seed in spec.seed_list for run in planned
             ]
-        if not runs:
+        if not runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
         for sources, used in warm.items():
             check_used(earlier[sources], used)
@@ -547,6 +557,16 @@ class Study:
             suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
             yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
 
+    @property
+    def baselines(self) -> list[str]:
+        """The baselines of its suite that the study refers to, sorted by name."""
+        if self.suite is None:
+            return []
+        own = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
+        named = {name for pair in self.spec.contrasts for name in pair}
+        named |= {name for one in self.spec.claims for name in (one.strategy, *one.opponents)}
+        return sorted(named & self.suite.baseline_files.keys() - own)
+
     def planned(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""
         return [
@@ -606,7 +626,7 @@ class Study:
         runs = [run for run in begun if run.log in chosen]
 
         def ready() -> None:
-            write_plan(Path(out), self.planned())
+            write_plan(Path(out), self.planned(), self.spec.claims)
             if self.copy:
                 keep_study(Path(out), *self.copy)
 
@@ -620,6 +640,8 @@ class Study:
                 exclusive = self.suite is None and self.spec.measure.exclusive
                 place = ends.enter_context(started(plugin, exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or (lambda *_: None)))
+            if not planned:  # the suite's baselines answer everything
+                ready()
             logs = execute(runs, self.base, on_each, place, ready) if runs else {}
         warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)

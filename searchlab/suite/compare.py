@@ -140,6 +140,22 @@ def compare(
     return compared((log, log.path.as_posix()) for log in logs)
 
 
+def study_runs(study: Study, out: Path) -> ComparedRuns:
+    """Return a study's runs, together with those of the suite's baselines that the study refers to.
+
+    Args:
+        study: A study that refers to baselines.
+        out: The directory of its logs.
+
+    Raises:
+        SearchlabError: If the logs cannot be read or compared.
+    """
+    assert study.suite is not None
+    logs = [out / run.log for run in study.plan()[0]]
+    new = collect(study.suite, [log for log in logs if log.exists()])
+    return compare(study.suite, new, baselines(study.suite, study.baselines), study.spec.seed_list)
+
+
 def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:
     """Compare the runs in a file written by ``suite run --out`` with its suite's baselines, on the same tables.
 

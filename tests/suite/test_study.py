@@ -190,3 +190,36 @@ def test_tables_and_options_are_not_made_over_a_suite(bare: Path, tmp_path: Path
     for words in (("table", "build", file), ("hypertune", file, "--policy", "evolutionary")):
         done = searchlab(*words, cwd=tmp_path)
         assert done.returncode == 2 and "suite" in done.stderr
+
+
+def test_baselines_answer_claims_without_a_run(sealed: Path, tmp_path: Path) -> None:
+    claims = [
+        '[[claims]]\ntext = "xgb is best."\nsource = "nobody"\nstrategy = "xgb"\nagainst = ["random", "evolutionary"]\n'
+    ]
+    file, out = tmp_path / "study.toml", tmp_path / "results"
+    file.write_text("\n".join([f'suite = "{sealed}"', "policies = []", *claims]))
+    done = searchlab("run", file, "--out", out)
+    assert done.returncode == 0 and not list(out.rglob("*.jsonl")), done.stderr
+    written = json.loads((out / "report" / "summary.json").read_text())
+    assert {row["strategy"] for row in written["workloads"][0]["strategies"]} == {"random", "evolutionary", "xgb"}
+    (claim,) = written["claims"]
+    assert [pair["workloads"] for pair in claim["against"]] == [4, 4] and claim["verdict"] in done.stdout
+    assert searchlab("report", file, out, "--json").stdout == json.dumps(written, indent=2) + "\n"
+
+
+def test_baselines_join_the_runs_of_a_study_that_refers_to_them(sealed: Path, results: Path, tmp_path: Path) -> None:
+    """The same runs again, called by another name, are level with the baseline."""
+    claims = '[[claims]]\ntext = "Again."\nsource = "nobody"\nstrategy = "again"\nagainst = "evolutionary"\n'
+    policy = '{ name = "evolutionary", label = "again", batch = 6, options = { population = 6 } }'
+    file, out = tmp_path / "study.toml", tmp_path / "results"
+    file.write_text(f'suite = "{sealed}"\npolicies = [{policy}]\n{claims}')
+    done = searchlab("run", file, "--out", out)
+    assert done.returncode == 0, done.stderr
+    (claim,) = json.loads((out / "report" / "summary.json").read_text())["claims"]
+    (pair,) = claim["against"]
+    assert (pair["value"], pair["level"], claim["verdict"]) == (0, 4, "untested"), "all differences are zero"
+
+
+def test_without_claims_a_study_needs_policies(bare: Path) -> None:
+    with pytest.raises(SearchlabError, match="policies must have at least one entry"):
+        study(str(bare), policies=[])

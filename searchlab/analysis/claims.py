@@ -1,0 +1,213 @@
+"""Verdicts on the published claims in a study.
+
+A claim compares a strategy with one or more others by one measure. Each comparison is a test and an interval of the
+mean difference, or of the mean log ratio for measures that have a unit; see
+:func:`~searchlab.analysis.stats.inference.paired_difference`. They are about workloads like these if there are enough
+workloads for that, and otherwise about these workloads. p-values are corrected for all comparisons of all claims in a
+report (Holm). These tests are a family of their own, apart from the report's other tests. Intervals are for one
+comparison alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..arrays import Floats
+from ..log.plan import UNLIMITED, Budget, Claim
+from .measures import AREA, SECONDS, TRIALS, StrategySummary
+from .model import ClaimVerdict, Comparand
+from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
+from .stats.inference import Difference, paired_difference
+from .stats.ranks import ALPHA, holm
+from .words import counted, listed, number_text, p_equals
+
+WORST_FIRST = ("fails", "undecided", "untested", "holds")
+"""The verdicts, from the one that decides a claim with several opponents."""
+
+_TITLES = {
+    AREA: "area under the curve", "anytime": "area over the curve on a logarithmic scale",
+    "best_gflops": "throughput of the best program", TRIALS: f"trials to {100 * TARGET:g} % of the best known",
+    SECONDS: f"seconds to {100 * TARGET:g} % of the best known",
+}  # fmt: skip
+
+
+def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
+    """Return each of ``claims`` with its verdict."""
+    found = [(claim, other, _compare(comparison, claim, other)) for claim in claims for other in claim.opponents]
+    tested = [pair.p for _, _, pair in found if pair.p is not None]
+    adjusted = iter(holm(np.array(tested)).tolist()) if tested else iter(())
+    compared: dict[int, list[Comparand]] = {}
+    for claim, other, pair in found:
+        p = None if pair.p is None else next(adjusted)
+        compared.setdefault(id(claim), []).append(_comparand(claim, other, pair, p))
+    return [_decided(claim, compared[id(claim)]) for claim in claims]
+
+
+class _Compared(NamedTuple):
+    """A strategy less an opponent, in logarithms for a ratio. Higher is better."""
+
+    difference: Difference
+    unreached: float
+    missing: str  # why there is nothing to compare, or ""
+
+    @property
+    def on_others(self) -> bool:
+        return self.difference.on_others.p is not None
+
+    @property
+    def answer(self) -> Any:
+        return self.difference.on_others if self.on_others else self.difference.on_these
+
+    @property
+    def p(self) -> float | None:
+        p: float | None = self.answer.p
+        return p
+
+
+def _decided(claim: Claim, against: list[Comparand]) -> ClaimVerdict:
+    decisive = min(against, key=lambda one: (WORST_FIRST.index(one.verdict), one.value if one.workloads else 0.0))
+    return ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against)
+
+
+def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
+    """Compare the claim's strategy with ``other`` on each workload on which both have enough trials."""
+    names = (claim.strategy, other)
+    budget = Budget(claim.trials or UNLIMITED, claim.seconds)
+    ours: list[Floats] = []
+    theirs: list[Floats] = []
+    clusters: list[str] = []
+    unreached: list[float] = []
+    short = 0
+    for item in comparison.values():
+        if any(name not in item.strategies for name in names) or item.best is None:
+            continue
+        part = item.within(budget, names)
+        pair = [part.strategies[name] for name in names]
+        if not all(_covers(group, claim) for group in pair):
+            short += 1
+            continue
+        numbers = [_numbers(group, part, claim.measure) for group in pair]
+        unreached += [float(np.isinf(list(own.values())).mean()) for own in numbers]
+        one, another = _paired(numbers, pair, part, claim.measure)
+        ours.append(one)
+        theirs.append(another)
+        clusters.append(item.cluster)
+    if missing := [name for name in names if not any(name in item.strategies for item in comparison.values())]:
+        why = f"there are no runs of {listed(missing)} here"
+    elif not ours:
+        why = "no workload has runs of both with enough trials" if short else "no workload has runs of both"
+    else:
+        why = ""
+    return _Compared(paired_difference(ours, theirs, clusters), float(np.mean(unreached or [0.0])), why)
+
+
+def _covers(runs: StrategyRuns, claim: Claim) -> bool:
+    """Return whether the runs have as many trials, or take as many seconds, as the claim is about."""
+    if claim.seconds is not None:
+        return all(run.log.ended or run.elapsed[-1] >= claim.seconds for run in runs.runs)
+    return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared)
+
+
+def _numbers(runs: StrategyRuns, item: WorkloadRuns, measure: str) -> dict[int, float]:
+    """Return the measure for each seed, infinite if the run did not reach the target."""
+    values = StrategySummary.measures[measure].of(runs).by_seed
+    seeds = [run.seed for run in runs.compared]
+    return {seed: math.inf if value is None else value for seed, value in zip(seeds, values, strict=True)}
+
+
+def _paired(
+    numbers: Sequence[dict[int, float]], pair: Sequence[StrategyRuns], item: WorkloadRuns, measure: str
+) -> tuple[Floats, Floats]:
+    """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better.
+
+    A strategy that makes the same run for every seed has its number for all seeds of the other.
+    """
+    seeds = sorted({seed for own in numbers for seed in own})
+    rows = np.array([
+        [own[runs.compared[0].seed] if runs.one_run else own.get(seed, math.nan) for seed in seeds]
+        for own, runs in zip(numbers, pair, strict=True)
+    ])  # fmt: skip
+    declared = StrategySummary.measures[measure]
+    if declared.unit:
+        if declared.better is min:  # a run that did not reach the target counts with the budget
+            rows[np.isinf(rows)] = item.longest if measure == SECONDS else item.horizon
+        else:  # a run without any working program counts with the slowest of the others
+            rows[rows == 0] = np.nanmin(rows[rows > 0], initial=item.best_gflops)
+        rows = np.log(rows)
+    one, other = rows if declared.better is max else -rows
+    return one, other
+
+
+def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Comparand:
+    found, answer = pair.difference, pair.answer
+    interval = answer.difference
+    verdict = _verdict(claim, found.value, interval.lower, interval.upper, p)
+    value, lower, upper = _shown(claim, interval.value, interval.lower, interval.upper)
+    scope = f"these {counted(found.workloads, 'workload')}" if found.workloads > 1 else "this workload"
+    if pair.on_others:
+        scope = "these kernels on other devices" if found.clusters else "workloads like these"
+    one = Comparand(
+        against=other, verdict=verdict, value=value, lower=lower, upper=upper, p=p, scope=scope,
+        workloads=found.workloads, ahead=found.ahead, level=found.level, behind=found.behind, seeds=found.pairs,
+        unreached=pair.unreached, says="",
+    )  # fmt: skip
+    return msgspec.structs.replace(one, says=_says(claim, one, pair.missing or interval.note))
+
+
+def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
+    """Return the verdict on one comparison, whose numbers are differences of which higher is better."""
+    if lower is None or upper is None or p is None:
+        return "untested"
+    zone = math.log1p(claim.margin) if _is_ratio(claim) else claim.margin
+    significant = p <= ALPHA
+    if claim.relation == "better":
+        holds, fails = significant and value > 0, (significant and value < 0) or upper <= zone
+    elif claim.relation == "no worse":
+        holds, fails = lower >= -zone, significant and upper < -zone
+    else:
+        holds, fails = lower >= -zone and upper <= zone, significant and (lower > zone or upper < -zone)
+    return "holds" if holds else "fails" if fails else "undecided"
+
+
+def _is_ratio(claim: Claim) -> bool:
+    return bool(StrategySummary.measures[claim.measure].unit)
+
+
+def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
+    """Convert a difference of which higher is better, and its interval, to a difference or ratio of the measure."""
+    sign = 1 if StrategySummary.measures[claim.measure].better is max else -1
+    value, *ends = (
+        None if one is None else math.exp(sign * one) if _is_ratio(claim) else sign * one for one in numbers
+    )
+    assert value is not None
+    lower, upper = ends if sign > 0 else reversed(ends)
+    return value, lower, upper
+
+
+def _says(claim: Claim, one: Comparand, note: str) -> str:
+    """Describe a comparison in one sentence."""
+    ends = [] if claim.trials is None else [f"after {counted(claim.trials, 'trial')}"]
+    ends += [] if claim.seconds is None else [f"after {claim.seconds:g} s"]
+    whom = " ".join([f"{claim.strategy} against {one.against}", *ends])
+    if not one.workloads:
+        return f"{whom}: {note}."
+    digits = None if _is_ratio(claim) else 3
+    value, lower, upper = (number_text(number, digits) for number in (one.value, one.lower, one.upper))
+    effect = f", ratio {value}" if _is_ratio(claim) else f" {value}" if one.value < 0 else f" +{value}"
+    said = f"{whom}: {_TITLES[claim.measure]}{effect}"
+    if one.lower is not None and one.p is not None:
+        said += f", 95 % interval {lower} to {upper}; {p_equals(one.p)} on {one.scope}"
+    tally = ", ".join(
+        f"{word} on {number}"
+        for word, number in (("better", one.ahead), ("the same", one.level), ("worse", one.behind))
+        if number
+    )
+    said += f" ({counted(one.workloads, 'workload')}, {counted(one.seeds, 'seed')}; {tally})"
+    if one.unreached:
+        said += f"; {100 * one.unreached:.0f} % of the runs did not reach the target and count with their budget"
+    return f"{said}. {note}".rstrip() if one.lower is None else f"{said}."
