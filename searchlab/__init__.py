@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .executors.contract import RunExecutor
     from .log.result import Result, Results, load_log
     from .model import ScheduledTask, Scheduler
+    from .model.tasks import tasks_of
+    from .model.tune import tune_model
     from .plugins import trusting
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
@@ -38,6 +40,8 @@ _HOMES = {
     "errors": ("InvalidConfig", "SearchlabError", "UnsupportedSpace", "UnsupportedWorkload"),
     "executors.contract": ("RunExecutor",),
     "model": ("ScheduledTask", "Scheduler"),
+    "model.tasks": ("tasks_of",),
+    "model.tune": ("tune_model",),
     "plugins": ("trusting",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
@@ -57,7 +61,8 @@ __all__ = [
     "Policy", "ProductSpace", "Result", "Results", "RunExecutor", "ScheduledTask", "Scheduler", "SearchlabError",
     "Space", "Store", "Study", "Target", "Trial", "UnsupportedSpace", "UnsupportedWorkload", "Workload", "__version__",
     "apply_best", "apply_history_best", "build_best", "compare", "conv2d", "gemm", "load_log", "parse_workload",
-    "resolve_target", "trusting", "tune",
+    "resolve_target", "tasks_of", "trusting", "tune",
+    "tune_model",
 ]  # fmt: skip
 
 

@@ -55,7 +55,8 @@ class SchedulerSubject(Subject):
             task = scheduler.ask(open_tasks)
             if task not in open_tasks:
                 raise Breach(f"it chose {task!r} from the open tasks {open_tasks}")
-            scheduler.tell(task, toy_costs(task, chosen.count(task), equal, task in fails))
+            last = ends and chosen.count(task) == 4  # a round in which the search has nothing more to propose
+            scheduler.tell(task, [] if last else toy_costs(task, chosen.count(task), equal, task in fails))
             chosen.append(task)
         return [int(task) for task in chosen]
 

@@ -99,7 +99,7 @@ class Scheduler(ChecksOptions, ABC):
             costs: The costs of the round's trials in seconds; infinite for failures. There may be none.
         """
         history = self.histories[task]
-        history.append(min(costs, default=math.inf) if not history else min(history[-1], *costs))
+        history.append(min([*history[-1:], *costs], default=math.inf))
 
     def rng(self) -> np.random.Generator:
         """Return the random stream of the next decision, which depends on the seed and the number of rounds."""

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any, Self
 
 import msgspec
 
@@ -54,18 +55,13 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: 
     Raises:
         SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
-    random = random_draws(measurer.whole(run.space), run.trials)
-    header = run.header(measurer.workers, measurer.optimum(run.space), random)
-    with LogWriter(run.log, header, durable=not measurer.repeatable, held=held) as log:
-        measurer.begin(run.seed)
-        loop = _Loop(run, measurer, log, on_trial)
-        if run.budget.complete(log.log):
-            loop.replay_rest()
-        else:
-            with extracted_by(measurer.extract):
-                loop.run()
-        loop.finish()
-        return log.log
+    with Search(run, measurer, on_trial, held) as one:
+        if run.budget.complete(one.log):
+            one.replay_rest()
+        while one.step():
+            pass
+        one.finish()
+        return one.log
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
@@ -78,41 +74,83 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
-class _Loop:
-    """A run whose trials come from the log until it is exhausted, and then from the measurer."""
+class Search:
+    """A run that advances batch by batch. Its trials come from the log until it is exhausted, then from the measurer.
 
-    def __init__(self, run: Run, measurer: Measurer, log: LogWriter, on_trial: OnTrial | None) -> None:
+    Use it as a context; its log can be written by no one else meanwhile. Several runs may advance in turn.
+
+    Args:
+        run: The run, whose log is created or resumed.
+        measurer: Measures the configs that the log does not contain.
+        on_trial: Called with every trial.
+        held: The log, if it has already been read.
+
+    Raises:
+        SearchlabError: As :func:`search`.
+    """
+
+    def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> None:
+        random = random_draws(measurer.whole(run.space), run.trials)
+        header = run.header(measurer.workers, measurer.optimum(run.space), random)
         self._run = run
         self._measurer = measurer
-        self._log = log
+        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, held=held)
         self._on_trial = on_trial or (lambda trial, replayed: None)
         self._trials: list[Trial] = []
         self._best = math.inf
+        self._searcher: Searcher | None = None
+        self._over = False
+        measurer.begin(run.seed)
 
-    def run(self) -> None:
+    def __enter__(self) -> Self:
+        self._log.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._log.__exit__(*error)
+
+    @property
+    def log(self) -> Log:
+        """The log so far."""
+        return self._log.log
+
+    def step(self, most: int | None = None) -> Sequence[Trial]:
+        """Advance by a batch, and return its trials. There are none if the run has ended.
+
+        Args:
+            most: The maximum number of trials. If the batch is larger, the run cannot advance any further.
+        """
+        start, end = len(self._trials), self._run.trials
+        if not self._over and start < end:
+            with extracted_by(self._measurer.extract):
+                self._advance(end if most is None else min(end, start + most))
+        return self._trials[start:]
+
+    def _advance(self, end: int) -> None:
+        """Advance by a batch, at most until the run has ``end`` trials."""
         run, log, trials = self._run, self._log, self._trials
-        searcher = Searcher(run, self._measurer.extract_seconds)
-        while len(trials) < run.trials:
-            if ended := run.budget.ends(log.log, len(trials)):
-                if len(trials) < len(log.records):  # the run previously had a larger budget
-                    self.replay_rest()
-                else:
-                    self._end(ended)
-                return
-            configs = searcher.ask(run.batch)
-            if not configs:
-                if len(trials) < len(log.records):
-                    raise self._difference("has nothing more to propose")
-                self._end(Ended(trials=len(trials)))
-                return
-            configs = configs[: run.trials - len(trials)]  # if the budget is increased later, the rest is measured then
-            start = len(trials)
-            self._replay(configs)
-            self._measure(configs[len(trials) - start :], start, searcher)
-            searcher.tell(trials[start:])
+        searcher = self._searcher = self._searcher or Searcher(run, self._measurer.extract_seconds)
+        if ended := run.budget.ends(log.log, len(trials)):
+            if len(trials) < len(log.records):  # the run previously had a larger budget
+                self.replay_rest()
+            else:
+                self._end(ended)
+            return
+        configs = searcher.ask(run.batch)
+        if not configs:
+            if len(trials) < len(log.records):
+                raise self._difference("has nothing more to propose")
+            self._end(Ended(trials=len(trials)))
+            return
+        configs = configs[: end - len(trials)]  # if the budget is increased later, the rest is measured then
+        start = len(trials)
+        self._replay(configs)
+        self._measure(configs[len(trials) - start :], start, searcher)
+        searcher.tell(trials[start:])
 
     def replay_rest(self) -> None:
-        """Use the log's remaining trials without asking the policy."""
+        """Use the log's remaining trials without asking the policy. The run then cannot advance."""
+        self._over = True
         for record in self._log.records[len(self._trials) :]:
             self._add(record.trial, True)
 
@@ -152,6 +190,7 @@ class _Loop:
 
     def _end(self, ended: Ended) -> None:
         """Log why the run ended."""
+        self._over = True
         self._log.append(msgspec.structs.replace(ended, time=round(time.time(), 3)))
         self._log.sync()
 

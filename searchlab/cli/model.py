@@ -1,0 +1,131 @@
+"""``searchlab model``: the tasks of a model, and tuning all of them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from ..model.tasks import load_model, tasks_of
+from ..model.tune import tune_model
+from ..target import resolve_target
+from .terminal import (
+    AsJson,
+    CostModelName,
+    FeaturesName,
+    MeasureSpec,
+    TargetOrOwn,
+    TargetSpec,
+    interruptible,
+    json_object,
+    milliseconds,
+    out,
+    plugin,
+    say,
+    say_json,
+    say_table,
+)
+
+model = typer.Typer(no_args_is_help=True, help="Tune a model: list its tasks, or tune all of them.")
+
+ModelSpec = Annotated[
+    str,
+    Argument(
+        help="The model: `module:function` or `FILE.py:function`, which returns a Relax module; an ONNX file "
+        "(`*.onnx`); or an exported PyTorch program (`*.pt2`).",
+        metavar="MODEL",
+    ),
+]
+
+
+def time_text(seconds: float) -> str:
+    """Return a time in the unit that suits it; ``none works`` if it is infinite."""
+    if math.isinf(seconds):
+        return "none works"
+    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else milliseconds(seconds)
+
+
+@model.command()
+def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = False) -> None:
+    """List a model's tasks: its distinct functions after fusion, and the spaces that contain programs for each."""
+    resolved = resolve_target(target)
+    found = [(task, task.spaces(resolved)) for task in tasks_of(load_model(name))]
+    if as_json:
+        say_json([
+            {"task": task.name, "occurs": task.occurs, "flops": task.flops, "functions": task.functions,
+             "spaces": spaces, "reason": task.reason}
+            for task, spaces in found
+        ])  # fmt: skip
+        return
+    say_table(
+        ("task", "occurs", "MFLOP", "spaces"),
+        (
+            (task.name, task.occurs, f"{task.flops / 1e6:,.1f}", ", ".join(spaces) or f"none: {task.reason}")
+            for task, spaces in found
+        ),
+        right=("occurs", "MFLOP"),
+    )
+    say(f"{len(found)} tasks, {sum(bool(spaces) for _, spaces in found)} of which can be tuned")
+
+
+@model.command()
+def tune(
+    name: ModelSpec,
+    trials: Annotated[int, Option(min=1, help="The number of trials of all tasks together.")],
+    directory: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
+    scheduler: Annotated[
+        str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")
+    ] = "gradient",
+    space: Annotated[
+        str,
+        Option(
+            help="The space for every task, from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`."
+        ),
+    ] = "sketch",
+    policy: Annotated[
+        str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
+    ] = "evolutionary-model",
+    batch: Annotated[int, Option(min=1, help="The number of trials in a round.")] = 8,
+    seed: Annotated[int, Option(min=0, help="The seed, which determines everything but the measurements.")] = 0,
+    stop_after: Annotated[
+        int | None, Option(min=1, help="Leave a task after this many trials without a gain of more than 1 %.")
+    ] = None,
+    target: TargetOrOwn = None,
+    cost_model: CostModelName = None,
+    features: FeaturesName = None,
+    measure: MeasureSpec = None,
+) -> None:
+    """Tune a model's tasks, and export the tuned model. To resume or extend, repeat the command.
+
+    The result is compared with the untuned model: the outputs must agree, and both are timed in turn.
+    """
+    with interruptible():
+        tuned = tune_model(
+            load_model(name), out=directory, trials=trials, scheduler=plugin(scheduler), space=plugin(space),
+            policy=plugin(policy), batch=batch, seed=seed, stop_after=stop_after, target=target, features=features,
+            cost_model=cost_model and plugin(cost_model), measure=json_object(measure, "--measure"), progress=out,
+        )  # fmt: skip
+    say_table(
+        ("task", "trials", "best"),
+        (
+            (
+                task, len(result.trials),
+                time_text(min(trial.cost for trial in result.trials)),
+            )
+            for task, result in tuned.results.items()
+        ),
+        right=("trials", "best"),
+    )  # fmt: skip
+    for task, reason in tuned.left_out.items():
+        say(f"not tuned: {task}: {reason}")
+    if tuned.comparison is not None:
+        before, after = tuned.comparison.seconds
+        say(
+            f"the model takes {time_text(after)} instead of {time_text(before)}, {before / after:.1f} times as "
+            f"fast; its outputs differ by at most {tuned.comparison.difference:.1e} of the largest element"
+        )
+    if tuned.library is not None:
+        say(f"the tuned model is {tuned.library}; load it with tvm.runtime.load_module and relax.VirtualMachine")

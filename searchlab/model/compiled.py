@@ -1,0 +1,148 @@
+"""A model before and after tuning: the same outputs, the times of both in turn, and the library."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import SearchlabError, first_line
+from ..target import Target
+
+if TYPE_CHECKING:
+    import tvm
+
+ROUNDS = 7
+LEAST_MS = 50
+
+TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-9}
+"""By how much an output may differ, relative to its largest element: programs sum in different orders."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The times of a model before and after tuning, and the largest difference of their outputs.
+
+    Attributes:
+        before: The time of one execution of the untuned model in seconds, once for each round.
+        after: The time of the tuned model.
+        difference: The largest difference of the outputs, relative to the largest element of the output.
+    """
+
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    difference: float
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """The median times before and after."""
+        return statistics.median(self.before), statistics.median(self.after)
+
+
+def compared(
+    untuned: tvm.IRModule, tuned: tvm.IRModule, target: Target, library: Path, seed: int
+) -> tuple[Comparison, Path | None]:
+    """Compile both modules, compare their outputs on random inputs, time them in turn, and export the tuned one.
+
+    Returns:
+        The comparison, and the library, or None if there is no C compiler to link it.
+
+    Raises:
+        SearchlabError: If a module does not compile, or if the outputs differ.
+    """
+    import tvm
+    from tvm import relax
+    from tvm.support import cc
+
+    entry = entry_of(untuned)
+    inputs = [tvm.runtime.tensor(array) for array in random_inputs(untuned[entry], np.random.default_rng(seed))]
+    executables = [_compiled(one, target) for one in (untuned, tuned)]
+    device = tvm.cpu() if target.kind == "llvm" else tvm.device(target.kind)
+    machines = [relax.VirtualMachine(one, device) for one in executables]
+    outputs = [list(_arrays(machine[entry](*inputs))) for machine in machines]
+    difference = _difference(*outputs)
+    exported = None
+    if cc.get_cc():
+        exported = library
+        part = library.with_name(f".{library.name}")
+        executables[1].export_library(str(part))
+        os.replace(part, library)
+    timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for timer, own in zip(timers, times, strict=True):
+            own.append(float(timer(*inputs).mean))
+    return Comparison(tuple(times[0]), tuple(times[1]), difference), exported
+
+
+def entry_of(module: tvm.IRModule) -> str:
+    """Return the name of the Relax function to call: ``main``, or the only one. Raises SearchlabError."""
+    from tvm import relax
+
+    names = [v.name_hint for v, function in module.functions.items() if isinstance(function, relax.Function)]
+    if "main" in names:
+        return "main"
+    if len(names) != 1:
+        raise SearchlabError(f"the model has {len(names)} Relax functions ({', '.join(names)}); call one of them main")
+    return str(names[0])
+
+
+def random_inputs(function: Any, rng: np.random.Generator) -> Iterator[Array]:
+    """Yield an array for each parameter of a Relax function, including its weights if they are parameters.
+
+    Numbers are normal, and smaller the more of them a layer sums, so that the outputs of deep models neither vanish nor
+    overflow. Integers are 0 or 1, which are valid indices of anything.
+    """
+    from tvm.tirx import IntImm
+
+    for parameter in function.params:
+        shape = getattr(parameter.ty, "shape", None)
+        if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
+            raise SearchlabError(
+                f"the model's input {parameter.name_hint} has no fixed shape; bind its symbolic dimensions first"
+            )
+        sizes = tuple(int(extent) for extent in shape)
+        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
+        if "float" not in dtype:
+            yield rng.integers(0, 2, sizes).astype(dtype)
+            continue
+        summed = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
+        yield (rng.standard_normal(sizes) / np.sqrt(summed)).astype(dtype)
+
+
+def _compiled(module: tvm.IRModule, target: Target) -> Any:
+    import tvm
+
+    try:
+        return tvm.compile(module, target=target.tvm)
+    except Exception as error:  # the compiler may raise anything
+        raise SearchlabError(f"the model does not compile for {target.kind}: {first_line(error)}") from error
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    if hasattr(value, "numpy"):
+        yield value.numpy()
+    else:
+        for item in value:
+            yield from _arrays(item)
+
+
+def _difference(before: list[Array], after: list[Array]) -> float:
+    """Return the largest relative difference. Raises SearchlabError if it exceeds the tolerance."""
+    largest = 0.0
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        scale = float(np.abs(old.astype(np.float64)).max(initial=0.0)) or 1.0
+        off = float(np.abs(old.astype(np.float64) - new.astype(np.float64)).max(initial=0.0)) / scale
+        if not off <= TOLERANCE.get(str(old.dtype), 0.0):
+            raise SearchlabError(
+                f"output {number} of the tuned model differs from that of the untuned one by {off:.2g} of its largest "
+                f"element; please report this, with the directory of the logs"
+            )
+        largest = max(largest, off)
+    return largest

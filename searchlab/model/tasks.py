@@ -1,0 +1,369 @@
+"""The tasks of a model: its distinct functions, how often each is called, and which workload each computes."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SearchlabError, UnsupportedWorkload, described, did_you_mean, first_line
+from ..plugins import load_attribute
+from ..space import SPACES
+from ..target import Target
+from ..workload import Workload, conv2d, gemm
+from .scheduler import ScheduledTask
+
+if TYPE_CHECKING:
+    import tvm
+
+
+@dataclass(frozen=True)
+class Task:
+    """A distinct computation of a model.
+
+    Attributes:
+        functions: The names of the functions in the lowered module that perform it.
+        occurs: How often the model's Relax functions call them.
+        workload: The workload that it is, or None if it cannot be tuned.
+        flops: The number of floating-point operations of one execution that TVM counts; 0 if unknown.
+        reason: Why it cannot be tuned.
+    """
+
+    functions: tuple[str, ...]
+    occurs: int
+    workload: Workload | None
+    flops: int = 0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The workload's spelling, or the name of the first function."""
+        return self.functions[0] if self.workload is None else str(self.workload)
+
+    def spaces(self, target: Target, names: Iterable[str] | None = None) -> list[str]:
+        """Return the registered spaces that contain programs for the task.
+
+        Args:
+            target: The target.
+            names: The spaces to try; by default, all registered ones.
+        """
+        found = []
+        for name in SPACES.installed() if names is None else names:
+            cls = SPACES.load(name)
+            if self.workload is None or not getattr(cls, "has_programs", True):
+                continue
+            try:
+                cls(self.workload, target)
+            except (UnsupportedWorkload, TypeError):  # or the space has options without defaults
+                continue
+            except SearchlabError:
+                continue
+            found.append(name)
+        return found
+
+    def scheduled(self) -> ScheduledTask:
+        """Return what a scheduler knows of the task."""
+        op = "" if self.workload is None else self.workload.op
+        return ScheduledTask(self.name, (float(self.occurs),), self.flops, "" if op == "tir" else op)
+
+
+def lowered(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a Relax module whose operators are fused TIR functions, which are what can be tuned.
+
+    The passes are those with which TVM compiles a model for a CPU, up to scheduling. A module to which they were
+    already applied is not changed, so that tuned programs put into this module stay where they are.
+    """
+    import tvm
+    from tvm import relax
+
+    passes = [
+        relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant(),
+        relax.transform.FuseOps(), relax.transform.FuseTIR(), relax.transform.DeadCodeElimination(),
+    ]  # fmt: skip
+    if any(hasattr(function, "body") and isinstance(function, relax.Function) for function in mod.functions.values()):
+        passes.insert(0, relax.transform.DecomposeOpsForInference())
+    try:
+        return tvm.ir.transform.Sequential(passes)(mod)
+    except Exception as error:  # TVM may raise anything
+        raise SearchlabError(f"TVM cannot lower the model: {first_line(error)}") from error
+
+
+def tasks_of(mod: tvm.IRModule) -> list[Task]:
+    """Return the tasks of a model: its distinct TIR functions after fusion, those with the most work first.
+
+    Functions that differ only in names are one task. A function is spelled as a GEMM or convolution if it is one, so
+    that it takes the programs of logs of that workload.
+
+    Args:
+        mod: A Relax module.
+
+    Raises:
+        SearchlabError: If TVM cannot lower the module.
+
+    Example:
+        >>> import searchlab
+        >>> from tvm.relax.frontend import nn
+        >>> class Net(nn.Module):
+        ...     def __init__(self):
+        ...         self.weights = [nn.Parameter((32, 32), "float32") for _ in range(2)]
+        ...     def forward(self, x):
+        ...         for weight in self.weights:
+        ...             x = nn.op.relu(nn.op.matmul(x, weight))
+        ...         return x
+        >>> mod, _ = Net().export_tvm({"forward": {"x": nn.spec.Tensor((32, 32), "float32")}})
+        >>> [(task.name, task.occurs) for task in searchlab.tasks_of(mod)]
+        [('gemm:32x32x32:relu', 2)]
+    """
+    from tvm.tirx import PrimFunc
+    from tvm_ffi import structural_hash
+
+    module = lowered(mod)
+    calls = Counter(_called(module))
+    alike: dict[int, list[Any]] = {}
+    for variable, function in module.functions.items():
+        if isinstance(function, PrimFunc) and calls[variable.name_hint]:
+            alike.setdefault(structural_hash(_plain(function)), []).append(variable)
+    tasks: dict[str, Task] = {}
+    for variables in alike.values():
+        names = tuple(sorted(variable.name_hint for variable in variables))
+        task = _task(module[variables[0]], names, sum(calls[name] for name in names))
+        if (same := tasks.get(task.name)) is not None:  # it differs in something that the workload does not record
+            task = replace(same, functions=(*same.functions, *names), occurs=same.occurs + task.occurs)
+        tasks[task.name] = task
+    return sorted(tasks.values(), key=lambda task: (-task.flops * task.occurs, task.name))
+
+
+def _plain(function: Any) -> Any:
+    """Return ``function`` without the attributes that depend on its place in a module."""
+    for name in ("global_symbol", "op_pattern"):
+        if function.attrs and name in function.attrs:
+            function = function.without_attr(name)
+    return function
+
+
+def _called(module: tvm.IRModule) -> Iterator[str]:
+    """Yield the name of the TIR function of each ``call_tir`` in the module's Relax functions."""
+    import tvm
+    from tvm import relax
+
+    found: list[str] = []
+
+    def visit(node: Any) -> None:
+        if (
+            isinstance(node, relax.Call)
+            and isinstance(node.op, tvm.ir.Op)
+            and node.op.name.startswith("relax.call_tir")
+        ):
+            found.append(node.args[0].name_hint)
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, visit)
+    yield from found
+
+
+def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
+    from tvm import IRModule
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    if function.attrs and function.attrs.get("tirx.is_scheduled", False):
+        return Task(names, occurs, None, 0, "it is already scheduled")
+    try:
+        flops = max(0, int(estimate_tir_flops(IRModule({"main": function}))))
+    except Exception:  # TVM cannot count them
+        flops = 0
+    workload, reason = recognised(function), ""
+    if workload is None:
+        reason = "it is neither a GEMM nor a convolution"
+    return Task(names, occurs, workload, flops, reason)
+
+
+# --- which workload a function is --------------------------------------------------------------------
+
+
+def recognised(function: Any) -> Workload | None:
+    """Return the GEMM or convolution that ``function`` computes, or None if it computes something else.
+
+    The shapes suggest candidates, and TVM decides: the loops must be the same.
+    """
+    from ..apply.matching import Computation, order_of
+
+    computation = Computation(function)
+    if computation.arguments is None:
+        return None
+    shapes = [tuple(int(extent) for extent in parameter.ty.shape) for parameter in function.params]
+    dtypes = {dtype for dtype, _ in computation.arguments[:-1]}
+    if len(shapes) not in (3, 4) or len(dtypes) != 1:
+        return None
+    names = _blocks(function)
+    relu = len(names) > 1 and names[-1] not in ("T_add", "bias") and len(names) > 1 + (len(shapes) - 3)
+    for candidate in _candidates(shapes, dtypes.pop(), relu):
+        if order_of(computation, Computation(candidate.prim_func())) is not None:
+            return candidate
+    return None
+
+
+def _blocks(function: Any) -> list[str]:
+    """Return the names of the function's blocks, in order, without the padding."""
+    from tvm.s_tir import SBlock
+    from tvm_ffi import structural_walk
+
+    names: list[str] = []
+    structural_walk(function.body, [(SBlock, lambda block: names.append(str(block.name_hint)))])
+    return [name for name in names if name not in ("root", "pad_temp")]
+
+
+def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> Iterator[Workload]:
+    (first, second, *rest), out = shapes[:-1], shapes[-1]
+    sizes = [math.prod(shape) for shape in rest]
+    if len(first) == len(second) == len(out) == 4:
+        if sizes in ([], [out[1]]):
+            yield from _convolutions(first, second, out, dtype, bias=bool(sizes), relu=relu)
+        return
+    if len(second) == 2 and out and first and sizes in ([], [out[-1]]) and second == (first[-1], out[-1]):
+        try:
+            yield gemm(math.prod(first[:-1]), second[1], second[0], dtype, bias=bool(sizes), relu=relu)
+        except SearchlabError:  # the dtype
+            return
+
+
+MOST_STRIDE = 4
+
+
+def _convolutions(
+    image: tuple[int, ...], weights: tuple[int, ...], out: tuple[int, ...], dtype: str, *, bias: bool, relu: bool
+) -> Iterator[Workload]:
+    n, ci, h, w = image
+    co, _, kh, kw = weights
+    if out[:2] != (n, co) or weights[1] != ci:
+        return
+
+    def geometry(size: int, kernel: int, result: int) -> Iterator[tuple[int, int]]:
+        for stride, padding in product(range(1, MOST_STRIDE + 1), range(kernel)):
+            if (size + 2 * padding - kernel) // stride + 1 == result:
+                yield stride, padding
+
+    # Symmetric geometries come first, because they are the usual ones.
+    pairs = [
+        (vertical, horizontal)
+        for vertical in geometry(h, kh, out[2])
+        for horizontal in geometry(w, kw, out[3])
+    ]  # fmt: skip
+    for (sh, ph), (sw, pw) in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
+        try:
+            yield conv2d(n, h, w, co, ci, kh, kw, (sh, sw), (ph, pw), dtype=dtype, bias=bias, relu=relu)
+        except SearchlabError:  # the dtype
+            return
+
+
+# --- reading a model ---------------------------------------------------------------------------------
+
+
+def load_model(spelled: str) -> tvm.IRModule:
+    """Return the Relax module that ``spelled`` refers to.
+
+    Args:
+        spelled: ``"module:function"`` or ``"file.py:function"``, whose function returns a Relax module; an ONNX file
+            (``*.onnx``), which requires the extra ``onnx``; or an exported PyTorch program (``*.pt2``), which requires
+            the extra ``torch``.
+
+    Raises:
+        SearchlabError: If there is no such model, or if it cannot be converted to Relax.
+    """
+    if spelled.endswith(".onnx"):
+        return _from_onnx(Path(spelled))
+    if spelled.endswith(".pt2"):
+        return _from_torch(Path(spelled))
+    place, _, name = spelled.rpartition(":")
+    if not place:
+        raise SearchlabError(
+            f"a model is module:function or FILE.py:function, which returns a Relax module, or a file *.onnx or *.pt2, "
+            f"not {spelled!r}"
+        )
+    if place.endswith(".py"):
+        module = _executed(Path(place))
+        if not hasattr(module, name):
+            raise SearchlabError(f"{place} defines no {name!r}{did_you_mean(name, vars(module))}")
+        function = getattr(module, name)
+    else:
+        function = load_attribute(spelled, f"model {spelled!r}")
+    return as_module(_result_of(function, spelled), spelled)
+
+
+def as_module(value: Any, what: str) -> tvm.IRModule:
+    """Return the Relax module that a model's function returned, alone or with its parameters. Raises SearchlabError."""
+    import tvm
+    from tvm import relax
+
+    module = value[0] if isinstance(value, tuple) and value else value  # as nn.Module.export_tvm returns it
+    if not isinstance(module, tvm.IRModule):
+        raise SearchlabError(f"{what} returned {type(value).__name__}, not a Relax module (tvm.IRModule)")
+    if not any(isinstance(function, relax.Function) for function in module.functions.values()):
+        raise SearchlabError(f"the module that {what} returned contains no Relax function")
+    return module
+
+
+def _result_of(function: Any, spelled: str) -> Any:
+    if not callable(function):
+        return function
+    if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+           for p in inspect.signature(function).parameters.values()):  # fmt: skip
+        raise SearchlabError(f"{spelled} must be callable without arguments")
+    try:
+        return function()
+    except SearchlabError:
+        raise
+    except Exception as error:  # a model's code may raise anything
+        raise SearchlabError(f"{spelled} failed: {described(error)}") from error
+
+
+def _executed(path: Path) -> ModuleType:
+    name = f"searchlab_model_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or specification is None or specification.loader is None:
+        raise SearchlabError(f"there is no Python file {path}")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # TVMScript finds the source there
+    try:
+        specification.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # the file may raise anything
+        raise SearchlabError(f"{path} cannot be executed: {described(error)}") from error
+    return module
+
+
+def _from_onnx(path: Path) -> tvm.IRModule:
+    try:
+        import onnx  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise SearchlabError("reading an ONNX file requires onnx: pip install 'searchlab[onnx]'") from None
+    from tvm.relax.frontend.onnx import from_onnx
+
+    if not path.is_file():
+        raise SearchlabError(f"there is no ONNX file {path}")
+    try:
+        return from_onnx(onnx.load(str(path)))
+    except Exception as error:  # onnx and TVM may raise anything
+        raise SearchlabError(f"TVM cannot convert {path} to Relax: {described(error)}") from error
+
+
+def _from_torch(path: Path) -> tvm.IRModule:
+    try:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise SearchlabError("reading a PyTorch program requires PyTorch: pip install 'searchlab[torch]'") from None
+    from tvm.relax.frontend.torch import from_exported_program
+
+    if not path.is_file():
+        raise SearchlabError(f"there is no exported PyTorch program {path}; torch.export.save writes one")
+    try:
+        return from_exported_program(torch.export.load(str(path)))
+    except Exception as error:  # PyTorch and TVM may raise anything
+        raise SearchlabError(f"TVM cannot convert {path} to Relax: {described(error)}") from error

@@ -1,0 +1,278 @@
+"""Tune a model: its tasks take turns as a scheduler decides, and their best programs are put back."""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..apply.best import use_threads_of
+from ..apply.history import apply_history_best
+from ..console import Terminal
+from ..errors import SearchlabError, UnsupportedWorkload
+from ..log.plan import UNLIMITED, Budget
+from ..log.result import Result
+from ..measure.settings import LocalSettings, Settings
+from ..options import Count, Natural, checked
+from ..plugins import PluginSpec
+from ..records import Trial
+from ..run.execute import Measurers, warn_of_a_busy_machine
+from ..run.loop import Search
+from ..run.plan import Run, Searched, Strategy, plan_run
+from ..schema import explained
+from ..target import Target, resolve_target
+from .compiled import Comparison, compared
+from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
+from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler
+from .tasks import Task, as_module, lowered, tasks_of
+
+if TYPE_CHECKING:
+    import tvm
+
+LOGS = "tasks"
+"""The name of the directory with a log for each task."""
+
+LIBRARY = "model.so"
+
+
+@dataclass(frozen=True)
+class TunedModel:
+    """The outcome of tuning a model.
+
+    Attributes:
+        module: The lowered module with the best programs, which ``tvm.compile(module, target)`` accepts.
+        results: The run of each task, by workload.
+        left_out: The tasks that were not tuned, and why.
+        decisions: Which task got each round.
+        comparison: The model before and after, or None if it was not compiled.
+        library: The exported library, or None if there is no C compiler.
+    """
+
+    module: tvm.IRModule
+    results: Mapping[str, Result]
+    left_out: Mapping[str, str]
+    decisions: Sequence[Decision]
+    comparison: Comparison | None = None
+    library: Path | None = None
+
+    def __repr__(self) -> str:
+        trials = sum(len(result.trials) for result in self.results.values())
+        return f"<TunedModel of {len(self.results)} tasks after {trials} trials>"
+
+
+def tune_model(
+    mod: tvm.IRModule,
+    *,
+    out: str | Path,
+    trials: int,
+    scheduler: PluginSpec = "gradient",
+    space: PluginSpec = "sketch",
+    policy: PluginSpec = "evolutionary-model",
+    cost_model: PluginSpec | None = None,
+    features: str | None = None,
+    batch: int = 8,
+    seed: int = 0,
+    stop_after: int | None = None,
+    target: str | Mapping[str, Any] | Target | None = None,
+    measure: Settings | Mapping[str, Any] | None = None,
+    compile: bool = True,
+    progress: bool | Console | None = None,
+    on_round: Callable[[Decision], None] | None = None,
+) -> TunedModel:
+    """Tune the tasks of a Relax model, and put their best programs back.
+
+    Each task has a run of its own, with its own policy and log. A scheduler decides which run advances by a batch. Call
+    it again to resume an interrupted call, or to extend a complete one with more trials.
+
+    Args:
+        mod: A Relax module of fixed shapes.
+        out: The directory for the logs, the decisions and the library.
+        trials: The number of trials of all tasks together; at least a batch for each task.
+        scheduler: A registered name, or a mapping ``{"name": ..., "options": {...}}``.
+        space: The space in which each task is searched. Tasks that it does not take are left as they are.
+        policy: The policy of each run.
+        cost_model: As in :func:`~searchlab.run.tune.tune`.
+        features: As in :func:`~searchlab.run.tune.tune`.
+        batch: The number of trials in a round.
+        seed: The seed, which determines everything except the measurements.
+        stop_after: Leave a task after this many trials without a gain of more than 1 %. By default, none is left.
+        target: The target; see :func:`resolve_target`.
+        measure: How to measure, as in a study file.
+        compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and
+            export it as ``model.so``.
+        progress: Pass False to hide the progress bar, or a rich console to show it there.
+        on_round: Called after every round, including those that a resumed call repeats from its logs.
+
+    Raises:
+        SearchlabError: If an argument is invalid, no task can be tuned, or ``out`` belongs to a different model.
+
+    Example:
+        >>> import searchlab
+        >>> from tvm.relax.frontend import nn
+        >>> class Net(nn.Module):
+        ...     def __init__(self):
+        ...         self.weight = nn.Parameter((32, 32), "float32")
+        ...     def forward(self, x):
+        ...         return nn.op.relu(nn.op.matmul(x, self.weight))
+        >>> mod, _ = Net().export_tvm({"forward": {"x": nn.spec.Tensor((32, 32), "float32")}})
+        >>> tuned = searchlab.tune_model(mod, out="net", trials=4, batch=4, policy="random", compile=False)
+        >>> tuned
+        <TunedModel of 1 tasks after 4 trials>
+    """
+    checked("trials", trials, Count)
+    checked("batch", batch, Count)
+    checked("seed", seed, Natural)
+    checked("stop_after", stop_after, Count | None)
+    named, scheduler_class = SCHEDULERS.named(scheduler)
+    SCHEDULERS.check_class(named.name, scheduler_class)
+    SCHEDULERS.check_options(named.name, scheduler_class, named.options)
+    settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
+    settings = settings or LocalSettings()
+    resolved = resolve_target(settings.default_target() if target is None else target)
+    use_threads_of(resolved)  # before TVM starts its threads to fold constants
+    untuned = lowered(as_module(mod, "tune_model"))
+    tasks, runs, left_out = plan_tasks(
+        tasks_of(untuned), resolved, Strategy.of(policy, cost_model, features), space, settings, batch=batch, seed=seed,
+        stop_after=stop_after, folder=Path(out) / LOGS,
+    )  # fmt: skip
+    if not runs:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
+        raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
+    if trials < batch * len(runs):
+        raise SearchlabError(
+            f"{trials} trials are too few for {len(runs)} tasks, each of which first gets a batch of {batch}; "
+            f"request at least {batch * len(runs)}, or reduce the batch"
+        )
+    warn_of_a_busy_machine(runs)
+    chosen = make_scheduler(named, [task.scheduled() for task in tasks], seed)
+    header = DecisionsHeader(
+        scheduler=named.spelled(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
+    )
+    decisions, results = _take_turns(
+        tasks, runs, chosen, header, trials, Path(out) / FILE, _shown(progress, trials), on_round
+    )
+    applied = apply_history_best(untuned, [result for result in results.values() if _works(result)], resolved)
+    comparison = library = None
+    if compile:
+        comparison, library = compared(untuned, applied, resolved, Path(out) / LIBRARY, seed)
+    return TunedModel(applied, results, left_out, decisions, comparison, library)
+
+
+def _works(result: Result) -> bool:
+    return any(math.isfinite(trial.cost) for trial in result.trials)
+
+
+def plan_tasks(
+    tasks: Sequence[Task],
+    target: Target,
+    strategy: Strategy,
+    space: PluginSpec,
+    settings: Settings,
+    *,
+    batch: int,
+    seed: int,
+    stop_after: int | None,
+    folder: Path,
+) -> tuple[list[Task], list[Run], dict[str, str]]:
+    """Return the tasks that ``space`` takes and their runs, and the reason why each other task is left out."""
+    taken: list[Task] = []
+    runs: list[Run] = []
+    left_out: dict[str, str] = {}
+    for task in tasks:
+        if task.workload is None:
+            left_out[task.name] = task.reason
+            continue
+        try:
+            run = plan_run(
+                Searched.of(space, task.workload, target, settings=settings), strategy, settings,
+                Budget(UNLIMITED, stop_after=stop_after), seed=seed, batch=batch,
+                log=folder / f"{file_name(task.name)}.jsonl",
+            )  # fmt: skip
+        except UnsupportedWorkload as error:
+            left_out[task.name] = str(error)
+            continue
+        taken.append(task)
+        runs.append(run)
+    return taken, runs, left_out
+
+
+def file_name(name: str) -> str:
+    """Return a file name for a task, which is unique: long names are cut and end with a checksum."""
+    plain = re.sub(r"[^\w.+-]+", "-", name)
+    return plain if len(plain) <= 100 else f"{plain[:90]}-{zlib.crc32(name.encode()):08x}"
+
+
+def _take_turns(
+    tasks: Sequence[Task],
+    runs: Sequence[Run],
+    scheduler: Scheduler,
+    header: DecisionsHeader,
+    budget: int,
+    path: Path,
+    shown: Any,
+    on_round: Callable[[Decision], None] | None,
+) -> tuple[Sequence[Decision], dict[str, Result]]:
+    """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials; return the decisions and results."""
+    with ExitStack() as stack:
+        measurers = stack.enter_context(closing(Measurers({}, Path())))
+        on_trial, on_decision = stack.enter_context(shown)
+        searches = [stack.enter_context(Search(run, measurers.of(run), on_trial)) for run in runs]
+        log = stack.enter_context(closing(DecisionLog(path, header)))
+        open_tasks, spent = list(range(len(runs))), 0
+        while open_tasks and spent < budget:
+            number = choice(scheduler, open_tasks)
+            batch = searches[number].step(budget - spent)
+            if not batch:
+                open_tasks.remove(number)
+            spent += len(batch)
+            scheduler.tell(number, [trial.cost for trial in batch])
+            best = [history[-1] if history else math.inf for history in scheduler.histories]
+            model = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
+            decision = Decision(
+                round=len(log.decisions), task=tasks[number].name, trials=len(batch), total=spent,
+                best=_finite(best[number]), model=_finite(model),
+            )  # fmt: skip
+            log.add(decision)
+            on_decision(decision)
+            if on_round is not None:
+                on_round(decision)
+        for search in searches:
+            search.finish()
+        return log.decisions, {
+            task.name: Result(search.log, run.space) for task, run, search in zip(tasks, runs, searches, strict=True)
+        }
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None
+
+
+@contextmanager
+def _shown(progress: bool | Console | None, trials: int) -> Iterator[tuple[Any, Callable[[Decision], None]]]:
+    """Show a bar of all trials with the estimated time of the model; yield what to call with trials and decisions."""
+    console = progress if isinstance(progress, Console) else Terminal(stderr=True)
+    if progress is False or (progress is None and not console.is_terminal):
+        yield None, lambda decision: None
+        return
+    with Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
+        TextColumn("{task.fields[best]}", style="bold", markup=False), TimeRemainingColumn(), console=console,
+    ) as bars:  # fmt: skip
+        bar = bars.add_task("the first rounds", total=trials, best="")
+
+        def on_trial(trial: Trial, replayed: bool) -> None:
+            bars.update(bar, advance=1)
+
+        def on_decision(decision: Decision) -> None:
+            estimate = "" if decision.model is None else f"model {decision.model * 1e3:.3f} ms"
+            bars.update(bar, description=decision.task[:48], best=estimate)
+
+        yield on_trial, on_decision

@@ -1,0 +1,231 @@
+"""Compares task schedulers on models made of a suite's tables, without measuring anything.
+
+    python studies/schedulers.py
+    python studies/schedulers.py --networks 200 --policies xgb --trials 32
+
+If each task has its own cost model, what a policy proposes for a task does not depend on when the task gets its trials.
+The recorded runs of the suite's baselines therefore show what any scheduler would have found. A network is a random set
+of 8 to 24 tables, each of which occurs 1 to 6 times. The oracle knows all runs beforehand and divides the rounds in the
+best way, for each seed. The command prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from searchlab.analysis.stats.intervals import Interval, mean_interval
+from searchlab.arrays import Floats, Ints
+from searchlab.measure.suite import Suite, find_suite
+from searchlab.model import SCHEDULERS, ScheduledTask
+from searchlab.model.scheduler import choice, make_scheduler
+from searchlab.plugins import Plugin
+from searchlab.suite.trajectories import RecordedTables, baselines
+from searchlab.workload import parse_workload
+
+SIZES = (8, 24)
+OCCURS = 6
+GAIN = 0.01  # as in searchlab's option stop_after
+
+
+class Curve(NamedTuple):
+    """A recorded run, in rounds as large as the policy's batch."""
+
+    costs: list[list[float]]  # of each round's trials, in seconds
+    best: Floats  # after each round; if no trial has succeeded, the cost of the slowest program in the table
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model: tables, and how often each occurs."""
+
+    tables: tuple[str, ...]
+    weights: tuple[float, ...]
+
+
+def read_curves(suite: Suite, policy: str, seeds: int) -> tuple[dict[str, list[Curve]], int]:
+    """Return the first runs of a baseline on each table, and its batch."""
+    (recorded,) = baselines(suite, [policy])
+    tables = RecordedTables(suite)
+    curves: dict[str, list[Curve]] = {}
+    for table in suite.tables:
+        costs = tables[table.entry.name].log.costs
+        slowest = float(costs[np.isfinite(costs)].max())
+        curves[table.entry.name] = []
+        for run in recorded.runs_on(table).runs[:seeds]:
+            rounds = [
+                costs[list(run.configs[i : i + recorded.batch])] for i in range(0, len(run.configs), recorded.batch)
+            ]
+            best = np.minimum.accumulate([one.min() for one in rounds])
+            curves[table.entry.name].append(
+                Curve([one.tolist() for one in rounds], np.where(np.isfinite(best), best, slowest))
+            )
+    return curves, recorded.batch
+
+
+def random_networks(suite: Suite, count: int, rng: np.random.Generator) -> list[Network]:
+    names = [table.entry.name for table in suite.tables]
+    networks = []
+    for _ in range(count):
+        size = int(rng.integers(SIZES[0], SIZES[1] + 1))
+        chosen = rng.choice(len(names), size, replace=False)
+        weights = rng.integers(1, OCCURS + 1, size)
+        networks.append(Network(tuple(names[i] for i in chosen), tuple(float(weight) for weight in weights)))
+    return networks
+
+
+def resnet50(suite: Suite) -> Network:
+    """Return ResNet-50: each of its convolutions is played by the table of a convolution with the same rank in FLOPs.
+
+    There are fewer tables than convolutions, so that some tables play several; their occurrences add up.
+    """
+    blocks = {2: 3, 3: 4, 4: 6, 5: 3}
+    occurs = {"1": 1.0}
+    for stage, count in blocks.items():
+        occurs |= {f"{stage}.1{part}": 1.0 for part in "abcs"} | {f"{stage}.2{part}": count - 1.0 for part in "abc"}
+    layers = sorted(occurs, key=lambda layer: parse_workload(f"resnet50/conv{layer}").flops)
+    played = sorted(
+        (table.entry for table in suite.tables if table.entry.workload.startswith("conv2d")),
+        key=lambda entry: parse_workload(entry.workload).flops,
+    )
+    weights = dict.fromkeys((entry.name for entry in played), 0.0)
+    for rank, layer in enumerate(layers):
+        weights[played[rank * len(played) // len(layers)].name] += occurs[layer]
+    return Network(tuple(weights), tuple(weights.values()))
+
+
+def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: int, seed: int, patience: int) -> Ints:
+    """Return how many rounds each task gets, shape (tasks,).
+
+    Args:
+        plugin: The scheduler.
+        network: The model.
+        curves: The run of each task.
+        rounds: The budget.
+        seed: The scheduler's seed.
+        patience: A task is left after this many rounds without a gain of more than 1 %; 0 for never.
+    """
+    tasks = [
+        ScheduledTask(name, (weight,), (workload := parse_workload(WORKLOADS[name])).flops, workload.op)
+        for name, weight in zip(network.tables, network.weights, strict=True)
+    ]
+    scheduler = make_scheduler(plugin, tasks, seed)
+    given = np.zeros(len(tasks), dtype=int)
+    open_tasks = list(range(len(tasks)))
+    for _ in range(rounds):
+        if not open_tasks:
+            break
+        task = choice(scheduler, open_tasks)
+        scheduler.tell(task, curves[task].costs[given[task]])
+        given[task] += 1
+        history = scheduler.histories[task]
+        stuck = 0 < patience < len(history) and history[-1 - patience] <= history[-1] * (1 + GAIN)
+        if given[task] == len(curves[task].costs) or (stuck and math.isfinite(history[-1])):
+            open_tasks.remove(task)
+    return given
+
+
+def oracle(network: Network, curves: Sequence[Curve], rounds: int) -> float:
+    """Return the lowest time of the model that any division of ``rounds`` reaches, in seconds, by dynamic programming.
+
+    Each task gets at least one round. ``lowest[r]`` is the lowest time of the tasks so far with r rounds.
+    """
+    lowest = np.full(rounds + 1, np.inf)
+    lowest[0] = 0.0
+    for weight, curve in zip(network.weights, curves, strict=True):
+        after = np.full(rounds + 1, np.inf)
+        for count, best in enumerate(curve.best[:rounds], 1):
+            after[count:] = np.minimum(after[count:], lowest[: rounds + 1 - count] + weight * best)
+        lowest = after
+    return float(lowest.min())
+
+
+def time_of(network: Network, curves: Sequence[Curve], given: Ints) -> float:
+    return sum(
+        weight * float(curve.best[count - 1])
+        for weight, curve, count in zip(network.weights, curves, given, strict=True)
+    )
+
+
+def percent(interval: Interval) -> str:
+    text = f"{interval.value:+.1%}"
+    return text if interval.lower is None else f"{text} ({interval.lower:+.1%} to {interval.upper:+.1%})"
+
+
+WORKLOADS: dict[str, str] = {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default="v1")
+    parser.add_argument("--policies", default="random,evolutionary,xgb,ansor")
+    parser.add_argument("--networks", type=int, default=100, help="the number of random networks")
+    parser.add_argument("--seeds", type=int, default=10, help="the number of recorded runs for each task")
+    parser.add_argument("--trials", default="32,64", help="the budgets: trials per task, on average")
+    parser.add_argument("--patience", type=int, default=32, help="trials without a gain after which a task may be left")
+    args = parser.parse_args()
+    suite = find_suite(args.suite)
+    WORKLOADS.update((table.entry.name, table.entry.workload) for table in suite.tables)
+    networks = [*random_networks(suite, args.networks, np.random.default_rng(0)), resnet50(suite)]
+    head = (
+        "policy", "trials per task", "scheduler", "tasks are left", "over the oracle", "over round robin",
+        "trials used", "ResNet-50 over the oracle",
+    )  # fmt: skip
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for policy in args.policies.split(","):
+        recorded, batch = read_curves(suite, policy, args.seeds)
+        for trials in map(int, args.trials.split(",")):
+            rounds = trials // batch
+            best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0)[0], None
+            for name in sorted(SCHEDULERS.installed(), key=lambda name: name != "round-robin"):
+                for patience in (0, args.patience // batch):
+                    found, used = times_of(networks, recorded, args.seeds, rounds, Plugin(name), patience)
+                    robin = found if robin is None else robin
+                    cells = [
+                        policy, str(trials), name, f"after {args.patience} trials" if patience else "never",
+                        percent(mean_interval((found / best - 1)[:-1].mean(axis=1))),
+                        percent(mean_interval((found / robin - 1)[:-1].mean(axis=1))) if found is not robin else "-",
+                        f"{used:.0%}", percent(mean_interval((found / best - 1)[-1])),
+                    ]  # fmt: skip
+                    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def times_of(
+    networks: Sequence[Network],
+    recorded: dict[str, list[Curve]],
+    seeds: int,
+    rounds: int,
+    plugin: Plugin | None,
+    patience: int,
+) -> tuple[Floats, float]:
+    """Return the models' times in seconds, shape (networks, seeds), and the share of the budget that was used.
+
+    Args:
+        networks: The models.
+        recorded: The runs of each table.
+        seeds: The number of runs.
+        rounds: The budget in rounds per task, on average.
+        plugin: The scheduler, or None for the oracle.
+        patience: As in :func:`replay`.
+    """
+    times, used = np.empty((len(networks), seeds)), []
+    for place, network in enumerate(networks):
+        for seed in range(seeds):
+            curves = [recorded[name][seed] for name in network.tables]
+            budget = rounds * len(curves)
+            if plugin is None:
+                times[place, seed] = oracle(network, curves, budget)
+            else:
+                given = replay(plugin, network, curves, budget, seed, patience)
+                times[place, seed] = time_of(network, curves, given)
+                used.append(given.sum() / budget)
+    return times, float(np.mean(used)) if used else 1.0
+
+
+if __name__ == "__main__":
+    main()

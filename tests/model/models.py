@@ -1,0 +1,55 @@
+"""Small models for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+from tvm.relax.frontend import nn
+
+
+class MLP(nn.Module):
+    """Two layers and softmax: 16 inputs, 8 hidden units, 4 classes."""
+
+    def __init__(self) -> None:
+        self.hidden = nn.Linear(16, 8)
+        self.classes = nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        return nn.op.softmax(self.classes(nn.op.relu(self.hidden(x))), axis=-1)
+
+
+class Convolutions(nn.Module):
+    """The same convolution twice, another one, and pooling, which is no task for a template."""
+
+    def __init__(self) -> None:
+        self.first = nn.Conv2D(3, 8, 3, 1, 1)
+        self.same = nn.ModuleList([nn.Conv2D(8, 8, 3, 1, 1) for _ in range(2)])
+        self.strided = nn.Conv2D(8, 16, 1, 2, 0, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        x = nn.op.relu(self.first(x))
+        for layer in self.same:
+            x = nn.op.relu(layer(x))
+        x = self.strided(x)
+        return nn.wrap_nested(relax.op.nn.max_pool2d(x._expr, (2, 2), (2, 2)), "pool")
+
+
+def mlp() -> Any:
+    return MLP().export_tvm({"forward": {"x": nn.spec.Tensor((2, 16), "float32")}})[0]
+
+
+def convolutions() -> Any:
+    return Convolutions().export_tvm({"forward": {"x": nn.spec.Tensor((1, 3, 8, 8), "float32")}})
+
+
+def needs_an_argument(size: int) -> Any:
+    return size
+
+
+def no_model() -> str:
+    return "a string"
+
+
+def fails() -> Any:
+    raise ValueError("no weights")

@@ -1,0 +1,130 @@
+"""Tuning a model: rounds as the scheduler decides, resuming after a kill, and the tuned model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import searchlab
+from searchlab.errors import SearchlabError
+from searchlab.log.format import read_log
+from searchlab.model.compiled import random_inputs
+from searchlab.model.decisions import FILE, Decision
+from searchlab.model.tune import LIBRARY, LOGS, TunedModel
+from tests.model import models
+
+QUICK = {"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0}
+
+
+class Killed(Exception):
+    pass
+
+
+def tuned(out: Path, trials: int = 24, **options: Any) -> TunedModel:
+    return searchlab.tune_model(
+        models.mlp(),
+        **{"out": out, "trials": trials, "batch": 4, "policy": "random", "space": "knob-template", "measure": QUICK,
+           "compile": False, "progress": False, **options},
+    )  # fmt: skip
+
+
+def configs(out: Path) -> dict[str, list[Any]]:
+    return {path.name: [record.config for record in read_log(path).records] for path in (out / LOGS).glob("*.jsonl")}
+
+
+def decisions(out: Path) -> list[Decision]:
+    return [msgspec.json.decode(line, type=Decision) for line in (out / FILE).read_bytes().splitlines()[1:]]
+
+
+def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
+    done = tuned(tmp_path / "mlp", 8, compile=True)
+    assert sum(len(result.trials) for result in done.results.values()) == 8
+    assert done.comparison is not None and done.comparison.difference < 1e-5
+    assert all(seconds > 0 for seconds in (*done.comparison.before, *done.comparison.after))
+    if done.library is None:
+        pytest.skip("no C compiler")
+    assert done.library == tmp_path / "mlp" / LIBRARY
+    inputs = [tvm.runtime.tensor(one) for one in random_inputs(models.mlp()["forward"], np.random.default_rng(1))]
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.library)), tvm.cpu())
+    probabilities = machine["forward"](*inputs).numpy()
+    x, w1, b1, w2, b2 = (one.numpy() for one in inputs)
+    scores = np.maximum(x @ w1.T + b1, 0) @ w2.T + b2
+    expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
+
+
+def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
+    uninterrupted, killed = tmp_path / "a", tmp_path / "b"
+    tuned(uninterrupted, scheduler="round-robin")
+    for round_of_death in (0, 2, 3):
+
+        def die(decision: Decision, at: int = round_of_death) -> None:
+            if decision.round == at:
+                raise Killed
+
+        with pytest.raises(Killed):
+            tuned(killed, scheduler="round-robin", on_round=die)
+        with (killed / FILE).open("ab") as file:
+            file.write(b'{"round":')  # a line that was being written
+    done = tuned(killed, scheduler="round-robin")
+    assert configs(killed) == configs(uninterrupted)
+    assert [(one.round, one.task, one.trials) for one in decisions(killed)] == [
+        (one.round, one.task, one.trials) for one in decisions(uninterrupted)
+    ]
+    assert [one.total for one in done.decisions] == [4, 8, 12, 16, 20, 24]
+
+
+def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:
+    first = tuned(tmp_path, 16, scheduler="ucb")
+    measured = sum(map(len, configs(tmp_path).values()))
+    again = tuned(tmp_path, 24, scheduler="ucb")  # extended
+    assert list(again.decisions)[: len(first.decisions)] == list(first.decisions)
+    assert measured == 16 and sum(map(len, configs(tmp_path).values())) == 24
+
+
+def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
+    assert [one.trials for one in tuned(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
+    assert [one.trials for one in tuned(tmp_path, 14, scheduler="round-robin").decisions] == [4, 4, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scheduler": "gradient"}, "begun with a different scheduler"),
+        ({"seed": 1}, "seed"),
+        ({"trials": 4}, "too few for 2 tasks"),
+        ({"scheduler": "round-robbin"}, "did you mean 'round-robin'"),
+        ({"space": "guided-conv2d"}, "no task of the model can be tuned"),
+    ],
+)
+def test_other_settings_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    tuned(tmp_path, 8, scheduler="round-robin")
+    with pytest.raises(SearchlabError, match=message):
+        tuned(tmp_path, **{"trials": 8, "scheduler": "round-robin", **options})
+
+
+def test_a_task_is_left_when_its_space_is_exhausted(tmp_path: Path) -> None:
+    done = tuned(tmp_path, 100_000, batch=512, space=f"{__name__}:Few", scheduler="gradient")
+    assert {name: len(result.trials) for name, result in done.results.items()} == dict.fromkeys(done.results, 3)
+    assert [one.trials for one in done.decisions] == [3, 3, 0, 0]
+
+
+class Few(searchlab.ProductSpace):
+    """Three programs of any workload."""
+
+    def __init__(self, workload: searchlab.Workload, target: searchlab.Target) -> None:
+        super().__init__(workload, target, [searchlab.Knob("unroll", (1, 2, 4))])
+
+    def schedule(self, config: Any) -> Any:
+        from tvm.s_tir import Schedule
+
+        schedule = Schedule(self.workload.module)
+        loop = schedule.get_loops(schedule.get_sblock(self.workload.op))[0]
+        schedule.annotate(loop, "pragma_auto_unroll_max_step", config["unroll"])
+        return schedule
