@@ -18,7 +18,7 @@ from ..errors import SearchlabError, UnsupportedWorkload, described, did_you_mea
 from ..plugins import load_attribute
 from ..space import SPACES
 from ..target import Target
-from ..workload import Workload, conv2d, gemm
+from ..workload import Workload, conv2d, from_primfunc, gemm
 from .scheduler import ScheduledTask
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def lowered(mod: tvm.IRModule) -> tvm.IRModule:
 def tasks_of(mod: tvm.IRModule) -> list[Task]:
     """Return the tasks of a model: its distinct TIR functions after fusion, those with the most work first.
 
-    Functions that differ only in names are one task. A function is spelled as a GEMM or convolution if it is one, so
-    that it takes the programs of logs of that workload.
+    Functions that differ only in names are one task. A function is a ``gemm`` or ``conv2d`` if it computes
+    the same as one, so that all spaces for these take it, and otherwise a ``tir`` workload.
 
     Args:
         mod: A Relax module.
@@ -180,10 +180,24 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
         flops = max(0, int(estimate_tir_flops(IRModule({"main": function}))))
     except Exception:  # TVM cannot count them
         flops = 0
-    workload, reason = recognised(function), ""
-    if workload is None:
-        reason = "it is neither a GEMM nor a convolution"
-    return Task(names, occurs, workload, flops, reason)
+    if not flops and _elements(function) < FEW:
+        return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
+    try:
+        return Task(names, occurs, recognised(function) or from_primfunc(function, names[0]), flops)
+    except SearchlabError as error:
+        return Task(names, occurs, None, flops, str(error))
+
+
+FEW = 1 << 14
+"""A function that only moves fewer numbers is not worth a trial: a reshaped bias, for example."""
+
+
+def _elements(function: Any) -> int:
+    """Return the number of elements of the function's last argument, its result; 0 if the shape is not fixed."""
+    from tvm.tirx import IntImm
+
+    shape = getattr(function.params[-1].ty, "shape", ()) if len(function.params) else ()
+    return math.prod(int(one) for one in shape) if all(isinstance(one, IntImm) for one in shape) else 0
 
 
 # --- which workload a function is --------------------------------------------------------------------

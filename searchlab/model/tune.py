@@ -159,7 +159,8 @@ def tune_model(
     decisions, results = _take_turns(
         tasks, runs, chosen, header, trials, Path(out) / FILE, _shown(progress, trials), on_round
     )
-    applied = apply_history_best(untuned, [result for result in results.values() if _works(result)], resolved)
+    working = [result for result in results.values() if _works(result)]
+    applied = apply_history_best(untuned, working, resolved) if working else untuned
     comparison = library = None
     if compile:
         comparison, library = compared(untuned, applied, resolved, Path(out) / LIBRARY, seed)
