@@ -113,10 +113,10 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
         >>> from tvm.relax.frontend import nn
         >>> class Net(nn.Module):
         ...     def __init__(self):
-        ...         self.weights = [nn.Parameter((32, 32), "float32") for _ in range(2)]
+        ...         self.weight = nn.Parameter((32, 32), "float32")
         ...     def forward(self, x):
-        ...         for weight in self.weights:
-        ...             x = nn.op.relu(nn.op.matmul(x, weight))
+        ...         for _ in range(2):
+        ...             x = nn.op.relu(nn.op.matmul(x, self.weight))
         ...         return x
         >>> mod, _ = Net().export_tvm({"forward": {"x": nn.spec.Tensor((32, 32), "float32")}})
         >>> [(task.name, task.occurs) for task in searchlab.tasks_of(mod)]

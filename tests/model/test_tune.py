@@ -113,7 +113,7 @@ def test_a_task_is_left_when_its_space_is_exhausted(tmp_path: Path) -> None:
     done = tuned(tmp_path, 100_000, batch=512, space=f"{__name__}:Few", scheduler="gradient")
     assert {name: len(result.trials) for name, result in done.results.items()} == dict.fromkeys(done.results, 3)
     assert [one.trials for one in done.decisions] == [3, 3, 0, 0]
-    assert list(done.left_out.values()).count("no programs for tir") == 1  # softmax
+    assert any(reason.startswith("no programs for tir") for reason in done.left_out.values())  # softmax
 
 
 class Few(searchlab.ProductSpace):
