@@ -66,6 +66,8 @@ class AutoTVM(CostModel):
             they are relative to the best trial of all tasks.
     """
 
+    uncertainty = "bootstrap"
+
     def __init__(
         self, *, seed: int, loss: Literal["reg", "rank", "rank-binary"] = "reg", plan_size: Count = 64,
         transfer: Literal["pool", "base-margin"] = "pool",

@@ -39,6 +39,8 @@ class LightGBM(CostModel):
         min_data_in_leaf: The minimum number of trials in a leaf.
     """
 
+    uncertainty = "bootstrap"
+
     def __init__(
         self,
         *,

@@ -3,19 +3,24 @@
 Source: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.2.
 In Apache TVM 0.17, ``python/tvm/auto_scheduler/cost_model/xgb_model.py``: parameters from ``XGBModel.__init__``,
 training from ``XGBModel.update``, the loss ``pack_sum_square_error``, and early stopping on ``pack_sum_rmse``.
-``xgb_model.py`` in ``tvm.s_tir.meta_schedule.cost_model`` uses the same values.
+``xgb_model.py`` in ``tvm.s_tir.meta_schedule.cost_model`` uses the same values. For the ranking loss: Zheng et al.,
+"TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS 2021, Datasets and
+Benchmarks), section 4; Burges et al., "Learning to Rank using Gradient Descent" (ICML 2005), equation (3).
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import xgboost
+from scipy.special import expit
 
 from searchlab.arrays import Floats, Ints
 from searchlab.costmodel import CostModel
 from searchlab.options import Between, Count, NonNegative
+
+from .ranking import TOP, Scale
 
 FIRST_SCORE = 0.5
 """The score of each store before the first tree: XGBoost's default ``base_score`` when Ansor was written."""
@@ -32,21 +37,27 @@ class PackSum(CostModel):
     one.
 
     Args:
+        objective: ``regression`` minimises the squared error as described. ``rank``, as in TenSet, minimises RankNet's
+            loss over pairs of programs from one task, averaged over a program's pairs; training then stops on the share
+            of pairs in the wrong order. Its predictions are a ranking, mapped to the scale of the scores.
         rounds: The maximum number of trees.
         early_stopping: Training ends after this many rounds in which the unweighted error on the training rows
             (``tr-p-rmse``) has not decreased. Each program counts once per store.
         max_depth: The maximum depth of a tree.
         gamma: The minimum gain required for a split.
-        min_child_weight: The minimum sum of the weights in a leaf.
+        min_child_weight: The minimum sum of the weights in a leaf; with ``rank``, of second derivatives, which are at
+            most 1/4 for each store.
         learning_rate: The factor by which the contribution of each tree is reduced (eta).
     """
 
     per_store = True
+    uncertainty = "bootstrap"
 
     def __init__(
         self,
         *,
         seed: int,
+        objective: Literal["regression", "rank"] = "regression",
         rounds: Count = 10_000,
         early_stopping: Count = 50,
         max_depth: Annotated[int, Between(1, 16)] = 10,
@@ -55,6 +66,7 @@ class PackSum(CostModel):
         learning_rate: Annotated[float, Between(1e-6, 1)] = 0.2,
     ) -> None:
         super().__init__(seed=seed)
+        self.ranks = objective == "rank"
         self.rounds = rounds
         self.early_stopping = early_stopping
         self.parameters = {
@@ -62,7 +74,7 @@ class PackSum(CostModel):
             "gamma": gamma,
             "min_child_weight": min_child_weight,
             "learning_rate": learning_rate,
-            "base_score": FIRST_SCORE,
+            "base_score": 0.0 if self.ranks else FIRST_SCORE,
             "tree_method": "hist",
             "seed": seed,
             "nthread": 1,  # sums gradients in a deterministic order
@@ -71,6 +83,7 @@ class PackSum(CostModel):
         }
         self._mean = 0.0
         self._trees: xgboost.Booster | None = None
+        self._scale = Scale(1.0)
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._mean = float(np.mean(scores))
@@ -90,20 +103,49 @@ class PackSum(CostModel):
         def root_mean_square(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
             return "p-rmse", float(np.sqrt(np.mean(np.square(summed(predicted) - labels))))
 
-        data = xgboost.DMatrix(stores, label=labels, weight=labels, nthread=1)  # finer bins for fast programs
-        stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name="p-rmse", data_name="tr")
+        faster, slower = _pairs(scores, groups) if self.ranks else (programs[:0], programs[:0])
+
+        opponents = np.maximum(np.bincount(np.concatenate([faster, slower]), minlength=len(scores)), 1)
+
+        def wrong_order(predicted: Floats) -> Floats:
+            """Return for each pair the difference by which the slower program is predicted to be faster."""
+            sums = np.bincount(programs, weights=predicted, minlength=len(scores))
+            return np.asarray(sums[slower] - sums[faster])
+
+        def ranking_loss(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
+            wrong: Floats = expit(wrong_order(predicted))
+            slopes = np.bincount(slower, wrong, len(scores)) - np.bincount(faster, wrong, len(scores))
+            curvature = np.bincount(np.concatenate([slower, faster]), np.tile(wrong * (1 - wrong), 2), len(scores))
+            return (slopes / opponents)[programs], (curvature / opponents)[programs]
+
+        def share_of_wrong(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
+            return "p-rank", float(np.mean(wrong_order(predicted) >= 0)) if len(faster) else 0.0
+
+        weights = None if self.ranks else labels  # finer bins for fast programs
+        data = xgboost.DMatrix(stores, label=labels, weight=weights, nthread=1)
+        loss, metric, name = (
+            (ranking_loss, share_of_wrong, "p-rank") if self.ranks else (weighted_error, root_mean_square, "p-rmse")
+        )
+        stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name=name, data_name="tr")
         self._trees = xgboost.train(
-            self.parameters, data, num_boost_round=self.rounds, obj=weighted_error, evals=[(data, "tr")],
-            custom_metric=root_mean_square, verbose_eval=False, callbacks=[stop],
+            self.parameters, data, num_boost_round=self.rounds, obj=loss, evals=[(data, "tr")],
+            custom_metric=metric, verbose_eval=False, callbacks=[stop],
         )  # fmt: skip
+        if self.ranks:
+            self._scale = Scale.of(self._summed(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
-        stores, programs = self._stores(features)
         if self._trees is None:
             return np.full(len(features), self._mean)
+        predicted = self._summed(self._trees, features)
+        return self._scale(predicted) if self.ranks else predicted
+
+    def _summed(self, trees: xgboost.Booster, features: Floats) -> Floats:
+        """Return the sum of each program's predictions over its stores."""
+        stores, programs = self._stores(features)
         predicted = np.zeros(len(features))
         if len(stores):
-            scores = self._trees.inplace_predict(stores)
+            scores = trees.inplace_predict(stores)
             predicted += np.bincount(programs, weights=scores, minlength=len(features))
         return predicted
 
@@ -116,3 +158,16 @@ class PackSum(CostModel):
         programs = np.repeat(np.arange(n), features.shape[1] // width)
         there = ~np.isnan(stores).all(axis=1)
         return stores[there], programs[there]
+
+
+def _pairs(scores: Floats, groups: Ints) -> tuple[Ints, Ints]:
+    """Return the faster and the slower program of each pair to compare; one of them is among the task's best."""
+    faster: list[Ints] = []
+    slower: list[Ints] = []
+    for task in np.unique(groups):
+        rows = np.flatnonzero(groups == task)
+        best = rows[np.argsort(-scores[rows], kind="stable")[:TOP]]
+        first, second = np.nonzero(scores[best][:, None] > scores[rows])
+        faster.append(best[first])
+        slower.append(rows[second])
+    return np.concatenate(faster), np.concatenate(slower)

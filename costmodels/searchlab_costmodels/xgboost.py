@@ -42,6 +42,8 @@ class XGBoost(CostModel):
             With ``rank``, the minimum sum of second derivatives in a leaf; each pair adds at most 1/4 per trial.
     """
 
+    uncertainty = "bootstrap"
+
     def __init__(
         self,
         *,

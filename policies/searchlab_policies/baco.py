@@ -20,7 +20,8 @@ from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
-from .gaussian_process import Encoding, GaussianProcess, expected_improvement
+from .acquisition import expected_improvement
+from .gaussian_process import Encoding, GaussianProcess
 from .model_guided import SLOW_PREDICTIONS, Works
 from .neighbours import stepped
 
@@ -97,7 +98,7 @@ class Baco(NeverTwice):
     def _batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return the batch, given the trials that succeeded, fastest first."""
         self._works.fit(self.trials)
-        acquisition = Acquisition(self._modelled(ranked), self.encoding, self._works)
+        acquisition = FeasibleImprovement(self._modelled(ranked), self.encoding, self._works)
         drawn = self.space.sample_new(rng, self.points, self.seen)
         batch: list[Config] = []
         for _ in range(n):
@@ -123,7 +124,7 @@ class Baco(NeverTwice):
         return [*fastest, *others[-(self.memory - len(fastest)) :]]
 
     def _climbed(
-        self, config: Config, acquisition: Acquisition, batch: Sequence[Config], rng: np.random.Generator
+        self, config: Config, acquisition: FeasibleImprovement, batch: Sequence[Config], rng: np.random.Generator
     ) -> tuple[float, Config]:
         """Return the new config that local search from ``config`` finds, and its value, or -inf if it finds none."""
         value = -math.inf if config in self.seen else float(acquisition([config])[0])
@@ -136,7 +137,7 @@ class Baco(NeverTwice):
         return value, config
 
 
-class Acquisition:
+class FeasibleImprovement:
     """The expected improvement of a config times the probability that it works.
 
     Args:

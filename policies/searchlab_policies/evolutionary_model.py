@@ -19,6 +19,7 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space
 
+from .acquisition import Name
 from .model_guided import Failures, ModelGuided, chances
 
 WEIGHTS = {
@@ -53,6 +54,11 @@ class EvolutionaryModel(ModelGuided):
             With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
             probability that a config works. A classifier (extremely randomised trees) predicts that probability from
             the knobs.
+        acquisition: What the search maximises: the predicted score ("mean"), the expected improvement on the best trial
+            ("ei"), the mean plus one standard deviation ("ucb"), or the prediction of a member of the model's ensemble,
+            drawn for each batch ("thompson"). All but "mean" need a cost model with uncertainty: the trees of
+            "random-forest" and "extra-trees" are an ensemble, and copies of boosted trees are trained on 8 bootstrap
+            samples, which takes eight times as long.
     """
 
     origin = Origin(
@@ -85,10 +91,12 @@ class EvolutionaryModel(ModelGuided):
         epsilon: UnitInterval = 0.05,
         predictions: Count | None = None,
         failures: Failures = "score",
+        acquisition: Name = "mean",
     ) -> None:
         super().__init__(
-            space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon, failures=failures
-        )
+            space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon, failures=failures,
+            acquisition=acquisition,
+        )  # fmt: skip
         self.measured_ratio = measured_ratio
         self.mutation_prob = mutation_prob
         self.crossover_prob = crossover_prob

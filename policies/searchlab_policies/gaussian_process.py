@@ -16,7 +16,6 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
-from scipy.special import ndtr
 
 from searchlab.arrays import Floats, Ints
 from searchlab.space import Config, Knob, Space, Value
@@ -196,10 +195,3 @@ def matern(distances: Floats) -> Floats:
     root = np.sqrt(5 * distances)
     kernel: Floats = (1 + root + root**2 / 3) * np.exp(-root)
     return kernel
-
-
-def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return by how much a normal variable is expected to fall below ``best`` (Jones et al., 1998, equation 15)."""
-    z = (best - mean) / deviation
-    improvement: Floats = deviation * (z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
-    return improvement

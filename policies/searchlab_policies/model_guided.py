@@ -16,6 +16,8 @@ from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
+from .acquisition import Acquisition, Name
+
 if TYPE_CHECKING:
     from sklearn.ensemble import ExtraTreesClassifier
 
@@ -36,17 +38,19 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
             With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
             probability that a config works. A classifier predicts that probability from the knobs.
+        acquisition: What the search maximises; see :class:`.acquisition.Acquisition`.
     """
 
     def __init__(
         self, space: Space, *, seed: int, cost_model: BoundCostModel, n_startup: int, epsilon: float,
-        failures: Failures = "score",
+        failures: Failures = "score", acquisition: Name = "mean",
     ) -> None:  # fmt: skip
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.n_startup = n_startup
         self.epsilon = epsilon
         self._works = Works(space, seed) if failures == "model" else None
+        self._acquisition = Acquisition(acquisition, cost_model)
 
     @abstractmethod
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
@@ -64,7 +68,10 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         guided = n - int(rng.binomial(n, self.epsilon)) if self._ready() else 0
-        return self.search(guided, rng) if guided else []
+        if not guided:
+            return []
+        self._acquisition.begin(self.trials, rng)
+        return self.search(guided, rng)
 
     def _ready(self) -> bool:
         enough = len(self.trials) >= self.n_startup and bool(scores_of(self.trials).any())
@@ -86,7 +93,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         return predicted(self._predict, configs, known)
 
     def _predict(self, configs: Sequence[Config]) -> Floats:
-        scores = self.cost_model.predict(configs)
+        scores = self._acquisition(configs)
         if self._works is None:
             return scores
         return np.where(scores > 0, scores * self._works.probabilities(configs), scores)

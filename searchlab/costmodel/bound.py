@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,8 +15,11 @@ from ..arrays import Floats, Ints
 from ..errors import SearchlabError
 from ..records import Trial
 from ..space import Config, Space
-from .contract import COST_MODELS, CostModel, fit_model, predictions
+from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
 from .features import Columns, Features, laid_out, widened
+
+BOOTSTRAP = 8
+"""The number of copies that are trained on bootstrap samples."""
 
 
 class Rows(NamedTuple):
@@ -113,6 +118,7 @@ class BoundCostModel:
         self.fit_seconds = 0.0
         self.clock: Callable[[], float] = time.process_time
         self.started = False
+        self._copies: list[CostModel] = []  # trained on bootstrap samples, once they are needed
         self._others: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
 
@@ -159,6 +165,7 @@ class BoundCostModel:
         start = time.perf_counter()
         fit_model(self.model, *rows)
         self.rows = rows
+        self._copies = []
         self.train_seconds = time.perf_counter() - start
 
     def predict(self, configs: Sequence[Config]) -> Floats:
@@ -178,6 +185,52 @@ class BoundCostModel:
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
+    def predict_members(self, configs: Sequence[Config]) -> Floats:
+        """Predict scores for ``configs`` with each member of an ensemble.
+
+        The members are the model's own or, if it declares ``uncertainty = "bootstrap"``, 8 copies of it, each of which
+        is trained on a bootstrap sample of the training data.
+
+        Returns:
+            Finite scores of shape (members, n), where higher is faster; zeros for one member before the first fit.
+
+        Raises:
+            SearchlabError: If the model declares no uncertainty, or as for :meth:`predict`.
+        """
+        self.check_uncertainty()
+        if self.rows is None or not configs:
+            return np.zeros((1, len(configs)))
+        if self.model.uncertainty == "bootstrap" and not self._copies:
+            self._copies = [self._copied(number, self.rows) for number in range(BOOTSTRAP)]
+        start = time.perf_counter()
+        rows = laid_out(self.features, self.features(configs), self.rows.features.shape[1])
+        if self.model.uncertainty == "bootstrap":
+            predicted = np.array([predictions(model, rows) for model in self._copies])
+        else:
+            predicted = member_predictions(self.model, rows)
+        self.predict_seconds += time.perf_counter() - start
+        return predicted
+
+    def check_uncertainty(self) -> None:
+        """Raise SearchlabError, which names the models to use instead, if the model has no uncertainty."""
+        if not self.model.uncertainty:
+            name = COST_MODELS.name_of(type(self.model))
+            raise SearchlabError(
+                f"cost model {name!r} does not tell how uncertain its predictions are; use one of the cost models "
+                f"{', '.join(_with_uncertainty())}, or acquisition = 'mean'"
+            )
+
+    def _copied(self, number: int, rows: Rows) -> CostModel:
+        """Return a copy of the model, trained on a bootstrap sample of each task's rows."""
+        start = self.clock()
+        rng = np.random.default_rng([self.model.seed, len(rows.scores), number])
+        tasks = [np.flatnonzero(rows.groups == task) for task in np.unique(rows.groups)]
+        drawn = np.concatenate([np.sort(rng.choice(task, len(task))) for task in tasks])
+        model = copy.deepcopy(self.model)
+        fit_model(model, *(part[drawn] for part in rows))
+        self.fit_seconds += self.clock() - start
+        return model
+
     def _settle(self, own: Columns) -> None:
         """Make all tasks use the columns ``own``, followed by the columns that only other tasks have."""
         if self._others:
@@ -191,3 +244,13 @@ class BoundCostModel:
         pooled = [] if own and self.started else self._others
         others = [(features(task.configs), task.scores) for features, task in pooled]
         return Rows.of_tasks([*others, *own], self.features.absent)
+
+
+def _with_uncertainty() -> list[str]:
+    """Return the names of the registered cost models that have uncertainty, except those that cannot be imported."""
+    names = []
+    for name in COST_MODELS.installed():
+        with suppress(SearchlabError):
+            if COST_MODELS.load(name).uncertainty:
+                names.append(name)
+    return names

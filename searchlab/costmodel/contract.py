@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -27,6 +27,9 @@ class CostModel(ChecksOptions, ABC):
         per_store: Whether the model can learn from the features ``per-store``, whose rows contain a program's stores
             one after another.
         columns_per_store: The number of columns for each store in such a row, set before ``fit``; 0 for other features.
+        uncertainty: Where the members of an ensemble come from, whose disagreement tells how uncertain a prediction is:
+            ``members`` if the model has :meth:`members`, ``bootstrap`` if searchlab should train copies of the model on
+            bootstrap samples, and empty if the model has no uncertainty.
 
     Example:
         >>> import numpy as np
@@ -44,6 +47,7 @@ class CostModel(ChecksOptions, ABC):
 
     plugin: Plugin | None = None
     per_store: ClassVar[bool] = False
+    uncertainty: ClassVar[Literal["", "members", "bootstrap"]] = ""
     columns_per_store: int = 0
 
     def __init__(self, *, seed: int) -> None:
@@ -77,6 +81,13 @@ class CostModel(ChecksOptions, ABC):
     def predict(self, features: Floats) -> Floats:
         """Return finite scores of shape (n,), where higher is faster; only their order and differences matter."""
 
+    def members(self, features: Floats) -> Floats:
+        """Return the scores that each member of the model predicts, of shape (members, n).
+
+        Their mean is what :meth:`predict` returns. Only models that declare ``uncertainty = "members"`` have members.
+        """
+        raise NotImplementedError
+
 
 COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positional=0)  # type: ignore[type-abstract]
 
@@ -103,6 +114,12 @@ def predictions(model: CostModel, features: Floats) -> Floats:
             f"({place_of(type(model).predict)}); choose a different cost model, or check this one with "
             f"`searchlab check costmodel`"
         ) from None
+
+
+def member_predictions(model: CostModel, features: Floats) -> Floats:
+    """Return the finite scores of shape (members, n) that the members of ``model`` predict; see :func:`predictions`."""
+    with COST_MODELS.blamed(type(model), "members"):
+        return np.array([_scores(predicted, len(features)) for predicted in model.members(features)])
 
 
 def _scores(predicted: Any, n: int) -> Floats:

@@ -17,6 +17,7 @@ from tests.support import toys
 MODELS = {
     **{name: Plugin(name) for name in COST_MODELS.installed()},
     "xgboost-rank": Plugin("xgboost", {"objective": "rank"}),
+    "pack-sum-rank": Plugin("pack-sum", {"objective": "rank"}),
     "lightgbm-rank": Plugin("lightgbm", {"objective": "lambdarank"}),
 }
 every_model = pytest.mark.parametrize("name", MODELS)

@@ -9,6 +9,7 @@ import pytest
 
 from searchlab.costmodel import BoundCostModel, make_cost_model
 from searchlab.costmodel.features import KnobFeatures, PerStoreFeatures
+from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab_costmodels.pack_sum import PackSum
@@ -68,6 +69,32 @@ def test_a_failed_program_has_no_weight_and_no_program_the_score_0() -> None:
     nothing = np.full((2, 3 * WIDTH), np.nan)
     assert one.predict(nothing).tolist() == [0, 0]
     assert trained(nothing, np.zeros(2)).predict(features[:1]).tolist() == [0]
+
+
+def test_it_ranks_programs_by_their_stores() -> None:
+    """As in TenSet: the loss depends only on the order of the scores, and the predictions have their scale."""
+    features, scores = programs(160, 3)
+    new, truth = programs(100, 3, seed=1)
+    model = trained(features, scores, objective="rank")
+    assert pairwise_accuracy(model.predict(new), truth) > 0.85
+    assert model.predict(features).mean() == pytest.approx(scores.mean())
+    assert model.predict(features).std() == pytest.approx(scores.std())
+    squeezed = trained(features, scores**3, objective="rank")
+    np.testing.assert_array_equal(np.argsort(squeezed.predict(new)), np.argsort(model.predict(new)))
+
+
+def test_it_ranks_within_a_task_alone() -> None:
+    """Scores of the other task may be anywhere, as long as their order stays."""
+    features, scores = programs(60, 2)
+    groups = np.repeat([0, 1], 30)
+
+    def order(scores: Any) -> Any:
+        model = PackSum(seed=0, objective="rank", rounds=50)
+        model.columns_per_store = WIDTH
+        model.fit(features, scores, groups)
+        return np.argsort(model.predict(features))
+
+    np.testing.assert_array_equal(order(scores), order(np.where(groups == 1, 0.01 * scores, scores)))
 
 
 def test_store_features_need_a_model_that_sums_over_stores() -> None:

@@ -14,8 +14,9 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from searchlab.arrays import Floats
 from searchlab.records import Measurement
 from searchlab.space import Config, Knob, ProductSpace
-from searchlab_policies.baco import Acquisition, Baco
-from searchlab_policies.gaussian_process import Encoding, GaussianProcess, expected_improvement, squared
+from searchlab_policies.acquisition import expected_improvement
+from searchlab_policies.baco import Baco, FeasibleImprovement
+from searchlab_policies.gaussian_process import Encoding, GaussianProcess, squared
 from searchlab_policies.model_guided import Works
 from searchlab_policies.random import Random
 from tests.support import toys
@@ -138,7 +139,7 @@ def test_an_acquisition_below_the_threshold_is_worth_nothing() -> None:
     trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 60, ()), toys.flaky)
     works = Works(space, 0)
     works.fit(trials)
-    acquisition = Acquisition([t for t in trials if math.isfinite(t.cost)], Encoding(space), works)
+    acquisition = FeasibleImprovement([t for t in trials if math.isfinite(t.cost)], Encoding(space), works)
     new = space.sample_new(np.random.default_rng(1), 100, ())
     probabilities = works.probabilities(new)
     values = acquisition(new)

@@ -1,0 +1,82 @@
+"""Acquisition functions: how much a config is worth measuring, given predictions and how uncertain they are.
+
+Sources: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (1998), equation (15); Srinivas
+et al., "Gaussian Process Optimization in the Bandit Setting" (ICML 2010); Thompson, "On the Likelihood that One Unknown
+Probability Exceeds Another" (1933). The mean and the deviation of an ensemble stand for those of a Gaussian process, as
+in Hutter et al., "Sequential Model-Based Optimization for General Algorithm Configuration" (LION 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from searchlab.arrays import Floats
+from searchlab.costmodel import BoundCostModel
+from searchlab.records import Trial
+from searchlab.space import Config
+
+Name = Literal["mean", "ei", "ucb", "thompson"]
+
+KAPPA = 1.0
+"""The number of standard deviations that ``ucb`` adds to the mean."""
+
+
+def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
+    """Return by how much a normal variable is expected to fall below ``best`` (Jones et al., 1998, equation 15)."""
+    z = (best - mean) / deviation
+    improvement: Floats = deviation * (z * ndtr(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi))
+    return improvement
+
+
+class Acquisition:
+    """The acquisition function of a search on the predictions of a cost model.
+
+    Args:
+        name: ``mean`` is the prediction itself; ``ei`` is the expected improvement on the best trial; ``ucb`` is the
+            mean plus one standard deviation; ``thompson`` is the prediction of a member that is drawn for each batch.
+        model: The cost model.
+
+    Raises:
+        SearchlabError: If the cost model does not tell how uncertain it is, unless ``name`` is "mean".
+    """
+
+    def __init__(self, name: Name, model: BoundCostModel) -> None:
+        if name != "mean":
+            model.check_uncertainty()
+        self.name = name
+        self.model = model
+        self._scale = 1.0
+        self._drawn = 0.0
+
+    def begin(self, trials: Sequence[Trial], rng: np.random.Generator) -> None:
+        """Prepare for a new batch, after the model was trained on ``trials``."""
+        if self.name == "thompson":
+            self._drawn = rng.random()
+        elif self.name == "ei":
+            # Temperatures and bonuses are in units of the score, so the improvement is scaled to the spread of scores.
+            predicted = self.model.predict_members([trial.config for trial in trials])
+            spread = float(np.std(_improvement(predicted))) if trials else 0.0
+            self._scale = float(np.std(predicted.mean(axis=0))) / spread if spread > 0 else 1.0
+
+    def __call__(self, configs: Sequence[Config]) -> Floats:
+        """Return the values of ``configs``, of shape (n,), in units of the score."""
+        if self.name == "mean":
+            return self.model.predict(configs)
+        predicted = self.model.predict_members(configs)
+        if self.name == "thompson":
+            member: Floats = predicted[int(self._drawn * len(predicted))]
+            return member
+        if self.name == "ei":
+            return self._scale * _improvement(predicted)
+        bound: Floats = predicted.mean(axis=0) + KAPPA * predicted.std(axis=0)
+        return bound
+
+
+def _improvement(predicted: Floats) -> Floats:
+    """Return the expected improvement on a score of 1, that of the best trial; ``predicted`` is (members, n)."""
+    return expected_improvement(-predicted.mean(axis=0), np.maximum(predicted.std(axis=0), 1e-9), -1.0)
