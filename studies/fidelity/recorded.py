@@ -32,6 +32,7 @@ RECORDINGS = {
     "autotvm-xgb-plan8": "xgb-knob-reg-plan8-b8",
     "droplet": "droplet-starts-b8",
     "greedy-ils": "greedy-ils-b1",
+    "one-plus-one": "one-plus-one-b1",
 }
 """Strategy -> the recording of its original, whether or not the study runs it."""
 

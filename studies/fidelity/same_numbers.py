@@ -19,22 +19,25 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from scipy.stats import norm
 
 import searchlab_costmodels.autotvm as cost_model
 import searchlab_policies.autotvm.genetic as genetic
 import searchlab_policies.autotvm.xgb as xgb
 import searchlab_policies.greedy_ils as greedy_ils
+import searchlab_policies.one_plus_one as one_plus_one
 from searchlab import load_log
 from searchlab.arrays import Array
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.policy import Policy
 from searchlab.records import Measurement, Trial
-from searchlab.space import Config
+from searchlab.space import Config, Knob, Value
 from searchlab_policies.autotvm.index import AutoTVMGrid
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.greedy_ils import GreedyIls
 from searchlab_policies.neighbours import along
+from searchlab_policies.one_plus_one import OnePlusOne
 from searchlab_spaces.templates.space import KnobTemplate
 
 HERE = Path(__file__).parent
@@ -131,6 +134,49 @@ def perturbed(space: KnobTemplate, config: Config, steps: int, rng: Any) -> Conf
     return config
 
 
+class NevergradsNumbers:
+    """The random state of Nevergrad's parametrization, and numpy's global one."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = np.random.RandomState(seed)
+
+    def standard_normal(self) -> float:
+        return float(np.random.randn())
+
+    def random(self, n: int) -> Any:
+        return self.state.rand(n)
+
+
+def redraw(knob: Knob, value: Value, rng: NevergradsNumbers) -> Value:
+    """Replace ``redraw`` with Nevergrad's ``significantly_mutate``: a value is a quantile of a normal distribution.
+
+    All parameters are redrawn as if they had as many values as the one with the most. One with fewer values may thus
+    keep its value.
+    """
+
+    def position(quantile: float, count: int) -> int:
+        return int(np.clip(count * norm.cdf(quantile), 0, count - 1))
+
+    most, count = max(len(knob.choices) for knob in table()[0].axes), len(knob.choices)
+    before = norm.ppf((knob.choices.index(value) + 0.5) / count)
+    while position(drawn := rng.state.normal(), most) == position(before, most):
+        pass
+    return knob.choices[position(drawn, count)]
+
+
+class NevergradsOnePlusOne(OnePlusOne):
+    """The policy with Nevergrad's random numbers and its first config: the middle of every knob."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(table()[0], seed=seed)
+        np.random.seed(seed)  # the first config is not drawn
+        self.parent = self.space.decide(lambda knob: knob.choices[(len(knob.choices) - 1) // 2])
+        self._numbers = NevergradsNumbers(seed)
+
+    def propose(self, n: int, rng: Any) -> Iterator[Config]:
+        return super().propose(n, self._numbers)  # type: ignore[arg-type]
+
+
 @contextmanager
 def originals_numbers(seed: int) -> Iterator[None]:
     """Within this context, the reproductions draw the random numbers that the originals drew from ``seed``."""
@@ -145,6 +191,8 @@ def originals_numbers(seed: int) -> Iterator[None]:
         patch.object(greedy_ils, "private_rng", lambda *_: Shuffles()),
         patch.object(greedy_ils, "perturbed", perturbed),
         patch.object(KnobTemplate, "sample", sample),
+        patch.object(one_plus_one, "redraw", redraw),
+        patch.object(one_plus_one, "ATTEMPTS", 10_000),
     ):
         yield
 
@@ -189,6 +237,7 @@ TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
     "droplet-starts-b64": (64, droplet_tuner),
     "greedy-ils-b1": (1, lambda seed: GreedyIls(table()[0], seed=seed)),
     "greedy-ils-restarts-b1": (1, lambda seed: GreedyIls(table()[0], seed=seed, no_improvement=1, random_walk=0.6)),
+    "one-plus-one-b1": (1, NevergradsOnePlusOne),
 }
 """Recording -> its batch size, and a function that creates the reproduction from a seed."""
 
