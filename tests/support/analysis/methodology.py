@@ -1,21 +1,31 @@
-"""What ``autotuning_methodology`` gives for runs over a file of Kernel Tuner, live or recorded.
+"""The scores that ``autotuning_methodology`` assigns to runs over Kernel Tuner's files.
 
-``python -m tests.support.analysis.methodology`` records it anew in ``tests/analysis/data/methodology.json``.
+``python -m tests.support.analysis.methodology`` records those in ``tests/analysis/data/methodology.json``. With
+``--hub DIR``, a directory of the benchmark hub's files, it instead compares the package's scores with searchlab's
+over the tables of hub-v1.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import math
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from searchlab.analysis.methodology import methodology_scores
 from searchlab.arrays import Ints
+from searchlab.errors import SearchlabError
+from searchlab.log.format import Log
+from searchlab.measure.suite import find_suite
+from searchlab.space import Config
+from searchlab.suite.trajectories import RecordedTable, baselines
 from tests.support.exchange import DATA
 
 T4 = DATA / "kernel_tuner" / "gemm_t4.json.gz"
@@ -41,24 +51,29 @@ def draws(configs: int) -> Ints:
     return np.array([np.random.default_rng(seed).permutation(configs)[:TRIALS] for seed in range(RUNS)])
 
 
-def theirs(every: int) -> dict[str, Any]:
-    """The numbers of the package."""
+def theirs(file: dict[str, Any], places: Ints, keys: Sequence[str] = KEYS) -> dict[str, Any]:
+    """Return the package's numbers for runs over a file in the T4 format.
+
+    Args:
+        file: The content of the file.
+        places: The positions in the file of the configs that each run tries: shape (runs, trials).
+        keys: The parts of each config's time.
+    """
     from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
     from autotuning_methodology.curves import StochasticOptimizationAlgorithm
     from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
 
-    given = content(every)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "t4.json")
-        path.write_text(json.dumps(given))
-        space = SearchspaceStatistics("gemm", "cpu", True, KEYS, ["time"], path)
+        path.write_text(json.dumps(file))
+        space = SearchspaceStatistics("gemm", "cpu", True, list(keys), ["time"], path)
     baseline = RandomSearchCalculatedBaseline(space)
     first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)
     trials, seconds = np.arange(max(first, 1), last + 1), np.linspace(begin, end, 1000)
     costs, spent = space.objective_performances_total, space.objective_times_total
-    places = draws(len(costs)).T
+    places = places.T
     elapsed, best = np.cumsum(spent[places], axis=0), np.fmin.accumulate(costs[places], axis=0)
-    counts = np.repeat(np.arange(1.0, TRIALS + 1)[:, np.newaxis], RUNS, axis=1)
+    counts = np.repeat(np.arange(1.0, len(places) + 1)[:, np.newaxis], places.shape[1], axis=1)
     results = SimpleNamespace(
         fevals_results=counts,
         objective_time_results=elapsed.copy(), objective_time_results_per_key=elapsed[np.newaxis],
@@ -82,8 +97,47 @@ def theirs(every: int) -> dict[str, Any]:
     }
 
 
+def compare_hub(hub: Path) -> None:
+    """Print the scores of random draws, and of baselines whose runs are long enough, for each T4 file of hub-v1."""
+    suite = find_suite("hub-v1")
+    for table in suite.tables:
+        if "T4" not in table.entry.file:
+            continue
+        file = json.loads(gzip.decompress((hub / table.entry.file).read_bytes()))
+        recorded = RecordedTable(table)
+        rows = {Config(result["configuration"]): row for row, result in enumerate(file["results"])}
+        order = [rows[Config(record.config)] for record in recorded.log.records]
+        permutations = [np.random.default_rng(seed).permutation(len(order)) for seed in range(RUNS)]
+        cases = {"random draws": np.array(permutations)}
+        for one in baselines(suite):
+            runs = [run.configs for run in one.runs_on(table).runs]
+            cases[one.strategy] = np.array([run[: min(map(len, runs))] for run in runs])
+        for name, places in cases.items():
+            logs = [
+                Log(Path(name), recorded.log.header, tuple(recorded.log.records[place] for place in run))
+                for run in places
+            ]
+            try:
+                ours = methodology_scores(recorded.log, logs)
+            except SearchlabError:
+                print(f"{table.entry.name}, {name}: not scored; the runs are too short")
+                continue
+            expected = theirs(file, np.array(order)[places], list(file["results"][0]["times"]))
+            off = np.subtract(ours, (expected["score over trials"], expected["score over seconds"]))
+            print(f"{table.entry.name}, {name}: {ours[0]:.6f}, {ours[1]:.6f}; differences {off[0]:.1e}, {off[1]:.1e}")
+
+
 def main() -> None:
-    recorded = {case: theirs(every) for case, every in CASES.items()}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hub", type=Path)
+    hub = parser.parse_args().hub
+    if hub:
+        compare_hub(hub)
+        return
+    recorded = {}
+    for case, every in CASES.items():
+        file = content(every)
+        recorded[case] = theirs(file, draws(len(file["results"])))
     assert all(math.isfinite(one["score over seconds"]) for one in recorded.values())
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_text(json.dumps(recorded, indent=1) + "\n")
