@@ -4,9 +4,12 @@
     python studies/suite/questions.py importance hub-v1
     python studies/suite/questions.py portfolio hub-v1/test
     python studies/suite/questions.py failures hub-v1/test
+    python studies/suite/questions.py rankings v1/test hub-v1/test
+    python studies/suite/questions.py batches hub-v1/dev --runs results/batches
 
-Each command prints a Markdown table. `portability` and `importance` compare tables with the same configs, such as those
-of one kernel on several GPUs; `portfolio` and `failures` compare the baselines.
+Each command prints Markdown tables. `portability` and `importance` compare tables with the same configs, such as those
+of one kernel on several GPUs; `portfolio`, `failures` and `rankings` compare the baselines. `batches`, and `failures`
+with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`.
 """
 
 from __future__ import annotations
@@ -15,23 +18,27 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from results import markdown, with_interval
+from scipy.stats import rankdata, spearmanr
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import KFold, cross_val_score
 from xgboost import XGBRegressor
 
-from results import markdown
+from searchlab.analysis.stats.inference import paired_difference
+from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
 from searchlab.log.format import read_log
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
-from searchlab.suite.trajectories import Trajectories, baselines
+from searchlab.suite.trajectories import Trajectories, baselines, read_results
 
 Costs = Mapping[bytes, float]
 """config as JSON -> seconds, according to the table's statistic; infinity for a failure."""
@@ -109,16 +116,20 @@ def importance(suite: Suite) -> str:
     return "\n\n".join(parts)
 
 
-def curves(suite: Suite, runs: Sequence[Trajectories]) -> Mapping[str, Mapping[str, Floats]]:
-    """strategy -> table -> the optimum divided by the best cost so far, shape (seeds, trials); 1 is the optimum."""
+def curves(suite: Suite, runs: Sequence[Trajectories], budget: str | None = None) -> Mapping[str, Mapping[str, Floats]]:
+    """strategy -> table -> the optimum divided by the best cost so far, shape (seeds, trials); 1 is the optimum.
+
+    The number of trials is that of the runs, or ``budget``, relative to each table's difficulty, if that is lower.
+    """
     found: dict[str, dict[str, Floats]] = {one.strategy: {} for one in runs}
     for table in suite.tables:
         costs = np.array(list(costs_of(table).values()))
+        limit = difficulty_trials(budget, costs) if budget else len(costs)
         for one in runs:
-            trials = min(one.trials, len(costs))
+            trials = min(one.trials, limit)
             rows = []
             for run in one.runs_on(table).runs:
-                so_far = np.minimum.accumulate(costs[list(run.configs)])
+                so_far = np.minimum.accumulate(costs[list(run.configs[:trials])])
                 rows.append(np.append(so_far, np.full(trials - len(so_far), so_far[-1])))
             found[one.strategy][table.entry.name] = costs.min() / np.array(rows)
     return found
@@ -128,12 +139,13 @@ def portfolio(suite: Suite) -> str:
     """Return the best combinations of one, two and three strategies that take turns.
 
     After t trials, a portfolio has found the best of what its members have found after their shares of t. Its area is
-    the mean over tables and seeds, as for a single strategy.
+    the mean over tables and seeds, as for a single strategy. Combinations are chosen on the dev split, and compared on
+    the test split with the strategy that is best alone on the dev split.
     """
-    known = curves(suite, baselines(suite))
 
-    def area(members: tuple[str, ...]) -> float:
-        each = []
+    def area(known: Mapping[str, Mapping[str, Floats]], members: tuple[str, ...]) -> list[Floats]:
+        """Return a portfolio's areas on each table: arrays of shape (seeds,)."""
+        areas = []
         for table in known[members[0]]:
             parts = [known[name][table] for name in members]
             size, trials = len(members), parts[0].shape[1]
@@ -141,43 +153,162 @@ def portfolio(suite: Suite) -> str:
             for place, part in enumerate(parts):
                 share = (np.arange(trials) + size - place) // size  # this member's share of the first t trials
                 found = np.maximum(found, np.where(share > 0, part[:, np.maximum(share - 1, 0)], 0))
-            each.append(found.mean())
-        return float(np.mean(each))
+            areas.append(found.mean(axis=1))
+        return areas
 
+    dev, test = (curves(part, baselines(part)) for part in (suite.part("dev"), suite.part("test")))
     rows = []
+    alone: list[Floats] = []
     for size in (1, 2, 3):
-        ranked = sorted(((area(some), some) for some in combinations(sorted(known), size)), reverse=True)
-        rows += [[str(size), " + ".join(f"`{name}`" for name in some), f"{value:.3f}"] for value, some in ranked[:3]]
-    return markdown(["strategies", "which", "mean area"], rows)
+        ranked = sorted(
+            ((float(np.mean(area(dev, some))), some) for some in combinations(sorted(dev), size)), reverse=True
+        )
+        for on_dev, some in ranked[:3]:
+            on_test = area(test, some)
+            alone = alone or on_test
+            which = " + ".join(f"`{name}`" for name in some)
+            gain = paired_difference(on_test, alone).on_these.difference
+            difference = "" if on_test is alone else with_interval(gain.value, gain.lower, gain.upper)
+            rows.append([str(size), which, f"{on_dev:.3f}", f"{np.mean(on_test):.3f}", difference])
+    return markdown(["strategies", "which", "area, dev", "area, test", "less the best alone (95 % interval)"], rows)
 
 
-def failures(suite: Suite) -> str:
-    """Return the share of trials that each strategy spends on configs that fail, over the tables with such configs."""
-    rows = []
+def rankings(suites: Sequence[Suite]) -> str:
+    """Return the mean area of each baseline on groups of tables, and how well the groups' rankings agree.
+
+    The groups are the suites, with their own budgets and with budgets that equal each table's difficulty; and, in the
+    last suite, the GPUs of either manufacturer, and the tables with and without failing configs. Agreement is
+    Spearman's rank correlation of the areas. Its interval contains 95 % of 2,000 bootstrap samples of the tables in
+    both groups and of the seeds.
+    """
+    shipped = [baselines(suite) for suite in suites]
+    common = set.intersection(*({one.strategy for one in runs} for runs in shipped))
+    names = [one.strategy for one in shipped[0] if one.strategy in common]
+
+    def areas(place: int, budget: str | None, tables: Sequence[SuiteTable]) -> Floats:
+        """The areas over ``tables``: shape (strategies, tables, seeds)."""
+        runs = [one for one in shipped[place] if one.strategy in common]
+        part = replace(
+            suites[place], spec=msgspec.structs.replace(suites[place].spec, tables=[t.entry for t in tables])
+        )
+        found = curves(part, runs, budget)
+        return np.array([[found[name][table.entry.name].mean(axis=1) for table in tables] for name in names])
+
+    last = suites[-1].tables
+    amd = [table for table in last if device(table).startswith(("MI", "W"))]
+    failing = [table for table in last if not np.isfinite(list(costs_of(table).values())).all()]
+    groups = {suite.name: areas(place, None, suite.tables) for place, suite in enumerate(suites)}
+    groups |= {
+        f"{suite.name}, difficulty": areas(place, "difficulty", suite.tables) for place, suite in enumerate(suites)
+    }
+    shown = list(groups)
+    halves = {
+        "NVIDIA": [table for table in last if table not in amd], "AMD": amd,
+        "no failures": [table for table in last if table not in failing], "failures": failing,
+    }  # fmt: skip
+    groups |= {name: areas(len(suites) - 1, None, tables) for name, tables in halves.items()}
+    order = np.argsort(-groups[shown[0]].mean(axis=(1, 2)))
+    ranks = {name: rankdata(-values.mean(axis=(1, 2)).round(6)) for name, values in groups.items()}
+    head = ["strategy", *(f"{name} ({groups[name].shape[1]})" for name in groups)]
+    rows = [
+        [f"`{names[s]}`", *(f"{groups[name][s].mean():.3f} ({ranks[name][s]:g})" for name in groups)] for s in order
+    ]
+
+    def agreement(first: str, second: str) -> list[str]:
+        rng = np.random.default_rng(0)
+        one, other = groups[first], groups[second]
+
+        def drawn(values: Floats) -> Floats:
+            _, tables, seeds = values.shape
+            picked = values[:, rng.integers(tables, size=tables)]
+            return picked[:, :, rng.integers(seeds, size=seeds)].mean(axis=(1, 2))
+
+        draws = [spearmanr(drawn(one), drawn(other)).statistic for _ in range(2000)]
+        lower, upper = np.quantile(draws, (0.025, 0.975))
+        value = spearmanr(one.mean(axis=(1, 2)), other.mean(axis=(1, 2))).statistic
+        return [f"{first} and {second}", f"{value:.2f}", f"{lower:.2f} to {upper:.2f}"]
+
+    compared = [(shown[0], shown[1]), (shown[2], shown[3]), (shown[0], shown[2]), (shown[1], shown[3])]
+    compared += [("NVIDIA", "AMD"), ("no failures", "failures")]
+    agreements = markdown(["rankings of", "rank correlation", "95 % interval"], (agreement(*pair) for pair in compared))
+    return f"{markdown(head, rows)}\n\n{agreements}"
+
+
+def batches(suite: Suite, runs: Sequence[Trajectories]) -> str:
+    """Return the mean area of each strategy for each batch size, from runs labelled ``STRATEGY, BATCH``."""
+    known = curves(suite, runs)
+    found: dict[str, dict[int, Floats]] = defaultdict(dict)
+    for name, tables in known.items():
+        strategy, _, batch = name.rpartition(", ")
+        found[strategy][int(batch)] = np.array([curve.mean(axis=1) for curve in tables.values()])
+    sizes = sorted({size for by_size in found.values() for size in by_size})
+
+    def cell(by_size: Mapping[int, Floats], size: int) -> str:
+        if size == sizes[0]:
+            return f"{by_size[size].mean():.3f}"
+        answer = paired_difference(list(by_size[size]), list(by_size[sizes[0]])).on_these.difference
+        return with_interval(answer.value, answer.lower, answer.upper)
+
+    ordered = sorted(found.items(), key=lambda item: -item[1][sizes[0]].mean())
+    rows = [[f"`{name}`", *(cell(by_size, size) for size in sizes)] for name, by_size in ordered]
+    return markdown(["strategy", f"batch {sizes[0]}", *(f"{size} less {sizes[0]}" for size in sizes[1:])], rows)
+
+
+def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
+    """Return the share of trials that each strategy spends on configs that fail, over the tables with such configs.
+
+    Runs labelled ``STRATEGY, failures`` are compared with the baseline STRATEGY.
+    """
     tables = [table for table in suite.tables if not np.isfinite(list(costs_of(table).values())).all()]
+    if more:
+        tables = [table for table in tables if all(table.entry.name in one.tables for one in more)]
     failing = {table.name: ~np.isfinite(list(costs_of(table).values())) for table in tables}
-    for one in baselines(suite):
+    part = replace(suite, spec=msgspec.structs.replace(suite.spec, tables=[table.entry for table in tables]))
+    runs = [*baselines(suite), *more]
+    areas = {name: [curve.mean(axis=1) for curve in by_table.values()] for name, by_table in curves(part, runs).items()}
+    rows = []
+    for one in runs:
         shares = []
         late = []
         for table in tables:
             fails = failing[table.name]
-            runs = [fails[list(run.configs)] for run in one.runs_on(table).runs]
-            shares.append(np.mean([run.mean() for run in runs]) / fails.mean())
-            late.append(np.mean([run[len(run) // 2 :].mean() for run in runs]) / fails.mean())
-        rows.append((float(np.mean(shares)), [f"`{one.strategy}`", f"{np.mean(shares):.2f}", f"{np.mean(late):.2f}"]))
-    head = ["strategy", "failures, relative to random draws", "in the second half of a run"]
-    return markdown(head, [row for _, row in sorted(rows)])
+            found = [fails[list(run.configs)] for run in one.runs_on(table).runs]
+            shares.append(np.mean([run.mean() for run in found]) / fails.mean())
+            late.append(np.mean([run[len(run) // 2 :].mean() for run in found]) / fails.mean())
+        origin = one.strategy.removesuffix(", failures")
+        gain = ""
+        if origin != one.strategy:
+            answer = paired_difference(areas[one.strategy], areas[origin]).on_these.difference
+            gain = with_interval(answer.value, answer.lower, answer.upper)
+        cells = [
+            f"`{one.strategy}`",
+            f"{np.mean(shares):.2f}",
+            f"{np.mean(late):.2f}",
+            f"{np.mean(areas[one.strategy]):.3f}",
+        ]
+        rows.append((float(np.mean(shares)), [*cells, gain]))
+    head = ["strategy", "failures, relative to random draws", "in the second half of a run", "area", "gain in area"]
+    shown = markdown(head, [row for _, row in sorted(rows)])
+    return f"{len(tables)} tables:\n\n{shown}"
 
 
-QUESTIONS = {"portability": portability, "importance": importance, "portfolio": portfolio, "failures": failures}
+QUESTIONS = ("portability", "importance", "portfolio", "failures", "rankings", "batches")
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", choices=QUESTIONS)
-    parser.add_argument("suite", help="suite, such as hub-v1 or hub-v1/test")
+    parser.add_argument("suite", nargs="+", help="suite, such as hub-v1 or hub-v1/test; `rankings` takes several")
+    parser.add_argument("--runs", type=Path, nargs="+", default=[], help="directories of results")
     given = parser.parse_args(None if arguments is None else list(arguments))
-    print(QUESTIONS[given.question](find_suite(given.suite)))
+    suites = [find_suite(name) for name in given.suite]
+    runs = read_results(given.runs)
+    if given.question == "rankings":
+        print(rankings(suites))
+    elif given.question in ("failures", "batches"):
+        print((failures if given.question == "failures" else batches)(suites[0], runs))
+    else:
+        print({"portability": portability, "importance": importance, "portfolio": portfolio}[given.question](suites[0]))
 
 
 if __name__ == "__main__":
