@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Annotated
 
 import numpy as np
@@ -99,7 +100,7 @@ class Baco(NeverTwice):
         """Return the batch, given the trials that succeeded, fastest first."""
         self._works.fit(self.trials)
         acquisition = FeasibleImprovement(self._modelled(ranked), self.encoding, self._works)
-        drawn = self.space.sample_new(rng, self.points, self.seen)
+        drawn = self._drawn(rng)
         batch: list[Config] = []
         for _ in range(n):
             acquisition.threshold = self.threshold * int(rng.integers(11)) / 10
@@ -117,6 +118,17 @@ class Baco(NeverTwice):
     @cached_property
     def encoding(self) -> Encoding:
         return Encoding(self.space)
+
+    def _drawn(self, rng: np.random.Generator) -> list[Config]:
+        """Return random new configs, or all of them in a small space."""
+        if len(self._first) <= self.points:
+            return [config for config in self._first if config not in self.seen]
+        return self.space.sample_new(rng, self.points, self.seen)
+
+    @cached_property
+    def _first(self) -> list[Config]:
+        """The first configs of the space, one more than the number of points."""
+        return list(islice(self.space.enumerate(), self.points + 1))
 
     def _modelled(self, ranked: Sequence[Trial]) -> list[Trial]:
         fastest = ranked[: self.memory // 2]
