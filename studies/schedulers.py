@@ -163,7 +163,7 @@ WORKLOADS: dict[str, str] = {}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default="v1")
-    parser.add_argument("--policies", default="random,evolutionary,xgb,ansor")
+    parser.add_argument("--policies", default="random,evolutionary,xgb,evolutionary-model")
     parser.add_argument("--networks", type=int, default=100, help="the number of random networks")
     parser.add_argument("--seeds", type=int, default=10, help="the number of recorded runs for each task")
     parser.add_argument("--trials", default="32,64", help="the budgets: trials per task, on average")
@@ -181,6 +181,8 @@ def main() -> None:
         recorded, batch = read_curves(suite, policy, args.seeds)
         for trials in map(int, args.trials.split(",")):
             rounds = trials // batch
+            if rounds < 1:
+                parser.error(f"{policy} was recorded in batches of {batch}; request at least as many trials per task")
             best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0)[0], None
             for name in sorted(SCHEDULERS.installed(), key=lambda name: name != "round-robin"):
                 for patience in (0, args.patience // batch):
