@@ -116,7 +116,7 @@ def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
         f"{len(runs)} runs, {sum(one.complete for one in forecasts)} of them complete in {directory}; "
         f"{f'{sum(trials):,}' if len(trials) == len(forecasts) else 'an unknown number of'} trials are left: "
         f"{_time(sum(seconds) if len(seconds) == len(forecasts) else None)}"
-        + (" as recorded, although a table answers instantly" if runs[0].settings.replays else "")
+        + (" as recorded, although a table answers instantly" if runs and runs[0].settings.replays else "")
     )
 
 

@@ -204,6 +204,7 @@ def test_baselines_answer_claims_without_a_run(sealed: Path, tmp_path: Path) -> 
     assert {row["strategy"] for row in written["workloads"][0]["strategies"]} == {"random", "evolutionary", "xgb"}
     (claim,) = written["claims"]
     assert [pair["workloads"] for pair in claim["against"]] == [4, 4] and claim["verdict"] in done.stdout
+    assert "0 runs" in searchlab("run", file, "--out", out, "--dry-run").stdout
     assert searchlab("report", file, out, "--json").stdout == json.dumps(written, indent=2) + "\n"
 
 

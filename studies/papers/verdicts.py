@@ -1,0 +1,95 @@
+"""Runs the studies of published claims, prints the verdicts, and writes the page docs/results/papers.md.
+
+    python studies/papers/verdicts.py --split dev --seeds 3 studies/papers/autotvm.toml    # while a study is written
+    python studies/papers/verdicts.py --jobs 2                                             # all studies, as they are
+
+Logs are written to results/papers, from which later calls resume. The verdicts of each study are kept in
+studies/reference/papers; the page contains all of them, so it can be written again without any runs (``--page``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from searchlab.analysis.claims import claim_verdicts
+from searchlab.analysis.model import ClaimVerdict
+from searchlab.analysis.read import read_runs
+from searchlab.analysis.report import claim_texts
+from searchlab.run.study import Study
+from searchlab.suite.compare import study_runs
+
+STUDIES = Path(__file__).parent
+KEPT = STUDIES.parent / "reference" / "papers"
+PAGE = STUDIES.parents[1] / "docs" / "results" / "papers.md"
+HEAD = """# Claims of papers, put to the test
+
+*Written by `python studies/papers/verdicts.py`, from the studies in `studies/papers`.*
+
+Each study tests claims of one paper on recorded tables. [](../howto/study.md) explains when a claim *holds*, *fails*
+or is *undecided*. The tables are small spaces, measured on a few machines: a verdict says whether a claim carries over
+to them, not whether it was true where it was published. Studies over development tables are preliminary.
+"""
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """The verdicts of a study."""
+
+    title: str
+    suite: str
+    seeds: int
+    claims: list[ClaimVerdict]
+
+
+def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console) -> Tested:
+    """Run the study in ``file``, on ``split`` of its suite unless that is empty, and return its verdicts."""
+    text = file.read_text("utf-8")
+    data = tomllib.loads(text)
+    suite = re.sub("/(dev|test)$", f"/{split}", data["suite"]) if split else data["suite"]
+    study = Study.from_dict({**data, "suite": suite, **({"seeds": seeds} if seeds else {})}, file.parent)
+    out = Path("results", "papers", file.stem, suite.replace("/", "-"))
+    study.run(out, jobs=jobs, progress=console)
+    runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
+    title = text.partition("\n")[0].removeprefix("# ").removesuffix(".")
+    return Tested(title, suite, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims))
+
+
+def page() -> Iterator[str]:
+    """Yield the lines of the page."""
+    yield HEAD
+    for path in sorted(KEPT.glob("*.json")):
+        tested = msgspec.json.decode(path.read_bytes(), type=Tested)
+        yield from (f"## {tested.title}", "")
+        yield f"`studies/papers/{path.stem}.toml`, tables of {tested.suite}, at most {tested.seeds} seeds.\n"
+        for one in tested.claims:
+            published = f"; published: {one.claim.published}" if one.claim.published else ""
+            yield f"**{one.verdict.capitalize()}**: {one.claim.text} ({one.claim.source}{published})\n"
+            yield from (f"- {pair.says}" for pair in one.against)
+            yield ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", type=Path, nargs="*", help="study files (all in studies/papers)")
+    parser.add_argument("--split", choices=("dev", "test"), default="", help="split of the suites (as in the files)")
+    parser.add_argument("--seeds", type=int, help="number of seeds (as in the files)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of concurrent runs (1)")
+    parser.add_argument("--page", action="store_true", help="run nothing, only write the page")
+    options = parser.parse_args()
+    console = Console()
+    for file in [] if options.page else options.studies or sorted(STUDIES.glob("*.toml")):
+        tested = test(file, options.split, options.seeds, options.jobs, console)
+        console.print(tested.title, *claim_texts(tested.claims), sep="\n")
+        KEPT.mkdir(parents=True, exist_ok=True)
+        (KEPT / f"{file.stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(tested)) + b"\n")
+    PAGE.write_text("\n".join(page()).rstrip() + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
