@@ -25,12 +25,12 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from results import markdown, with_interval
 from scipy.stats import rankdata, spearmanr
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import KFold, cross_val_score
 from xgboost import XGBRegressor
 
+from results import markdown, with_interval
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
