@@ -16,7 +16,9 @@ from scipy.stats import qmc
 
 from searchlab.arrays import Floats
 from searchlab.policy import NeverTwice, Origin, private_rng
-from searchlab.space import Config, Knob, Space, Value
+from searchlab.space import Config, Space
+
+from .unit_cube import UnitCube
 
 CHUNK = 64
 """The number of points to draw at once. It must be a power of two, for which Sobol sequences are balanced."""
@@ -41,9 +43,7 @@ class Qmc(NeverTwice):
 
     def __init__(self, space: Space, *, seed: int) -> None:
         super().__init__(space, seed=seed)
-        # The knobs found by probing the space; any other knob is drawn at random.
-        names = dict.fromkeys(knob.name for config in space.probe() for knob in space.knobs(config))
-        self._dimensions = {name: dimension for dimension, name in enumerate(names)}
+        self._cube = UnitCube(space)
         self._points = self._sequence()
         self._place = 0  # the next point's position
 
@@ -53,27 +53,16 @@ class Qmc(NeverTwice):
             next(islice(self._points, skipped - 1, None))
             self._place = start
         while self._place < end:
-            config = self._config(self._place, next(self._points))
+            place, point = self._place, next(self._points)
             self._place += 1
-            yield config
+            # A knob that is not a dimension is drawn at random, but is always the same at this place.
+            yield self._cube.config(point, lambda name: private_rng(self.seed, f"qmc: {name}", place).random())  # noqa: B023
 
     def _sequence(self) -> Iterator[Floats]:
         # A Sobol sequence has at least one dimension, but a space may have no knob.
-        engine = qmc.Sobol(max(1, len(self._dimensions)), scramble=True, seed=self.seed)
+        engine = qmc.Sobol(max(1, len(self._cube.counts)), scramble=True, seed=self.seed)
         while True:
             yield from engine.random(CHUNK)
-
-    def _config(self, place: int, point: Floats) -> Config:
-        """Return the config of the point at ``place`` in the sequence; it is always the same."""
-
-        def choose(knob: Knob) -> Value:
-            if knob.name in self._dimensions:
-                fraction = float(point[self._dimensions[knob.name]])
-            else:
-                fraction = private_rng(self.seed, f"qmc: {knob.name}", place).random()
-            return knob.choices[min(int(fraction * len(knob.choices)), len(knob.choices) - 1)]
-
-        return self.space.decide(choose)
 
 
 def enough(configs: int) -> int:

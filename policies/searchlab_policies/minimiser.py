@@ -1,0 +1,230 @@
+"""Functions that minimise a function of real numbers, such as ``scipy.optimize.dual_annealing``, as policies.
+
+Such a minimiser calls the function itself, whereas a policy is asked. It therefore runs in a thread of its own, which
+waits while the config at a point is measured. Only one of the two runs at a time, so nothing depends on their timing.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Protocol
+
+import numpy as np
+
+from searchlab.arrays import Floats
+from searchlab.errors import SearchlabError
+from searchlab.policy import NeverTwice, private_rng
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from .unit_cube import UnitCube
+
+FAILED = 10.0
+"""The value of a failed trial; that of a successful one is the logarithm of its cost in seconds."""
+
+CALLS, CALLS_OF_PROGRAMS = 1024, 64
+"""The maximum number of consecutive calls for known configs in an ask; the second if each builds a program."""
+
+Objective = Callable[[Floats], float]
+
+
+class Box:
+    """The box that a minimiser searches: a dimension for each knob with a choice, in which all choices have one width.
+
+    Source: Kernel Tuner, ``CostFunc.get_bounds_x0_eps`` with scaling. The knob with the most choices spans [0, 1].
+
+    Attributes:
+        step: The width of a choice.
+        bounds: The lower and upper bound of each dimension.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._cube = UnitCube(space)
+        counts = np.array(list(self._cube.counts.values()), dtype=float)
+        self._open = counts > 1
+        self.step = float(1 / counts.max(initial=1))
+        self._widths = counts[self._open] * self.step
+        self.bounds = [(0.0, float(width)) for width in self._widths]
+
+    def config(self, x: Floats) -> Config:
+        """Return the config at a point, which may be outside the box."""
+        point = np.full(len(self._open), 0.5)
+        point[self._open] = np.asarray(x) / self._widths
+        return self._cube.config(point)
+
+    def point(self, config: Config) -> Floats:
+        """Return the point in the middle of a config."""
+        return self._cube.point(config)[self._open] * self._widths
+
+
+class Minimise(Protocol):
+    """Minimises a function over a box, from a starting point, with random numbers from a generator.
+
+    It must depend on its arguments only, and call its function at least once.
+    """
+
+    def __call__(self, objective: Objective, /, *, box: Box, start: Floats, rng: np.random.Generator) -> object: ...
+
+
+class Minimiser(NeverTwice):
+    """A policy that proposes the configs for which a minimiser calls its function.
+
+    A minimiser needs each value before it calls again. If a batch has several configs, each comes from a run of its own
+    with different random numbers. Configs that are known are not measured again. A run that ends is followed by
+    another. With a warm start, the first run starts from the fastest trial.
+
+    Args:
+        minimise: The minimiser.
+    """
+
+    def __init__(self, space: Space, *, seed: int, minimise: Minimise) -> None:
+        super().__init__(space, seed=seed)
+        self._minimise = minimise
+        self._box = Box(space)
+        self._values: dict[Config, float] = {}
+        self._start: Config | None = None
+        self._runs: list[Run] = []
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        if not self._box.bounds:
+            return
+        for number in range(n):
+            if number == len(self._runs):
+                start = self._start if number == 0 else None
+                self._runs.append(Run(self._minimise, self._box, self.space, self.seed, number, start))
+            config = self._runs[number].next_unknown(self._values)
+            if config is not None:
+                yield config
+
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        super().warm_start(trials)
+        self._start = min(self.trials, key=lambda trial: trial.cost).config if self.trials else None
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        super().tell(trials)
+        for trial in trials:
+            if trial.config in self.seen:
+                self._values[trial.config] = math.log(trial.cost) if math.isfinite(trial.cost) else FAILED
+
+
+class Run:
+    """Runs of a minimiser, one after another.
+
+    Args:
+        minimise: The minimiser.
+        box: The box to search.
+        space: The space to search.
+        seed: The policy's seed.
+        number: The number that distinguishes these runs from others with the same seed.
+        start: The config from which the first run starts; None for a random one, like those of later runs.
+    """
+
+    def __init__(
+        self, minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
+    ) -> None:
+        self._given = (minimise, box, space, seed, number, start)
+        self._limit = CALLS_OF_PROGRAMS if space.builds_programs else CALLS
+        self._answered = 0  # the number of calls
+        self._configs: Generator[Config, float, None] | None = None
+
+    def next_unknown(self, values: Mapping[Config, float]) -> Config | None:
+        """Continue as far as values are known; return the config that is missing, or None after many known ones."""
+        limit = self._limit
+        if self._configs is None:
+            limit += self._answered  # a copy repeats these calls
+            self._answered = 0
+            self._configs = called_for(*self._given)
+            self._config = next(self._configs)  # for which the minimiser called last
+        for _ in range(limit):
+            if self._config not in values:
+                return self._config
+            self._config = self._configs.send(values[self._config])
+            self._answered += 1
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_configs": None}
+
+
+def called_for(
+    minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
+) -> Generator[Config, float, None]:
+    """Yield the config of each call of a :class:`Run`, and receive its value."""
+    for attempt in count():
+        rng = private_rng(seed, "minimiser", number, attempt)
+        config = start if attempt == 0 and start is not None else space.sample(rng)
+        calls = Calls(partial(minimise, box=box, start=box.point(config), rng=rng))
+        point = calls.first()
+        if point is None:
+            raise SearchlabError("the minimiser ended without a call of its function; it must call it at least once")
+        while point is not None:
+            value = yield box.config(point)
+            point = calls.next(value)
+
+
+class Calls:
+    """The calls that a minimiser makes in a thread of its own, which waits for the value of each.
+
+    The thread ends with the minimiser, or when this object is no longer referenced.
+
+    Args:
+        minimise: The minimiser, whose only argument is its function.
+    """
+
+    def __init__(self, minimise: Callable[[Objective], object]) -> None:
+        self._points: SimpleQueue[Floats | BaseException | None] = SimpleQueue()
+        self._values: SimpleQueue[float | None] = SimpleQueue()
+        thread = Thread(target=_serve, args=(minimise, self._points, self._values), daemon=True)
+        thread.start()
+        weakref.finalize(self, _end, thread, self._values)
+
+    def first(self) -> Floats | None:
+        """Return the point of the first call, or None if the minimiser ended without one."""
+        return self._received()
+
+    def next(self, value: float) -> Floats | None:
+        """Answer the last call; return the point of the next one, or None if the minimiser ends."""
+        self._values.put(value)
+        return self._received()
+
+    def _received(self) -> Floats | None:
+        point = self._points.get()
+        if isinstance(point, BaseException):
+            raise point
+        return point
+
+
+class _Closed(BaseException):  # not an Exception, which a minimiser might catch
+    pass
+
+
+def _end(thread: Thread, values: SimpleQueue[float | None]) -> None:
+    values.put(None)
+    thread.join()
+
+
+def _serve(
+    minimise: Callable[[Objective], object],
+    points: SimpleQueue[Floats | BaseException | None],
+    values: SimpleQueue[float | None],
+) -> None:
+    def objective(x: Floats, *_: Any) -> float:
+        points.put(np.array(x, dtype=float))
+        value = values.get()
+        if value is None:
+            raise _Closed
+        return value
+
+    try:
+        minimise(objective)
+        points.put(None)
+    except _Closed:
+        pass
+    except BaseException as error:  # it is raised where the call is awaited
+        points.put(error)

@@ -1,0 +1,48 @@
+"""Spaces as boxes of real numbers, for sequences of points and for minimisers of functions of real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from searchlab.arrays import Floats
+from searchlab.space import Config, Knob, Space, Value
+
+
+class UnitCube:
+    """Maps points of the unit cube to configs: a coordinate selects the choice at that fraction of a knob's choices.
+
+    Args:
+        space: The space. Probing it shows which knobs it has; each of them is a dimension.
+
+    Attributes:
+        counts: The number of choices by the name of the knob, one for each dimension.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.counts: dict[str, int] = {}
+        for config in space.probe():
+            for knob in space.knobs(config):
+                self.counts[knob.name] = max(len(knob.choices), self.counts.get(knob.name, 0))
+        self._dimensions = {name: dimension for dimension, name in enumerate(self.counts)}
+
+    def config(self, point: Floats, other: Callable[[str], float] = lambda name: 0.5) -> Config:
+        """Return the config at ``point``; ``other`` returns the coordinate of a knob that probing did not show."""
+
+        def choose(knob: Knob) -> Value:
+            dimension = self._dimensions.get(knob.name)
+            fraction = other(knob.name) if dimension is None else float(point[dimension])
+            return knob.choices[min(max(int(fraction * len(knob.choices)), 0), len(knob.choices) - 1)]
+
+        return self.space.decide(choose)
+
+    def point(self, config: Config) -> Floats:
+        """Return a point whose config is ``config``: the middle of each choice; 0.5 for knobs that it lacks."""
+        point = np.full(len(self.counts), 0.5)
+        for knob in self.space.knobs(config):
+            if knob.name in self._dimensions:
+                position = knob.choices.index(config[knob.name])
+                point[self._dimensions[knob.name]] = (position + 0.5) / len(knob.choices)
+        return point
