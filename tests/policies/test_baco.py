@@ -151,6 +151,17 @@ def test_an_acquisition_below_the_threshold_is_worth_nothing() -> None:
     assert acquisition([best])[0] < 0.5 * values.max(), "what is believed is not worth a second trial"
 
 
+def test_the_probability_of_success_is_scikit_learns() -> None:
+    """It is computed tree by tree, without scikit-learn's checks."""
+    space, rng = toys.Dependent(), np.random.default_rng(0)
+    works = Works(space, 0)
+    works.fit(toys.trials_of(space.sample_new(rng, 80, ()), toys.flaky))
+    configs = [space.sample(rng) for _ in range(100)]
+    assert works._trees is not None
+    theirs = works._trees.predict_proba(np.array([space.features(config) for config in configs]))[:, 1]
+    np.testing.assert_array_equal(works.probabilities(configs), theirs)
+
+
 def test_predictions_are_limited() -> None:
     policy = Baco(toys.Large(), seed=0, predictions=100)
     assert policy.effective == {"points": 50}
