@@ -16,7 +16,16 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from ..conformance import cost_model_checks, policy_checks, run_checks, scheduler_checks, selected, space_checks
+from ..conformance import (
+    cost_model_checks,
+    executor_checks,
+    policy_checks,
+    run_checks,
+    scheduler_checks,
+    selected,
+    space_checks,
+    workload_checks,
+)  # fmt: skip
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..executors.contract import EXECUTORS
@@ -26,7 +35,7 @@ from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES, Origin, origins
 from ..space import SPACES
 from ..target import resolve_target
-from ..workload import parse_workload, preset_names
+from ..workload import WORKLOADS, parse_workload, preset_names
 from .terminal import (
     AsJson,
     CostModelName,
@@ -46,7 +55,7 @@ from .terminal import (
 
 Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
 Shown = StrEnum("Shown", ["policy", "space", "costmodel", "scheduler", "workload"])
-Contract = StrEnum("Contract", ["policy", "space", "costmodel", "scheduler"])
+Contract = StrEnum("Contract", ["policy", "space", "costmodel", "scheduler", "workload", "executor"])
 KINDS: dict[str, PluginKind[Any]] = {
     "spaces": SPACES, "policies": POLICIES, "costmodels": COST_MODELS, "executors": EXECUTORS,
     "schedulers": SCHEDULERS, "space": SPACES, "policy": POLICIES, "costmodel": COST_MODELS, "scheduler": SCHEDULERS,
@@ -64,7 +73,8 @@ def list_(
     listed: dict[str, dict[str, str]] = {}
     for shown in [kind] if kind else Kind:
         if shown is Kind.workloads:
-            listed[shown] = {name: str(parse_workload(name)) for name in preset_names()}
+            kinds = {name: point.value for name, point in WORKLOADS.installed().items()}
+            listed[shown] = kinds | {name: str(parse_workload(name)) for name in preset_names()}
         else:
             listed[shown] = {name: point.value for name, point in KINDS[shown].installed().items()}
     declared = origins() if kind is Kind.policies else {}
@@ -74,7 +84,7 @@ def list_(
     for title, names in listed.items():
         rows = []
         for name, meaning in names.items():
-            text = meaning if title == Kind.workloads else _first_sentence(meaning) or meaning
+            text = meaning if "/" in name else _first_sentence(meaning) or meaning
             if origin := declared.get(name):
                 text += f" ({origin.kind}: {origin.name}, {origin.version})"
             rows.append((Text(name, "bold"), text))
@@ -104,6 +114,10 @@ def show(
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
     """Explain a policy, a space, a cost model, a scheduler or a workload: what it does, its options, and its origin."""
+    if kind is Shown.workload and name in WORKLOADS.installed():
+        say(Text.assemble((name, "bold"), f"  {WORKLOADS.installed()[name].value}"))
+        say(as_text(inspect.getdoc(WORKLOADS.load(name)) or "It has no docstring."))
+        return
     if kind is Shown.workload:
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
@@ -182,7 +196,10 @@ def check(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
 ) -> None:
-    """Check a policy, space, cost model or scheduler against its contract, and explain how to fix each failure."""
+    """Check a plug-in against its contract, and explain how to fix each failure.
+
+    For a workload, `NAME` is a small workload, such as `softmax:16x32`.
+    """
     spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
@@ -195,6 +212,12 @@ def check(
         )
     elif kind is Contract.space:
         checks = space_checks(spec, workload=workload, target=target, seed=seed)
+    elif kind is Contract.workload:
+        if option:
+            raise SearchlabError("a workload has no options; omit --option")
+        checks = workload_checks(name, seed=seed)
+    elif kind is Contract.executor:
+        checks = executor_checks(spec, seed=seed)
     elif kind is Contract.scheduler:
         checks = scheduler_checks(spec, seed=seed)
     else:

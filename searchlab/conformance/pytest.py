@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from ..plugins import PluginSpec
-from . import costmodels, policies, schedulers, spaces
+from . import costmodels, executors, policies, schedulers, spaces, workloads
 from .check import Check, NotApplicable, Rule
 
 
@@ -71,6 +71,18 @@ class CostModelTests(_Tests):
     """Checks a cost model."""
 
     _rules, _make = costmodels.RULES, staticmethod(costmodels.cost_model_checks)
+
+
+class WorkloadTests(_Tests):
+    """Checks a workload: its class variable ``plugin`` is a small workload, or its name."""
+
+    _rules, _make = workloads.RULES, staticmethod(workloads.workload_checks)
+
+
+class ExecutorTests(_Tests):
+    """Checks an executor."""
+
+    _rules, _make = executors.RULES, staticmethod(executors.executor_checks)
 
 
 class SchedulerTests(_Tests):

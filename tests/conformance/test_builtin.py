@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from searchlab.conformance import cost_model_checks, policy_checks, run_checks, scheduler_checks, space_checks
+from searchlab.conformance import (
+    cost_model_checks,
+    executor_checks,
+    policy_checks,
+    run_checks,
+    scheduler_checks,
+    space_checks,
+    workload_checks,
+)  # fmt: skip
 from searchlab.conformance.check import Check
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.model import SCHEDULERS
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
-from searchlab.workload import parse_workload
+from searchlab.workload import WORKLOADS, parse_workload
 from tests.support.policies import IN_SKETCH, OPTIONS, strategies
 
 NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
 """Checks that may have nothing to say."""
 
 
-def held(checks: list[Check]) -> None:
+def held(checks: list[Check], everywhere: bool = True) -> None:
     outcomes = list(run_checks(checks))
     failed = "\n\n".join(f"{one.name}\n{one.text}" for one in outcomes if one.status in ("FAIL", "not run"))
     assert not failed, failed
-    assert {one.name for one in outcomes if one.status == "n/a"} <= NOT_FOR_ALL
+    assert not everywhere or {one.name for one in outcomes if one.status == "n/a"} <= NOT_FOR_ALL
 
 
 @pytest.mark.parametrize("name", strategies())
@@ -49,6 +57,27 @@ def test_space(name: str) -> None:
 @pytest.mark.parametrize("name", COST_MODELS.installed())
 def test_cost_model(name: str) -> None:
     held(cost_model_checks(name))
+
+
+WORKLOADS_OF = {
+    "gemm": "gemm:8x7x6:float16:bias:relu",
+    "conv2d": "conv2d:1x6x5x8x4x3x3:s2x1:p1:g4",
+    "batch-matmul": "batch-matmul:2x5x6x7:int8",
+    "softmax": "softmax:5x40",
+    "kernel": "kernel:convolution@A4000",
+    "tir": "tir:tests/support/functions.py:scaled",
+}
+"""A small workload of each kind."""
+
+
+@pytest.mark.parametrize("kind", WORKLOADS.installed())
+def test_workload(kind: str) -> None:
+    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in ("kernel", "tir"))
+
+
+def test_executor() -> None:
+    """Those that need a cluster are tested with one in ``tests/executors``."""
+    held([check for check in executor_checks("local") if check.name != "exclusive"])
 
 
 @pytest.mark.parametrize("name", SCHEDULERS.installed())

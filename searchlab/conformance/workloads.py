@@ -1,0 +1,300 @@
+"""Workload checks: the rules of :class:`~searchlab.workload.Workload`, one small function each."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import FrozenInstanceError, dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import SearchlabError, UnsupportedWorkload, described
+from ..plugins import Plugin
+from ..workload import Argument, Workload, kind_of, parse_workload, program_hash
+from .check import (
+    Breach,
+    Check,
+    NotApplicable,
+    Subject,
+    global_streams,
+    global_streams_untouched,
+    in_two_processes,
+    rule,
+)  # fmt: skip
+
+NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
+"""Spellings that no workload has, alone or at the end of a correct one."""
+
+
+@dataclass(frozen=True)
+class WorkloadSubject(Subject):
+    """A workload to check."""
+
+    workload: Workload
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The arguments of its function. Raises NotApplicable if it has none."""
+        try:
+            return self.workload.arguments
+        except UnsupportedWorkload as reason:
+            raise NotApplicable(str(reason)) from None
+
+    @property
+    def operands(self) -> tuple[Argument, ...]:
+        return self.arguments[: -self.workload.results]
+
+    @cached_property
+    def inputs(self) -> dict[str, Array]:
+        return self.workload.inputs(self.seed)
+
+    def results_of(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
+        """Return the results of the reference as a tuple."""
+        results = self.workload.reference(inputs)
+        return results if isinstance(results, tuple) else (results,)
+
+    @cached_property
+    def expected(self) -> tuple[Array, ...]:
+        return self.results_of(self.inputs)
+
+    def is_right(self, results: tuple[Array, ...]) -> bool:
+        """Check whether ``results`` are right, as trials are checked."""
+        rtol, atol = self.workload.tolerance()
+        return all(
+            np.allclose(one.astype(np.float64), right.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
+            for one, right in zip(results, self.expected, strict=True)
+        )
+
+
+@rule("make the class a frozen dataclass whose fields are hashable values, such as numbers, strings and tuples")
+def frozen(subject: WorkloadSubject) -> None:
+    """It cannot be changed, and has a hash."""
+    hash(subject.workload)
+    for one in fields(subject.workload):
+        try:
+            setattr(subject.workload, one.name, getattr(subject.workload, one.name))
+        except FrozenInstanceError:
+            continue
+        raise Breach(f"its field {one.name} can be changed")
+
+
+@rule("let spelling contain every field that matters, in the form that parse reads")
+def spelled(subject: WorkloadSubject) -> None:
+    """Parsing its spelling results in an equal workload, with the same spelling."""
+    workload = subject.workload
+    try:
+        again = type(workload).parse(workload.spelling)
+    except SearchlabError as error:
+        if workload.content():
+            raise NotApplicable("it is made from what a log contains, which its spelling alone does not") from None
+        raise Breach(f"parse({workload.spelling!r}) raised {described(error)}") from None
+    if again != workload or again.spelling != workload.spelling:
+        raise Breach(f"parse({workload.spelling!r}) returned {again!r}, not {workload!r}")
+
+
+@rule("check in parse that the text is a spelling, and raise SearchlabError with an example if it is not")
+def refuses_nonsense(subject: WorkloadSubject) -> None:
+    """Parsing anything else raises SearchlabError, with a text."""
+    cls, own = type(subject.workload), subject.workload.spelling
+    for text in (*NONSENSE, *(f"{own}:{nonsense or '?'}" for nonsense in NONSENSE)):
+        try:
+            parsed = cls.parse(text)
+        except SearchlabError as error:
+            if not str(error).strip():
+                raise Breach(f"parse({text!r}) raised {type(error).__name__} without a text") from None
+            continue
+        except Exception as error:  # a plug-in may raise anything
+            raise Breach(f"parse({text!r}) raised {described(error)}") from None
+        if parsed.spelling != text and not own.startswith(text):
+            raise Breach(f"parse({text!r}) returned {parsed!r}")
+
+
+@rule("return a positive int; if the number is unknown, return 10**9 and the unit 'runs/s'")
+def counts(subject: WorkloadSubject) -> None:
+    """Its number of floating-point operations is a positive integer."""
+    flops, unit = subject.workload.flops, subject.workload.unit
+    if type(flops) is not int or flops < 1:
+        raise Breach(f"its flops is {flops!r}")
+    if unit not in ("GFLOPS", "runs/s"):
+        raise Breach(f"its unit is {unit!r}")
+
+
+@rule("return a function in TensorIR with blocks, as te.create_prim_func does, whose last arguments are its results")
+def builds_function(subject: WorkloadSubject) -> None:
+    """Its function can be scheduled, and has fixed shapes, an argument of each name, and at least one result."""
+    from tvm.s_tir import Schedule
+
+    names = [one.name for one in subject.arguments]
+    if len(set(names)) != len(names):
+        raise Breach(f"its arguments are {', '.join(names)}")
+    if not 1 <= subject.workload.results <= len(names):
+        raise Breach(f"it has {subject.workload.results} results, but {len(names)} arguments")
+    schedule = Schedule(subject.workload.module)
+    if not schedule.get_child_blocks(schedule.get_sblock("root")):
+        raise Breach("its function has no blocks")
+
+
+@rule("let the fields alone determine the function", ["builds-function"])
+def one_function(subject: WorkloadSubject) -> None:
+    """Its function is the same in every process."""
+    _ = subject.arguments
+    here, there = in_two_processes(_hash_of, subject.workload)
+    if here != there:
+        raise Breach("another process builds another function")
+
+
+def _hash_of(workload: Workload) -> str:
+    return program_hash(workload.module)
+
+
+@rule("keep only picklable values in the fields", ["frozen"])
+def pickles(subject: WorkloadSubject) -> None:
+    """A pickled copy is equal, and has the same name."""
+    try:
+        copy = pickle.loads(pickle.dumps(subject.workload))
+    except Exception as error:
+        raise Breach(f"it cannot be pickled: {described(error)}") from None
+    if copy != subject.workload or str(copy) != str(subject.workload):
+        raise Breach(f"its copy is {copy!r}")
+
+
+@rule("return every operand of prim_func by name, in order, with its shape and dtype", ["builds-function"])
+def inputs(subject: WorkloadSubject) -> None:
+    """Its inputs are the operands of its function."""
+    operands = {one.name: (one.shape, one.dtype) for one in subject.operands}
+    found = {name: (value.shape, str(value.dtype)) for name, value in subject.inputs.items()}
+    if list(found.items()) != list(operands.items()):
+        raise Breach(f"its inputs are {found}, but the operands are {operands}")
+
+
+@rule("draw from np.random.default_rng(seed)", ["inputs"])
+def seeded_inputs(subject: WorkloadSubject) -> None:
+    """The seed alone determines the inputs, and no global random stream is touched."""
+    if not subject.operands:
+        raise NotApplicable("it has no operands")
+    with global_streams(1), global_streams_untouched():
+        again = subject.workload.inputs(subject.seed)
+    if not _equal(again, subject.inputs):
+        raise Breach(f"inputs({subject.seed}) differ the second time")
+    if _equal(subject.workload.inputs(subject.seed + 1), again) and any(value.size > 8 for value in again.values()):
+        raise Breach("two seeds lead to the same inputs")
+
+
+def _equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
+    return all(np.array_equal(value, second[name]) for name, value in first.items())
+
+
+@rule("return an array for each result, with its shape and dtype", ["inputs"])
+def reference(subject: WorkloadSubject) -> None:
+    """The reference has the shape and dtype of the result."""
+    wanted = [(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
+    found = [(result.shape, str(result.dtype)) for result in subject.expected]
+    if found != wanted:
+        raise Breach(f"the reference is {found}, but the function's results are {wanted}")
+
+
+@rule("compute with copies, and without random numbers", ["reference"])
+def repeats(subject: WorkloadSubject) -> None:
+    """The same inputs lead to the same reference, and are not modified."""
+    _ = subject.operands
+    given = {name: value.copy() for name, value in subject.inputs.items()}
+    first, second = subject.results_of(given), subject.results_of(given)
+    if not _equal(given, subject.inputs):
+        raise Breach("reference() modified its inputs")
+    if not all(
+        np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in zip(first, second, strict=True)
+    ):
+        raise Breach("reference() returned different results for the same inputs")
+
+
+@rule("return (rtol, atol); searchlab.workload.rounding computes them for sums", ["reference"])
+def tolerance(subject: WorkloadSubject) -> None:
+    """Its tolerance consists of two finite numbers, neither of them negative."""
+    _ = subject.operands
+    bounds = subject.workload.tolerance()
+    if len(bounds) != 2 or not all(isinstance(one, float) and 0 <= one < np.inf for one in bounds):
+        raise Breach(f"its tolerance is {bounds!r}")
+
+
+@rule("correct the function or the reference; if only rounding differs, widen the tolerance", ["tolerance", "repeats"])
+def right_answer(subject: WorkloadSubject) -> None:
+    """Its unscheduled function builds on this CPU and computes the reference, within the tolerance."""
+    import tvm
+
+    results = [tvm.runtime.empty(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
+    tvm.compile(subject.workload.module, target="llvm")["main"](
+        *map(tvm.runtime.tensor, subject.inputs.values()), *results
+    )
+    computed = tuple(result.numpy() for result in results)
+    if not subject.is_right(computed):
+        off = max(
+            float(np.nanmax(np.abs(one.astype(np.float64) - right)))
+            for one, right in zip(computed, subject.expected, strict=True)
+        )
+        raise Breach(f"the results differ by up to {off:.3g}; the tolerance is {subject.workload.tolerance()}")
+
+
+@rule("make the tolerance as tight as rounding allows", ["tolerance", "seeded-inputs"])
+def tight(subject: WorkloadSubject) -> None:
+    """The results for other inputs, and zeros, are not within the tolerance."""
+    if not subject.operands or all(one.size <= 8 for one in subject.expected):
+        raise NotApplicable("its results are too few to differ")
+    if subject.is_right(subject.results_of(subject.workload.inputs(subject.seed + 1))):
+        raise Breach("the results for other inputs are within the tolerance")
+    if subject.is_right(tuple(np.zeros_like(one) for one in subject.expected)):
+        raise Breach("zeros are within the tolerance")
+
+
+@rule("let content() contain what from_log needs, and let from_log execute nothing", ["frozen"])
+def logged(subject: WorkloadSubject) -> None:
+    """A log's header is enough to make an equal workload, and nothing is imported or opened for that."""
+    workload = subject.workload
+    with _nothing_opened():
+        again = type(workload).from_log(workload.spelling, workload.content())
+    if again != workload or str(again) != str(workload):
+        raise Breach(f"from_log() returned {again!r}, not {workload!r}")
+
+
+@contextmanager
+def _nothing_opened() -> Iterator[None]:
+    """Raise Breach if the body opens a file."""
+    import builtins
+
+    def refuse(*args: object, **given: object) -> None:
+        raise Breach(f"it opened {args[0]!r}")
+
+    before = builtins.open
+    builtins.open = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        builtins.open = before
+
+
+RULES = (
+    frozen, spelled, refuses_nonsense, counts, pickles, logged, builds_function, one_function, inputs, seeded_inputs,
+    reference, repeats, tolerance, right_answer, tight,
+)  # fmt: skip
+
+
+def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:
+    """Return the checks for a workload, in order.
+
+    Args:
+        workload: A small workload of the kind to check, such as ``"softmax:16x32"``.
+        seed: The seed for its inputs.
+
+    Raises:
+        SearchlabError: If the workload is unknown.
+    """
+    if isinstance(workload, str) and not kind_of(workload)[1]:
+        raise SearchlabError(
+            f"checking a workload requires its sizes, not only its kind {workload!r}; specify a small one, such as "
+            f"softmax:16x32"
+        )
+    workload = parse_workload(workload)
+    subject = WorkloadSubject(Plugin(str(workload)), type(workload), seed, 120.0, workload)
+    return [Check(rule, subject) for rule in RULES]

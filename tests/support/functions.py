@@ -1,0 +1,27 @@
+"""A function in TVMScript, for workloads of kind tir, with its twin in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm.script import tirx as T
+
+from searchlab.arrays import Array
+
+
+@T.prim_func(s_tir=True)
+def scaled(x: T.Buffer((4, 16), "float32"), total: T.Buffer((4,), "float32"), y: T.Buffer((4, 16), "float32")):  # type: ignore[no-untyped-def]
+    for i, k in T.grid(4, 16):
+        with T.sblock("total"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                total[vi] = T.float32(0)
+            total[vi] = total[vi] + x[vi, vk]
+    for i, j in T.grid(4, 16):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = x[vi, vj] * total[vi]
+
+
+def scaled_reference(x: Array) -> tuple[Array, Array]:
+    total = x.sum(axis=1, dtype=np.float32)
+    return total, x * total[:, None]
