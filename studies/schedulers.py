@@ -173,8 +173,8 @@ def main() -> None:
     WORKLOADS.update((table.entry.name, table.entry.workload) for table in suite.tables)
     networks = [*random_networks(suite, args.networks, np.random.default_rng(0)), resnet50(suite)]
     head = (
-        "policy", "trials per task", "scheduler", "tasks are left", "over the oracle", "over round robin",
-        "trials used", "ResNet-50 over the oracle",
+        "policy", "trials per task", "scheduler", "over the oracle", "over round robin",
+        f"over the oracle, tasks left after {args.patience} trials", "ResNet-50 over the oracle",
     )  # fmt: skip
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for policy in args.policies.split(","):
@@ -183,18 +183,24 @@ def main() -> None:
             rounds = trials // batch
             if rounds < 1:
                 parser.error(f"{policy} was recorded in batches of {batch}; request at least as many trials per task")
-            best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0)[0], None
+            best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0), None
             for name in sorted(SCHEDULERS.installed(), key=lambda name: name != "round-robin"):
-                for patience in (0, args.patience // batch):
-                    found, used = times_of(networks, recorded, args.seeds, rounds, Plugin(name), patience)
-                    robin = found if robin is None else robin
-                    cells = [
-                        policy, str(trials), name, f"after {args.patience} trials" if patience else "never",
-                        percent(mean_interval((found / best - 1)[:-1].mean(axis=1))),
-                        percent(mean_interval((found / robin - 1)[:-1].mean(axis=1))) if found is not robin else "-",
-                        f"{used:.0%}", percent(mean_interval((found / best - 1)[-1])),
-                    ]  # fmt: skip
-                    print(f"| {' | '.join(cells)} |", flush=True)
+                found, left = (
+                    times_of(networks, recorded, args.seeds, rounds, Plugin(name), patience)
+                    for patience in (0, max(1, args.patience // batch))
+                )
+                robin = found if robin is None else robin
+                cells = [
+                    policy, str(trials), name, over(found, best),
+                    "-" if found is robin else over(found, robin), over(left, best),
+                    percent(mean_interval((found / best - 1)[-1])),
+                ]  # fmt: skip
+                print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def over(times: Floats, others: Floats) -> str:
+    """Return by how much the random networks take longer: the mean, with an interval over the networks."""
+    return percent(mean_interval((times / others - 1)[:-1].mean(axis=1)))
 
 
 def times_of(
@@ -204,8 +210,8 @@ def times_of(
     rounds: int,
     plugin: Plugin | None,
     patience: int,
-) -> tuple[Floats, float]:
-    """Return the models' times in seconds, shape (networks, seeds), and the share of the budget that was used.
+) -> Floats:
+    """Return the models' times in seconds, shape (networks, seeds).
 
     Args:
         networks: The models.
@@ -215,7 +221,7 @@ def times_of(
         plugin: The scheduler, or None for the oracle.
         patience: As in :func:`replay`.
     """
-    times, used = np.empty((len(networks), seeds)), []
+    times = np.empty((len(networks), seeds))
     for place, network in enumerate(networks):
         for seed in range(seeds):
             curves = [recorded[name][seed] for name in network.tables]
@@ -225,8 +231,7 @@ def times_of(
             else:
                 given = replay(plugin, network, curves, budget, seed, patience)
                 times[place, seed] = time_of(network, curves, given)
-                used.append(given.sum() / budget)
-    return times, float(np.mean(used)) if used else 1.0
+    return times
 
 
 if __name__ == "__main__":
