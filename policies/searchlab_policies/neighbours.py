@@ -1,4 +1,4 @@
-"""The neighbourhood of a config, for local searches: all configs at a Hamming distance of one.
+"""The neighbourhoods of a config, for local searches: all configs at a Hamming distance of one, or all adjacent ones.
 
 :meth:`searchlab.Space.neighbours` repairs every config that a constraint forbids, and may thus end far away. Here, such
 a config is no neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). Only a knob that
@@ -50,6 +50,42 @@ def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
         ):
             return changed
     return config
+
+
+def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
+    """Draw a config in which each knob has the same, the previous or the next choice; all of them are equally likely.
+
+    Choices are next to each other in the knob's order, whatever its kind. Illegal configs are drawn again. After
+    ``tries`` draws, the last one is repaired; it is ``config`` itself if there is no other. Source: Kernel Tuner's
+    ``Searchspace.get_neighbors``, method ``strictly-adjacent``.
+    """
+    knobs = space.knobs(config)
+    places = [knob.choices.index(config[knob.name]) for knob in knobs]
+    found = config
+    for _ in range(tries):
+        wanted = {}
+        for knob, place in zip(knobs, places, strict=True):
+            low, high = max(0, place - 1), min(len(knob.choices), place + 2)
+            wanted[knob.name] = knob.choices[int(rng.integers(low, high))]
+        found = space.repaired(wanted, rng)
+        if found != config and found == Config.of(wanted):
+            break
+    return found
+
+
+def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Generator) -> list[Config]:
+    """Draw at most ``n`` distinct neighbours, by the name that Kernel Tuner gives to their kind.
+
+    Its ``strictly-adjacent`` and ``adjacent`` neighbours differ only if some choices do not occur in any config. Here,
+    they are the same.
+    """
+    draw = neighbour if kind == "Hamming" else adjacent
+    found = dict.fromkeys(draw(space, config, rng) for _ in range(n))
+    for _ in range(n):
+        if len(found) < n:
+            found[draw(space, config, rng)] = None
+    found.pop(config, None)
+    return list(found)
 
 
 def perturbed(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:

@@ -33,6 +33,8 @@ RECORDINGS = {
     "droplet": "droplet-starts-b8",
     "greedy-ils": "greedy-ils-b1",
     "one-plus-one": "one-plus-one-b1",
+    "hybrid-vndx": "hybrid-vndx-b1",
+    "tabu-grey-wolf": "tabu-grey-wolf-b1",
 }
 """Strategy -> the recording of its original, whether or not the study runs it."""
 

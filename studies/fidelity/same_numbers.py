@@ -25,7 +25,9 @@ import searchlab_costmodels.autotvm as cost_model
 import searchlab_policies.autotvm.genetic as genetic
 import searchlab_policies.autotvm.xgb as xgb
 import searchlab_policies.greedy_ils as greedy_ils
+import searchlab_policies.hybrid_vndx as hybrid_vndx
 import searchlab_policies.one_plus_one as one_plus_one
+import searchlab_policies.tabu_grey_wolf as tabu_grey_wolf
 from searchlab import load_log
 from searchlab.arrays import Array
 from searchlab.costmodel import BoundCostModel
@@ -36,8 +38,10 @@ from searchlab.space import Config, Knob, Value
 from searchlab_policies.autotvm.index import AutoTVMGrid
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.greedy_ils import GreedyIls
+from searchlab_policies.hybrid_vndx import HybridVndx
 from searchlab_policies.neighbours import along
 from searchlab_policies.one_plus_one import OnePlusOne
+from searchlab_policies.tabu_grey_wolf import TabuGreyWolf
 from searchlab_spaces.templates.space import KnobTemplate
 
 HERE = Path(__file__).parent
@@ -120,9 +124,19 @@ def listed(configs: Iterable[Config]) -> list[Config]:
     return sorted(configs, key=lambda config: [-knob.choices.index(config[knob.name]) for knob in knobs])
 
 
+@cache
+def all_listed() -> list[Config]:
+    return listed(table()[0].enumerate())
+
+
 def sample(space: KnobTemplate, _: object) -> Config:
     """Replace ``Space.sample`` with Kernel Tuner's draw."""
-    return listed(space.enumerate())[int(np.random.choice(np.arange(space.size()), size=1, replace=False)[0])]
+    return random_sample()[0]
+
+
+def random_sample(*_: object, n: int = 1) -> list[Config]:
+    """Draw like ``Searchspace.get_random_sample``."""
+    return [all_listed()[index] for index in np.random.choice(len(all_listed()), size=n, replace=False).tolist()]
 
 
 def perturbed(space: KnobTemplate, config: Config, steps: int, rng: Any) -> Config:
@@ -223,6 +237,67 @@ def droplet_tuner(seed: int) -> Policy:
     return Droplet(table()[0], seed=seed, start=start)
 
 
+class PythonsNumbers(GlobalNumbers):
+    """Python's global random stream with the methods of a Generator that the strategies use."""
+
+    def integers(self, n: int) -> int:
+        return random.randrange(n)
+
+    def random(self, n: int | None = None) -> float:
+        return random.random()
+
+    def choice(self, n: int, *, size: int, **how: Any) -> list[int]:
+        return random.sample(range(n), size)
+
+
+def first_pack(space: object, rng: object, n: int, seen: object) -> list[Config]:
+    """Replace ``Space.sample_new``; a batch that is full draws nothing."""
+    return random_sample(n=n) if n else []
+
+
+@cache
+def get_neighbors(config: Config, kind: str) -> list[Config]:
+    """Return what ``Searchspace.get_neighbors`` does, in its order."""
+    space, _ = table()
+    places = space.indices(all_listed())
+    apart = np.abs(places - space.indices([config])[0])
+    near = np.count_nonzero(apart, axis=1) == 1 if kind == "Hamming" else apart.max(axis=1) == 1
+    return [all_listed()[index] for index in near.nonzero()[0]]
+
+
+def around(space: object, config: Config, kind: str, n: int, rng: object) -> list[Config]:
+    neighbours = get_neighbors(config, kind)
+    return random.sample(neighbours, min(n, len(neighbours)))
+
+
+def crossover(_: object, a: Config, b: Config, rng: object) -> Config:
+    return Config([(name, random.choice((a[name], b[name]))) for name in a])
+
+
+def jumped(space: object, config: Config, rng: object) -> Config:
+    name = random.choice(list(config))
+    drawn = random.choice(random_sample())  # of one config, but it takes a number from the stream
+    return Config({**config, name: drawn[name]})
+
+
+@contextmanager
+def generated_numbers(seed: int) -> Iterator[None]:
+    """Extend :func:`originals_numbers` to the generated optimisers, whose numbers are Python's."""
+    all_listed()
+    with (
+        originals_numbers(seed),
+        patch.object(np.random, "default_rng", lambda *_: PythonsNumbers()),
+        patch.object(hybrid_vndx, "private_rng", lambda *_: PythonsNumbers()),
+        patch.object(tabu_grey_wolf, "private_rng", lambda *_: PythonsNumbers()),
+        patch.object(hybrid_vndx, "around", around),
+        patch.object(tabu_grey_wolf, "around", around),
+        patch.object(tabu_grey_wolf, "jumped", jumped),
+        patch.object(KnobTemplate, "sample_new", first_pack),
+        patch.object(KnobTemplate, "crossover", crossover),
+    ):
+        yield
+
+
 TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
     "grid-b8": (8, lambda seed: AutoTVMGrid(table()[0], seed=seed)),
     "ga-b8": (8, genetic_tuner),
@@ -238,14 +313,22 @@ TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
     "greedy-ils-b1": (1, lambda seed: GreedyIls(table()[0], seed=seed)),
     "greedy-ils-restarts-b1": (1, lambda seed: GreedyIls(table()[0], seed=seed, no_improvement=1, random_walk=0.6)),
     "one-plus-one-b1": (1, NevergradsOnePlusOne),
+    "hybrid-vndx-b1": (1, lambda seed: HybridVndx(table()[0], seed=seed)),
+    "hybrid-vndx-cold-b1": (1, lambda seed: HybridVndx(table()[0], seed=seed, temperature=0.01, restart=5)),
+    "tabu-grey-wolf-b1": (1, lambda seed: TabuGreyWolf(table()[0], seed=seed)),
+    "tabu-grey-wolf-cold-b1": (1, lambda seed: TabuGreyWolf(table()[0], seed=seed, budget=400, patience=8)),
 }
 """Recording -> its batch size, and a function that creates the reproduction from a seed."""
+
+
+GENERATED = ("hybrid-vndx-b1", "hybrid-vndx-cold-b1", "tabu-grey-wolf-b1", "tabu-grey-wolf-cold-b1")
+"""The recordings of generated optimisers."""
 
 
 def again(name: str, seed: int, trials: int) -> list[int]:
     """Return the reproduction's first ``trials`` indices, with a recorded run's random numbers."""
     batch, tuner = TUNERS[name]
-    with originals_numbers(seed):
+    with (generated_numbers if name in GENERATED else originals_numbers)(seed):
         return searched(tuner(seed), batch, trials)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.workload import parse_workload
-from searchlab_policies.neighbours import along, distance, near, neighbour, perturbed
+from searchlab_policies.neighbours import adjacent, along, around, distance, near, neighbour, perturbed
 from searchlab_spaces.parameters import Parameters
 from tests.support import toys
 
@@ -129,3 +129,22 @@ def test_near_differs_in_few_knobs_unless_repaired(make: Callable[[], Space], ra
     other = near(space, config, radius, rng)
     assert other in space
     assert make in (toys.Dependent, listed) or distance(config, other) <= radius
+
+
+@given(st.sampled_from(SPACES), st.integers(0, 2**32), st.sampled_from(["strictly-adjacent", "adjacent", "Hamming"]))
+def test_drawn_neighbours_are_distinct_members(make: Callable[[], Space], seed: int, kind: str) -> None:
+    space, rng = make(), np.random.default_rng(seed)
+    config = space.sample(rng)
+    drawn = around(space, config, kind, 4, rng)
+    assert len(set(drawn)) == len(drawn) <= 4
+    assert all(other in space and other != config for other in drawn)
+
+
+def test_adjacent_configs_are_at_most_one_choice_away_and_equally_likely() -> None:
+    space, rng = toys.Small(), np.random.default_rng(0)
+    config = Config({knob.name: knob.choices[min(1, len(knob.choices) - 1)] for knob in space.axes})
+    counts = Counter(adjacent(space, config, rng) for _ in range(20_000))
+    apart = space.indices(list(space.enumerate())) - space.indices([config])
+    assert len(counts) == np.count_nonzero(abs(apart).max(axis=1) == 1)
+    assert all(abs(space.indices([config]) - space.indices([other])).max() == 1 for other in counts)
+    assert max(counts.values()) < 1.4 * min(counts.values())
