@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from searchlab.costmodel import COST_MODELS, BoundCostModel, make_cost_model
-from searchlab.costmodel.features import make_features
-from searchlab.errors import SearchlabError
 from searchlab.options import Count, NonNegative
-from searchlab.policy import POLICIES, NeverTwice, Origin, Policy
+from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space
+
+from .arms import make_arms
 
 ARMS = ("evolutionary", "annealing", "droplet")
 """The default arms: the built-in policies that learn without a cost model."""
@@ -66,10 +65,7 @@ class Bandit(NeverTwice, needs_asks=True):
     ) -> None:
         super().__init__(space, seed=seed)
         self.exploration = exploration
-        if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
-            raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
-        seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost's seeds have 31 bits
-        self.arms = [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
+        self.arms = make_arms(arms, space, seed)
         # (arm, whether the result was a new best) for the latest results, oldest first.
         self.history: deque[tuple[int, bool]] = deque(maxlen=window)
         self._best = math.inf
@@ -148,18 +144,3 @@ class Bandit(NeverTwice, needs_asks=True):
 
 def _spelled_out(shares: Sequence[int]) -> list[int]:
     return [arm for arm, share in enumerate(shares) for _ in range(share)]
-
-
-def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
-    """Instantiate the policy that an entry of ``arms`` specifies. Raises SearchlabError if the entry is malformed."""
-    entry = dict(spec) if isinstance(spec, Mapping) else {}
-    given = [entry.pop(key, None) for key in ("cost_model", "features")]
-    plugin, cls = POLICIES.named(entry if isinstance(spec, Mapping) else spec)
-    POLICIES.check_class(plugin.name, cls)
-    if not cls.traits.takes_cost_model:
-        if any(given):
-            raise SearchlabError(f"arm {plugin.name!r} does not use a cost model; remove 'cost_model' and 'features'")
-        return POLICIES.make(plugin, space, seed=seed)
-    model, features = cls.traits.model(*given)
-    bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
-    return POLICIES.make(plugin, space, seed=seed, cost_model=bound)

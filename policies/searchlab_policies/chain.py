@@ -1,0 +1,118 @@
+"""Policies one after another, such as random search followed by coordinate descent.
+
+Source: Canesche, Verma and Pereira, "Explore as a Storm, Exploit as a Raindrop: On the Benefit of Fine-Tuning Kernel
+Schedulers with Coordinate Descent" (arXiv 2406.20037, 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from searchlab.errors import SearchlabError
+from searchlab.options import Count
+from searchlab.policy import NeverTwice, Origin
+from searchlab.records import Trial
+from searchlab.space import Config, Space
+
+from .arms import make_arms
+
+ARMS = ("random", "droplet")
+
+
+class Chain(NeverTwice, needs_asks=True, stops=True):
+    """Several policies, one after another, each of which starts from all trials of those before it.
+
+    A policy gives way to the next after a number of trials, after a number of trials without a new best, or once it has
+    nothing left to propose. The last one continues until it ends; if it stops at a local optimum, as ``droplet`` does,
+    so does the run. A policy is given the trials of those before it as a warm start.
+
+    Args:
+        arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A
+            policy that uses a cost model gets its own, as in ``bandit``. For DPAnsor, use ``["ansor", "droplet"]``.
+        trials: The number of trials of each policy but the last: one number for all of them, or a list.
+        patience: The number of consecutive trials without a new best after which a policy gives way; None for no limit.
+    """
+
+    origin = Origin(
+        "DPAnsor",
+        "2024",
+        "Canesche, Verma and Pereira, arXiv 2406.20037",
+        "relative",
+        (
+            "the first policy is random search, for 32 trials; DPAnsor descends from the best of Ansor's first 300",
+            "the descent is AutoTVM's, over the knobs of any space; DPAnsor's is over the parameters of a sketch",
+        ),
+    )
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        arms: Sequence[str | Mapping[str, Any]] = ARMS,
+        trials: Count | Sequence[Count] = 32,
+        patience: Count | None = None,
+    ) -> None:
+        super().__init__(space, seed=seed)
+        self.arms = make_arms(arms, space, seed)
+        shares = [trials] * (len(self.arms) - 1) if isinstance(trials, int) else list(trials)
+        if len(shares) != len(self.arms) - 1:
+            raise SearchlabError(
+                f"option 'trials' is {trials}; a list must have a number for each of 'arms' but the last, which are "
+                f"{len(self.arms) - 1}"
+            )
+        self.shares = [*shares, math.inf]
+        self.patience = patience
+        self.current = 0  # the arm that proposes
+        self._best = math.inf
+        self._idle = 0  # the current arm's trials since the last new best
+        self._asked: set[Config] = set()  # the configs that the current arm proposed
+        self._told = 0  # the number of these that were told
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        while True:
+            if self._is_over():
+                self._switch()
+            left = min(n, self.shares[self.current] - len(self._asked))
+            new = [config for config in self.arms[self.current].ask(int(left)) if config not in self.seen]
+            self._asked.update(new)
+            yield from new
+            if new or self.current == len(self.arms) - 1:
+                return
+            self._switch()
+
+    def _is_over(self) -> bool:
+        """Check whether the current arm has had its trials, or has found nothing better for too long."""
+        if self.current == len(self.arms) - 1:
+            return False
+        idle = self.patience is not None and self._idle >= self.patience
+        return idle or self._told >= self.shares[self.current]
+
+    def _switch(self) -> None:
+        self.current += 1
+        self._asked, self._told, self._idle = set(), 0, 0
+        if self.trials:
+            self.arms[self.current].warm_start(self.trials)
+
+    def warm_start(self, trials: Sequence[Trial]) -> None:
+        self._note(trials)
+        self.arms[self.current].warm_start(trials)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self._note(trials)
+        self.arms[self.current].tell(trials)
+
+    def _note(self, trials: Sequence[Trial]) -> None:
+        """Count the current arm's trials, and those since the last new best."""
+        before = len(self.trials)
+        super().tell(trials)
+        for trial in self.trials[before:]:
+            improved = trial.cost < self._best
+            self._best = min(self._best, trial.cost)
+            if trial.config in self._asked:
+                self._told += 1
+                self._idle = 0 if improved else self._idle + 1
