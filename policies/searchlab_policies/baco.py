@@ -43,8 +43,8 @@ class Baco(NeverTwice):
         points: The number of random configs to evaluate for a batch (30,000 for each proposal in BaCO).
         searches: The number of local searches for each proposal: one from the best trial, and the others from the best
             random configs (10 in BaCO).
-        threshold: The maximum of the least probability of success that a proposal must have. For each proposal, one of
-            eleven values from 0 to this maximum is drawn.
+        threshold: The upper limit of the probability of success that is required of a proposal. The requirement is
+            drawn for each proposal, from eleven values between 0 and this limit.
         predictions: The maximum number of distinct configs to evaluate for a batch. The default is 256 if a config
             requires scheduling the program, which takes milliseconds, and otherwise there is no limit.
     """
@@ -60,7 +60,7 @@ class Baco(NeverTwice):
             "1000 random points for a batch and 5 local searches, instead of 30000 and 10 for each trial",
             "a batch believes its own predictions (kriging believer); BaCO proposes one config at a time",
             "extremely randomised trees instead of a random forest predict failures",
-            "illegal neighbours are repaired; BaCO enumerates the legal ones in a chain of trees",
+            "illegal neighbours are dropped one by one; BaCO enumerates the legal ones in a chain of trees",
             "the process is fitted from fixed starts by 30 L-BFGS steps, on at most 256 trials",
         ),
     )

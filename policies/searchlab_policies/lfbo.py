@@ -52,7 +52,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
     distance from this quantile. From each of the best configs of a random sample, a copy of a local search starts. In
     each generation, every copy draws neighbours and measures a tenth of them, selected one after another by the
     predicted probability minus the similarity to those already selected. It then moves to the best of them. The forest
-    is trained after each generation, which spans as many batches as it needs, so the batch size has little influence.
+    is trained after each generation, which spans as many batches as it needs, so the batch size does not matter.
     A copy ends after ``patience + 1`` generations without improvement. The search ends with the last copy or, if
     ``variant`` is "fixed", after a descent from the best config that measures all neighbours at a distance of one step.
 
