@@ -67,6 +67,7 @@ class Traits:
         uses_seed: False if the policy proposes the same configs for every seed, as a grid does.
         needs_asks: Whether the policy must know which ask proposed a trial, like a bandit that credits its arms. Its
             state then also depends on the asks. Runs can still be resumed, because a resumed run repeats the asks.
+        transfers: Whether :meth:`Policy.transfer` learns from runs of other workloads.
         stops: Whether the strategy may end before the space is exhausted, for example at a local optimum.
     """
 
@@ -74,6 +75,7 @@ class Traits:
     own_model: OwnModel | None = None
     uses_seed: bool = True
     needs_asks: bool = False
+    transfers: bool = False
     stops: bool = False
 
     def model(self, cost_model: PluginSpec | None = None, features: str | None = None) -> tuple[PluginSpec, str]:
@@ -129,6 +131,7 @@ class Policy(ChecksOptions, ABC):
         own_model: OwnModel | None = None,
         uses_seed: bool | None = None,
         needs_asks: bool | None = None,
+        transfers: bool | None = None,
         stops: bool | None = None,
         **others: Any,
     ) -> None:
@@ -136,7 +139,7 @@ class Policy(ChecksOptions, ABC):
         super().__init_subclass__(**others)
         declared: dict[str, Any] = {
             "takes_cost_model": True if own_model else takes_cost_model, "own_model": own_model,
-            "uses_seed": uses_seed, "needs_asks": needs_asks, "stops": stops,
+            "uses_seed": uses_seed, "needs_asks": needs_asks, "transfers": transfers, "stops": stops,
         }  # fmt: skip
         cls.traits = replace(cls.traits, **{name: value for name, value in declared.items() if value is not None})
 
@@ -174,6 +177,16 @@ class Policy(ChecksOptions, ABC):
             trials: Measured trials. Some of their configs may not be members of the space and must be tolerated.
         """
         self.tell(trials)
+
+    def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
+        """Learn from runs of other workloads, before :meth:`warm_start` and the first :meth:`ask`.
+
+        It is called only if the class declares ``transfers=True`` and there are such runs.
+
+        Args:
+            tasks: The space and the measured trials of each run. The spaces have the same plug-in, operator and knobs
+                as this policy's space, but knobs may have other choices.
+        """
 
 
 class NeverTwice(Policy):

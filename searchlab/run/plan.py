@@ -145,9 +145,14 @@ class WarmStart:
         return [trial for run in self.own for trial in run.trials]
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
-        """Train the cost model on the runs in other spaces, and warm-start the policy with those in its own space."""
+        """Train the cost model on the runs in other spaces, and warm-start the policy with those in its own space.
+
+        A policy that transfers also learns from the runs in other spaces.
+        """
         if cost_model is not None and self.others:
             cost_model.pretrain([run.task for run in self.others])
+        if policy.traits.transfers and self.others:
+            policy.transfer([(run.space, run.trials) for run in self.others])
         if self.own:
             policy.warm_start(self.trials)
 
@@ -182,20 +187,20 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
     return runs
 
 
-def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str) -> WarmStart:
+def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: Strategy) -> WarmStart:
     """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
-    Every policy can learn from trials in ``space``. Other runs can only be used to train a cost model. If its
-    ``features`` are program features, it can learn from runs in any space; with knob features, it can learn only from
-    runs with a different shape in the same space.
+    Every policy can learn from trials in ``space``. Other runs can only be used to train a cost model, or by a policy
+    that transfers. A cost model with program features can learn from runs in any space; one with knob features, and a
+    policy that transfers, only from runs with a different shape in the same space.
     """
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
-    kind = FEATURES.get(features)  # None without a cost model
-    if kind is None:
+    kind, transfers = FEATURES.get(strategy.features), strategy.policy_class.traits.transfers
+    if kind is None and not transfers:  # there is no cost model
         return WarmStart(own)
     others = tuple(replace(run, asked_for=run.log.header.space == plugin.spelled()) for run in others)
-    if not kind.builds_programs:
+    if kind is None or transfers or not kind.builds_programs:
         others = tuple(run for run in others if run.has_knobs_of(plugin, space))
     return WarmStart(own, others)
 
@@ -209,8 +214,9 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
             raise SearchlabError(
                 f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different space, "
                 f"{header.space_name}. Only cost models can learn from other runs: those with program features "
-                f"(program, per-store, itervar, curve) from any space, and those with knob features from other shapes "
-                f'in the same space; set features = "program" for a policy that uses a cost model'
+                f"(program, per-store, itervar, curve) from any space, and those with knob features, like policies "
+                f"that transfer, from other shapes in the same space; for a policy that uses a cost model, set "
+                f'features = "program"'
             )
 
 
@@ -450,7 +456,7 @@ def plan_run(
     machine = settings.machine(searched.space.target, base) if stored else ""
     for one in stored:
         runs |= {run.digest: run for run in one.of(searched.space, machine) if run.digest not in runs}
-    warm_start = usable(list(runs.values()), searched.plugin, searched.space, strategy.features)
+    warm_start = usable(list(runs.values()), searched.plugin, searched.space, strategy)
     warm_start = replace(warm_start, stores=tuple(one.store for one in stored))
     run = Run(
         searched, strategy, seed, batch, budget.trials, settings, log, warm_start, seconds=budget.seconds,
@@ -491,7 +497,7 @@ def _from(run: Run, header: Header) -> Run:
     known = {one.digest: one for one in warm.runs}
     runs = [known.get(digest) or _stored(run, digest) for digest in header.warm_start]
     runs += [one for digest, one in known.items() if not one.stored and digest not in header.warm_start]
-    again = usable(runs, run.searched.plugin, run.space, run.strategy.features)
+    again = usable(runs, run.searched.plugin, run.space, run.strategy)
     return replace(run, warm_start=replace(again, stores=warm.stores))
 
 

@@ -1,0 +1,188 @@
+"""Transfer from other workloads by a Gaussian copula.
+
+Source: Randall, Koo, Videau, Kruse, Wu, Hovland, Hall, Ge and Balaprakash, "Transfer-learning-based autotuning using
+Gaussian copula" (ICS 2023, arXiv 2401.04669), section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
+
+from searchlab.arrays import Floats
+from searchlab.options import Count, UnitInterval
+from searchlab.policy import NeverTwice, Origin
+from searchlab.records import Trial
+from searchlab.space import Config, Knob, Space, Value, coordinates
+
+DRAWS = 8
+"""The maximum number of draws for each place in a batch, since a narrow copula repeats itself."""
+
+Part = tuple[str, int | str]
+"""A number that describes a config: the knob, and the factor of a tile or the word."""
+
+
+class Copula(NeverTwice, transfers=True):
+    """Samples from the joint distribution of the fastest configs of other workloads.
+
+    A Gaussian copula is fitted to the fastest trials of each earlier run in the same space with other shapes, and of
+    this run. It contains the size of the workload, on which samples are conditioned. Each knob takes the legal choice
+    that is nearest to the sample. Without a warm start, the first trials are random, and the copula then learns from
+    this run alone.
+
+    Args:
+        quantile: The fraction of each run's trials to learn from.
+        n_startup: The number of trials of this run before the copula learns from them too.
+        shrinkage: The weight of independence in the correlations: 0 for the correlations found, 1 for none.
+        epsilon: The probability that a place in the batch goes to a random config.
+    """
+
+    origin = Origin(
+        "Randall et al.'s generative transfer tuning",
+        "2023",
+        "Transfer-learning-based autotuning using Gaussian copula, ICS 2023",
+        "relative",
+        (
+            "tiles are described by the logarithms of their factors; the nearest legal choice is taken",
+            "the size of a workload is its number of operations",
+            "the trials of the run itself are learnt too, and some places are random",
+            "correlations are shrunk, and the budget is not estimated",
+        ),
+    )
+
+    def __init__(
+        self, space: Space, *, seed: int, quantile: UnitInterval = 0.1, n_startup: Count = 32,
+        shrinkage: UnitInterval = 0.1, epsilon: UnitInterval = 0.05,
+    ) -> None:  # fmt: skip
+        super().__init__(space, seed=seed)
+        self.quantile = quantile
+        self.n_startup = n_startup
+        self.shrinkage = shrinkage
+        self.epsilon = epsilon
+        self._earlier: list[Good] = []
+        self._choices: dict[Knob, Nearest] = {}
+        self._fitted: tuple[int, Fitted | None] | None = None  # to how many trials
+
+    def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
+        self._earlier = [one for space, trials in tasks for one in self._good(space, trials)]
+        self._fitted = None
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        fitted = self._fit()
+        for _ in range(DRAWS * n if fitted else 0):
+            assert fitted is not None
+            sample = fitted.sample(rng)
+            if rng.random() < self.epsilon:
+                yield self.space.sample(rng)
+            else:
+                yield self.space.decide(lambda knob, sample=sample: self._nearest(knob, sample, rng))  # type: ignore[misc]
+
+    def _fit(self) -> Fitted | None:
+        """Return the copula of all good trials, or None if there are fewer than two."""
+        if self._fitted is None or self._fitted[0] != len(self.trials):
+            own = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
+            known = [*self._earlier, *own]
+            size = _size(self.space)
+            fitted = Fitted.of(known, size, self.shrinkage) if len(known) > 1 else None
+            self._fitted = len(self.trials), fitted
+        return self._fitted[1]
+
+    def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
+        """Return the fastest trials of a run, at least one."""
+        working = sorted((one for one in trials if math.isfinite(one.cost)), key=lambda one: one.cost)
+        best = working[: math.ceil(self.quantile * len(working))]
+        return [Good(_size(space), dict(_parts(trial.config))) for trial in best]
+
+    def _nearest(self, knob: Knob, sample: dict[Part, float], rng: np.random.Generator) -> Value:
+        """Return the choice of ``knob`` that is nearest to ``sample``; one is drawn among equals."""
+        key = Knob(knob.name, tuple(knob.choices))
+        if key not in self._choices:
+            self._choices[key] = Nearest.of(key)
+        return self._choices[key].choose(sample, rng)
+
+
+@dataclass(frozen=True)
+class Good:
+    """A fast config, by its parts, and the size of its workload."""
+
+    size: float
+    parts: dict[Part, float]
+
+
+def _size(space: Space) -> float:
+    return math.log2(max(1, space.workload.flops))
+
+
+def _parts(config: Config) -> Iterator[tuple[Part, float]]:
+    """Yield the numbers that describe a config."""
+    for name, value in config.items():
+        for part, number in coordinates(value):
+            yield (name, part), number
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """A knob's choices as numbers, shape (choices, parts)."""
+
+    knob: Knob
+    parts: tuple[Part, ...]
+    rows: Floats
+
+    @classmethod
+    def of(cls, knob: Knob) -> Nearest:
+        described = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
+        parts = tuple(dict.fromkeys(part for one in described for part in one))
+        return cls(knob, parts, np.array([[one.get(part, 0.0) for part in parts] for one in described]))
+
+    def choose(self, sample: dict[Part, float], rng: np.random.Generator) -> Value:
+        known = [place for place, part in enumerate(self.parts) if part in sample]
+        wanted = np.array([sample[self.parts[place]] for place in known])
+        distance = np.abs(self.rows[:, known] - wanted).sum(axis=1)
+        nearest = np.flatnonzero(distance <= distance.min() + 1e-9)
+        return self.knob.choices[int(nearest[rng.integers(len(nearest))])]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A Gaussian copula, conditioned on the size of a workload."""
+
+    parts: list[Part]
+    values: Floats  # (parts, configs), sorted: the marginal distributions
+    mean: Floats  # (parts,), of the normal scores, given the size
+    factor: Floats  # (parts, parts): the Cholesky factor of their covariance, given the size
+
+    @classmethod
+    def of(cls, known: Sequence[Good], size: float, shrinkage: float) -> Fitted:
+        """Fit a copula to ``known``. A part that a config lacks is 0."""
+        parts = list(dict.fromkeys(part for one in known for part in one.parts))
+        rows = np.array([[one.size, *(one.parts.get(part, 0.0) for part in parts)] for one in known]).T
+        scores = np.array([ndtri((rankdata(row) - 0.5) / len(known)) for row in rows])
+        spread = scores.std(axis=1)
+        scores = (scores - scores.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)[:, np.newaxis]
+        # Constant rows have no correlation with any other.
+        correlation = (1 - shrinkage) * (scores @ scores.T) / len(known)
+        np.fill_diagonal(correlation, 1.0)
+        at = _score(rows[0], size)
+        given = correlation[1:, 0]
+        covariance = correlation[1:, 1:] - np.outer(given, given)
+        values, vectors = np.linalg.eigh(covariance)  # the matrix may be singular
+        return cls(parts, np.sort(rows[1:], axis=1), given * at, vectors * np.sqrt(np.maximum(values, 0.0)))
+
+    def sample(self, rng: np.random.Generator) -> dict[Part, float]:
+        """Draw the parts of a config."""
+        score = self.mean + self.factor @ rng.standard_normal(len(self.parts))
+        place = np.minimum((ndtr(score) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)
+        return dict(zip(self.parts, self.values[np.arange(len(self.parts)), place].tolist(), strict=True))
+
+
+def _score(sizes: Floats, size: float) -> float:
+    """Return the normal score of ``size`` among ``sizes``."""
+    if (sizes == sizes[0]).all():
+        return 0.0
+    below, equal = float((sizes < size).sum()), float((sizes == size).sum())
+    return float(ndtri(np.clip((below + equal / 2) / len(sizes), 0.5 / len(sizes), 1 - 0.5 / len(sizes))))
