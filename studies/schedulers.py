@@ -163,7 +163,7 @@ WORKLOADS: dict[str, str] = {}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default="v1")
-    parser.add_argument("--policies", default="random,evolutionary,xgb,evolutionary-model")
+    parser.add_argument("--policies", default="random,evolutionary,xgb")
     parser.add_argument("--networks", type=int, default=100, help="the number of random networks")
     parser.add_argument("--seeds", type=int, default=10, help="the number of recorded runs for each task")
     parser.add_argument("--trials", default="32,64", help="the budgets: trials per task, on average")

@@ -80,11 +80,12 @@ def tune(
         str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")
     ] = "gradient",
     space: Annotated[
-        str,
+        list[str] | None,
         Option(
-            help="The space for every task, from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`."
+            help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. May be repeated: the "
+            "first that has programs for a task is used [default: sketch].",
         ),
-    ] = "sketch",
+    ] = None,
     policy: Annotated[
         str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = "evolutionary-model",
@@ -104,7 +105,8 @@ def tune(
     """
     with interruptible():
         tuned = tune_model(
-            load_model(name), out=directory, trials=trials, scheduler=plugin(scheduler), space=plugin(space),
+            load_model(name), out=directory, trials=trials, scheduler=plugin(scheduler),
+            space=[plugin(one) for one in space or ["sketch"]],
             policy=plugin(policy), batch=batch, seed=seed, stop_after=stop_after, target=target, features=features,
             cost_model=cost_model and plugin(cost_model), measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip

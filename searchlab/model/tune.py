@@ -22,7 +22,7 @@ from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
 from ..options import Count, Natural, checked
-from ..plugins import PluginSpec
+from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import Search
@@ -74,7 +74,7 @@ def tune_model(
     out: str | Path,
     trials: int,
     scheduler: PluginSpec = "gradient",
-    space: PluginSpec = "sketch",
+    space: PluginSpec | Sequence[PluginSpec] = "sketch",
     policy: PluginSpec = "evolutionary-model",
     cost_model: PluginSpec | None = None,
     features: str | None = None,
@@ -97,7 +97,8 @@ def tune_model(
         out: The directory for the logs, the decisions and the library.
         trials: The number of trials of all tasks together; at least a batch for each task.
         scheduler: A registered name, or a mapping ``{"name": ..., "options": {...}}``.
-        space: The space in which each task is searched. Tasks that it does not take are left as they are.
+        space: The space in which each task is searched, or several, of which the first that has programs for a task is
+            used. Tasks for which there is none are left as they are.
         policy: The policy of each run.
         cost_model: As in :func:`~searchlab.run.tune.tune`.
         features: As in :func:`~searchlab.run.tune.tune`.
@@ -139,9 +140,10 @@ def tune_model(
     resolved = resolve_target(settings.default_target() if target is None else target)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
     untuned = lowered(as_module(mod, "tune_model"))
+    spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
     tasks, runs, left_out = plan_tasks(
-        tasks_of(untuned), resolved, Strategy.of(policy, cost_model, features), space, settings, batch=batch, seed=seed,
-        stop_after=stop_after, folder=Path(out) / LOGS,
+        tasks_of(untuned), resolved, Strategy.of(policy, cost_model, features), spaces, settings, batch=batch,
+        seed=seed,        stop_after=stop_after, folder=Path(out) / LOGS,
     )  # fmt: skip
     if not runs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
@@ -175,7 +177,7 @@ def plan_tasks(
     tasks: Sequence[Task],
     target: Target,
     strategy: Strategy,
-    space: PluginSpec,
+    spaces: Sequence[PluginSpec],
     settings: Settings,
     *,
     batch: int,
@@ -183,7 +185,7 @@ def plan_tasks(
     stop_after: int | None,
     folder: Path,
 ) -> tuple[list[Task], list[Run], dict[str, str]]:
-    """Return the tasks that ``space`` takes and their runs, and the reason why each other task is left out."""
+    """Return the tasks that one of ``spaces`` takes and their runs, and why each other task is left out."""
     taken: list[Task] = []
     runs: list[Run] = []
     left_out: dict[str, str] = {}
@@ -191,17 +193,21 @@ def plan_tasks(
         if task.workload is None:
             left_out[task.name] = task.reason
             continue
-        try:
-            run = plan_run(
-                Searched.of(space, task.workload, target, settings=settings), strategy, settings,
-                Budget(UNLIMITED, stop_after=stop_after), seed=seed, batch=batch,
+        reasons = []
+        for space in spaces:
+            try:
+                searched = Searched.of(space, task.workload, target, settings=settings)
+            except UnsupportedWorkload as error:
+                reasons.append(str(error))
+                continue
+            runs.append(plan_run(
+                searched, strategy, settings, Budget(UNLIMITED, stop_after=stop_after), seed=seed, batch=batch,
                 log=folder / f"{file_name(task.name)}.jsonl",
-            )  # fmt: skip
-        except UnsupportedWorkload as error:
-            left_out[task.name] = str(error)
-            continue
-        taken.append(task)
-        runs.append(run)
+            ))  # fmt: skip
+            taken.append(task)
+            break
+        else:
+            left_out[task.name] = "; ".join(reasons)
     return taken, runs, left_out
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +95,32 @@ def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:
 def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
     assert [one.trials for one in tuned(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
     assert [one.trials for one in tuned(tmp_path, 14, scheduler="round-robin").decisions] == [4, 4, 4, 2]
+
+
+def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "searchlab", "model", "tune", f"{Path(models.__file__)}:mlp", "--trials", "24", "--batch",
+        "4", "--policy", "random", "--space", "knob-template", "--scheduler", "round-robin", "--measure",
+        json.dumps(QUICK), "--out", str(tmp_path / "killed"),
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    file = tmp_path / "killed" / FILE
+    while not file.exists() or file.read_bytes().count(b"\n") < 3:
+        assert process.poll() is None, "it ended before it was killed"
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    held = configs(tmp_path / "killed")
+    tuned(tmp_path / "killed", scheduler="round-robin")
+    done = configs(tmp_path / "killed")
+    assert sum(map(len, held.values())) < sum(map(len, done.values())) == 24
+    assert all(done[name][: len(before)] == before for name, before in held.items())
+
+
+def test_each_task_is_searched_in_the_first_space_that_takes_it(tmp_path: Path) -> None:
+    done = tuned(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"])
+    spaces = {name.partition(":")[0]: result.log.header.space.name for name, result in done.results.items()}
+    assert spaces == {"gemm": "knob-template", "tir": "sketch"}
 
 
 @pytest.mark.parametrize(
