@@ -34,9 +34,9 @@ class DualAnnealing(Minimiser):
     """
 
     origin = Origin(
-        "Kernel Tuner's dual_annealing",
-        "kernel_tuner 1.0, scipy 1.17",
-        "scipy.optimize.dual_annealing",
+        "scipy's dual_annealing, as in Kernel Tuner",
+        "scipy 1.17",
+        "scipy.optimize.dual_annealing; kernel_tuner/strategies/dual_annealing.py",
         "original",
         (
             "the function is the logarithm of the cost; a failed trial has the value 10",
