@@ -1,0 +1,37 @@
+"""``searchlab model`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.cli import searchlab
+
+MLP = f"{Path(__file__).parent / 'models.py'}:mlp"
+
+
+def test_tasks_are_listed() -> None:
+    done = searchlab("model", "tasks", MLP)
+    assert done.returncode == 0, done.stderr
+    assert "gemm:2x8x16:bias:relu" in done.stdout and "none: it only moves fewer than 16,384 numbers" in done.stdout
+    assert "5 tasks, 3 of which can be tuned" in done.stdout
+    first = json.loads(searchlab("model", "tasks", MLP, "--json").stdout)[0]
+    assert first["task"] == "gemm:2x8x16:bias:relu" and first["occurs"] == 1 and "sketch" in first["spaces"]
+
+
+def test_a_model_is_tuned_and_what_was_left_out_is_said(tmp_path: Path) -> None:
+    settings = json.dumps({"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0})
+    done = searchlab(
+        "model", "tune", MLP, "--trials", 4, "--batch", 2, "--policy", "random", "--space", "knob-template",
+        "--scheduler", "gradient,alpha=0.5", "--measure", settings, "--out", tmp_path / "mlp",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "not tuned: transpose: it only moves" in done.stdout
+    assert "the model takes " in done.stdout and "its outputs differ by at most " in done.stdout
+
+
+def test_mistakes_are_explained(tmp_path: Path) -> None:
+    done = searchlab("model", "tune", MLP, "--trials", 4, "--scheduler", "gradeint", "--out", tmp_path / "mlp")
+    assert done.returncode == 2 and "did you mean 'gradient'" in done.stderr and not (tmp_path / "mlp").exists()
+    done = searchlab("model", "tasks", "models.py")
+    assert done.returncode == 2 and "a model is module:function or FILE.py:function" in done.stderr

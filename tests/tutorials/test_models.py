@@ -1,0 +1,26 @@
+"""The models of the tutorial on tuning a model: their layers are tasks, as often as the papers say."""
+
+from __future__ import annotations
+
+from searchlab.model.tasks import load_model, tasks_of
+from searchlab.space import SPACES
+from searchlab.target import resolve_target
+
+from .scripts import TUTORIALS
+
+
+def test_resnet18_is_made_of_convolutions() -> None:
+    tasks = tasks_of(load_model(f"{TUTORIALS / 'models.py'}:resnet18"))
+    convolutions = [task for task in tasks if any("conv2d" in name for name in task.functions)]
+    assert sum(task.occurs for task in convolutions) == 20  # a stem, 16 in blocks, 3 shortcuts
+    counted = sum(task.flops * task.occurs for task in tasks)
+    assert 3.6e9 < counted < 3.7e9  # 1.8 billion multiply-adds (He et al., table 1)
+    target = resolve_target("native")
+    assert all(task.spaces(target, ["sketch"]) == ["sketch"] for task in tasks if task.flops)
+
+
+def test_a_transformer_block_is_tunable() -> None:
+    tasks = {task.name: task for task in tasks_of(load_model(f"{TUTORIALS / 'models.py'}:transformer"))}
+    assert tasks["gemm:128x768x768:bias"].occurs == 3  # query, key and value
+    assert sum(task.occurs for task in tasks.values() if "layer_norm" in task.functions[0]) == 2
+    assert "sketch" in SPACES.installed() and all(task.workload is not None for task in tasks.values())
