@@ -1,28 +1,300 @@
-"""The worker process, which builds or runs programs. Candidates cannot crash any other process."""
+"""The worker process, which builds programs, or runs them: first to check the result, and then to time it.
+
+Candidates cannot crash any other process. A program runs on this machine or on a device in a fleet.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import pickle
 import resource
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, assert_never
+from pathlib import Path
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 import numpy as np
+import tvm
 
+from ..arrays import Array
 from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig, cut, text_of
+from ..machine.host import start_tvm_threads
 from ..space import Config, Space
-from ..workload import Workload, program_hash
+from ..workload import Argument, Workload, program_hash
 from . import messages
-from .code import Objects, compile_program, device_of, load_objects, reason, to_objects
+from .code import Objects, compile_program, device_name, device_of, load_objects, reason, to_objects
+from .contract import RunSettings
+from .fleet import LOADER, Address
 from .isolation import Watch, limit_memory, with_limit
-from .messages import Answer, Done, Failed, Reply, SetUp, Work
+from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, Right, SetUp, SetUpRunner, Unfit, Work
 from .process import Channel
-from .runner import RemoteRunner, Runner, case_of
+
+COLD_SECONDS = 0.01  # a shorter first run is not used as a reading: caches are cold, and memory is not mapped yet
+EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
+
+Load = Callable[[], "tvm.runtime.Module"]
+
+
+class Case(NamedTuple):
+    """The inputs for a workload's programs, and the expected result."""
+
+    inputs: list[Array]
+    expected: tuple[Array, ...] | None  # None if results are not checked
+
+
+def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
+    inputs = workload.inputs(seed)
+    expected = workload.reference(inputs) if check else None
+    return Case(list(inputs.values()), expected if expected is None or isinstance(expected, tuple) else (expected,))
+
+
+class Runner:
+    """Runs programs for one workload on one device.
+
+    Args:
+        workload: The workload.
+        settings: How to check and time programs.
+        device: The device.
+        local: Whether the device is in this machine, so that this process's clock can time runs.
+        case: The inputs and the expected result; computed if None.
+        error_factor: The factor by which the space scales the workload's tolerance.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        settings: RunSettings,
+        device: tvm.runtime.Device,
+        local: bool = True,
+        case: Case | None = None,
+        error_factor: float = 1.0,
+    ) -> None:
+        self.settings = settings
+        self.device = device
+        self.local = local
+        self.tolerance = [error_factor * part for part in workload.tolerance()]
+        inputs, self.expected = case or case_of(workload, settings.check)
+        results = workload.arguments[-workload.results :]
+        self.names = [argument.name for argument in workload.arguments]
+        self.originals = inputs
+        self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
+        # To reveal elements that a program does not write, results are filled with NaN or an unattainable number.
+        self.unwritten = [np.full(one.shape, _unwritten(one)).astype(one.dtype) for one in results]
+        self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
+        start_tvm_threads()  # so that the time this takes is not charged to the first program
+        # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
+        self.loaded: list[tvm.runtime.Module] = []
+
+    def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
+        """Check a program and time it.
+
+        If a program's first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned:
+        it is not repeated. The first reading is the checked run if that takes long enough, or else the first repeat.
+        """
+        start = time.perf_counter()
+        slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
+        try:
+            (module,) = self.loaded = [load()]
+            cold = 0.0
+            if self.expected is not None:
+                cold, wrong = self._check(module, self.inputs, self.expected)
+                if wrong:
+                    return Failed("wrong_answer", wrong, time.perf_counter() - start)
+            counts = cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3)
+            if counts and cold > slow:
+                return Ran((cold,), True, time.perf_counter() - start)
+            pruned = False
+            if math.isinf(slow) or counts or self.settings.repeat == 1:
+                seconds = self.time(module, self.settings.repeat)
+            else:
+                seconds = self.time(module, 1)
+                pruned = seconds[0] > slow
+                if not pruned:
+                    seconds += self.time(module, self.settings.repeat - 1)
+        except Exception as error:  # a candidate may raise anything
+            text = with_limit(reason(error), self.settings.memory_limit_mb)
+            return Failed("run_error", text, time.perf_counter() - start)
+        if wrong := self._overwritten():
+            return Failed("wrong_answer", wrong, time.perf_counter() - start)
+        if min(seconds) <= 0:
+            text = f"the clock measured {min(seconds)} s; increase number or min_repeat_ms"
+            return Failed("run_error", text, time.perf_counter() - start)
+        return Ran(seconds, pruned, time.perf_counter() - start)
+
+    def remeasure(self, loads: Sequence[Load], rounds: int) -> Remeasured | Failed:
+        """Time each program once per round. The programs take turns, and each round begins with a different one."""
+        try:
+            modules = self.loaded = [load() for load in loads]
+            readings: list[list[float]] = [[] for _ in modules]
+            for first in range(rounds):
+                for i in range(len(modules)):
+                    which = (first + i) % len(modules)
+                    readings[which] += self.time(modules[which], 1)
+        except Exception as error:
+            return Failed("run_error", reason(error))
+        return Remeasured([tuple(seconds) for seconds in readings])
+
+    def check(self, load: Load, case: Case) -> Right | Failed:
+        """Check a program's result for the inputs in ``case``."""
+        assert case.expected is not None
+        try:
+            inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
+            (module,) = self.loaded = [load()]
+            _, wrong = self._check(module, inputs, case.expected)
+        except Exception as error:  # as in run()
+            return Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
+        return Failed("wrong_answer", wrong) if wrong else Right()
+
+    def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
+        """Return ``repeat`` times in seconds, each averaged over as many executions as the settings require.
+
+        TVM first runs the program once without timing it.
+        """
+        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
+        return tuple(evaluate(*self.inputs, *self.results).results)
+
+    def _check(
+        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Sequence[Array]
+    ) -> tuple[float, str]:
+        """Run a program. Return its time in seconds (0 if unknown), and what is wrong with its result, or ""."""
+        for result, unwritten in zip(self.results, self.unwritten, strict=True):
+            result.copyfrom(unwritten)
+        main = module["main"]
+        start = time.perf_counter()
+        main(*inputs, *self.results)
+        self.device.sync()  # a kernel may fail after its launch returns
+        seconds = time.perf_counter() - start if self.local else 0.0
+        wrong = ""
+        for number, (result, right) in enumerate(zip(self.results, expected, strict=True)):
+            if not wrong and (wrong := self._wrong(result.numpy(), right)) and len(expected) > 1:
+                wrong = f"in result {number}, {wrong}"
+        return seconds, wrong
+
+    def _overwritten(self) -> str:
+        """If the program has overwritten an input, restore the input and return a message; otherwise, return "".
+
+        Inputs are compared only on this machine's CPU, where this is cheap.
+        """
+        if self.expected is None or not self.local or self.device != tvm.cpu():
+            return ""
+        for name, held, original in zip(self.names, self.inputs, self.originals, strict=False):
+            if not np.array_equal(held.numpy().view(np.uint8), original.view(np.uint8)):
+                held.copyfrom(original)
+                return f"the program writes to its input {name}"
+        return ""
+
+    def _wrong(self, result: Array, expected: Array) -> str:
+        """Return a description of the largest error in ``result``, or "" if the result is right."""
+        rtol, atol = self.tolerance
+        off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
+        off[np.isnan(off)] = np.inf
+        off[np.isnan(expected) & np.isnan(result.astype(np.float64)) | (result == expected)] = -np.inf
+        worst = np.unravel_index(np.argmax(off), off.shape)
+        if off[worst] <= 0:
+            return ""
+        at = ", ".join(str(int(i)) for i in worst)
+        count = int((off > 0).sum())
+        return f"{count} of {off.size} elements are off; at [{at}], it is {result[worst]}, not {expected[worst]}"
+
+
+def _unwritten(result: Argument) -> float:
+    """Return what no program computes for ``result``, if its type has such a number."""
+    if result.is_float:
+        return math.nan
+    return 0 if result.dtype == "bool" else int(np.iinfo(result.dtype).min)
+
+
+class RemoteRunner:
+    """Runs programs for one workload, each on the device that the tracker has lent for it."""
+
+    def __init__(self, setup: SetUpRunner) -> None:
+        from tvm import rpc  # needed by no other worker
+
+        assert setup.fleet is not None
+        self.connect = rpc.connect
+        self.connect_timeout, self.cc = setup.fleet
+        self.workload, self.settings, self.target, self.error_factor, _ = setup
+        self.case = case_of(self.workload, self.settings.check)
+
+    def run(
+        self, connected: Callable[[], None], address: Address, objects: Objects, best: float
+    ) -> Ran | Failed | Lost | Unfit:
+        """Run a program on the device at ``address`` in the same way as :meth:`Runner.run`.
+
+        ``connected`` is called once the device has received the inputs.
+        """
+        host, port, key = address
+        # The server ends the session by itself after this time.
+        session_timeout = self.connect_timeout + self.settings.run_timeout
+        try:
+            session = self.connect(host, port, key, session_timeout=session_timeout)
+            device = session.device(device_name(self.target.kind))
+            if not device.exist:
+                return Unfit(f"the device at {host}:{port} has no usable {device_name(self.target.kind)}")
+            if self.target.kind == "llvm":
+                with contextlib.suppress(AttributeError):  # a server without a thread pool
+                    session.get_function("runtime.config_threadpool")(1, self.target.cores)
+            runner = Runner(self.workload, self.settings, device, False, self.case, self.error_factor)
+            load = self._loader(session, objects)
+        except Exception as error:
+            return Lost(reason(error))
+        if isinstance(load, Failed):
+            return load
+        connected()
+        start = time.perf_counter()
+        answer = runner.run(load, best)
+        if isinstance(answer, Failed) and answer.failure == "run_error":
+            if EXPIRED in answer.message:
+                return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
+            try:
+                session.get_function("tvm.rpc.server.workpath")("")
+            except Exception:  # the session no longer answers
+                return Lost(answer.message)
+        return answer
+
+    def _loader(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
+        """Return a function that loads ``objects`` on the device, or Failed if they cannot be linked.
+
+        If possible, the server's JIT linker loads them. Otherwise, they are linked into a shared library, here or on
+        the device.
+        """
+        try:
+            load = session.get_function(LOADER)
+        except AttributeError:  # a plain TVM server
+            return self._upload(session, objects)
+        limit = self.settings.memory_limit_mb if self.target.kind == "llvm" else 0
+        return partial(load, limit, *map(bytearray, objects))
+
+    def _upload(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
+        from tvm.support import cc, tar
+
+        compiler = self.cc or ("" if self.target.is_foreign else cc.get_cc())
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, f"{number}.o") for number in range(len(objects))]
+            for file, data in zip(files, objects, strict=True):
+                file.write_bytes(data)
+            library = Path(folder, "program.so" if compiler else "program.tar")
+            try:
+                if compiler:
+                    cc.create_shared(str(library), list(map(str, files)), cc=compiler)
+                else:
+                    tar.tar(str(library), list(map(str, files)))
+            except Exception as error:
+                return Failed("build_error", f"cannot link with {compiler or 'tar'}: {reason(error)}")
+            linked = bytearray(library.read_bytes())
+
+        def load() -> tvm.runtime.Module:
+            session.upload(linked, library.name)
+            return session.load_module(library.name)
+
+        return load
 
 
 class Workbench:

@@ -28,7 +28,7 @@ from tvm_ffi import structural_hash
 from searchlab.machine.host import available_cores
 from searchlab.measure.code import compile_program, device_of, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.runner import Runner
+from searchlab.measure.worker import Runner
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import resolve_target

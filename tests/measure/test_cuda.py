@@ -27,7 +27,7 @@ from searchlab.measure.code import Objects, compile_program, load_objects, reaso
 from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
-from searchlab.measure.runner import Runner
+from searchlab.measure.worker import Runner
 from searchlab.records import FAILURES
 from searchlab.run.tune import tune
 from searchlab.space import Config
