@@ -65,8 +65,8 @@ class DecisionLog:
             raise SearchlabError(f"{path} is damaged: {error}; choose a different directory") from None
         except OSError as error:
             raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
-        os.ftruncate(self._file, len(complete))
-        os.lseek(self._file, 0, os.SEEK_END)
+        self._last = len(complete) - len(lines[-1]) - 1 if self._held else 0  # where the last decision begins
+        self._cut(len(complete))
         if not lines:
             self._write(header)
 
@@ -86,8 +86,13 @@ class DecisionLog:
         place = len(self.decisions)
         if place < len(self._held):
             before = self._held[place]
-            # The last round of a smaller budget may have been cut, and is now complete.
-            if before.task != decision.task or (before.trials != decision.trials and place + 1 < len(self._held)):
+            last = place + 1 == len(self._held)
+            if before.task == decision.task and before.trials < decision.trials and last:
+                self._cut(self._last)  # a smaller budget had cut the round, which is now complete
+                self._write(decision)
+            elif (before.task, before.trials) != (decision.task, decision.trials) and not (
+                before.task == decision.task and decision.trials < before.trials  # by a smaller budget than before
+            ):
                 raise SearchlabError(
                     f"{self.path} cannot be resumed: in round {place}, {before.trials} trials went to {before.task}, "
                     f"but now {decision.trials} go to {decision.task}; the logs, the scheduler or its version have "
@@ -96,6 +101,10 @@ class DecisionLog:
         else:
             self._write(decision)
         self.decisions.append(decision)
+
+    def _cut(self, size: int) -> None:
+        os.ftruncate(self._file, size)
+        os.lseek(self._file, size, os.SEEK_SET)
 
     def _write(self, line: DecisionsHeader | Decision) -> None:
         try:

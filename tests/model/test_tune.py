@@ -94,7 +94,9 @@ def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:
 
 def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
     assert [one.trials for one in tuned(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
-    assert [one.trials for one in tuned(tmp_path, 14, scheduler="round-robin").decisions] == [4, 4, 4, 2]
+    for trials, rounds in ((14, [4, 4, 4, 2]), (16, [4, 4, 4, 4]), (14, [4, 4, 4, 2]), (20, [4, 4, 4, 4, 4])):
+        assert [one.trials for one in tuned(tmp_path, trials, scheduler="round-robin").decisions] == rounds
+    assert [one.total for one in decisions(tmp_path)] == [4, 8, 12, 16, 20]
 
 
 def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
