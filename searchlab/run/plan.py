@@ -9,11 +9,14 @@ import hashlib
 import re
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..console import one_line
 from ..costmodel import COST_MODELS, BoundCostModel, OtherTask, make_cost_model, scores_of
@@ -30,11 +33,13 @@ from ..log.format import (
     find_logs,
     read_held,
     read_log,
+    workload_name,
 )
 from ..log.plan import Budget
 from ..log.result import Result
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
+from ..measure.suite import SuiteTable, find_suite
 from ..plugins import Plugin, PluginSpec, trusting
 from ..policy import POLICIES, Policy
 from ..records import Statistic, Trial
@@ -45,7 +50,11 @@ from ..target import Target
 from ..workload import Workload, kind_of
 
 Source = str | Path | Store | Result
-"""A source of earlier runs: a log, a directory of logs, a result, a store, or ``"store"`` or ``"store:PATH"``."""
+"""A source of earlier runs: a log, a directory of logs, a result, a store, ``"store"`` or ``"store:PATH"``, or the
+tables of a suite, such as ``"suite:v1/dev"``."""
+
+OF_TABLE = 128
+"""The number of random trials from each table of a suite that a run starts from."""
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
@@ -64,6 +73,7 @@ class EarlierRun:
     statistic: Statistic  # the statistic that the new run uses as the cost
     stored: bool = field(default=False, compare=False)  # whether it comes from a store and not from a specified log
     asked_for: bool = field(default=False, compare=False)  # whether its space is being searched and may be imported
+    of_suite: bool = False  # whether it is part of a suite's table, from which no run over the same workload may start
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -168,6 +178,9 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
         if isinstance(source, Store) or path is not None:
             runs.append(StoredRuns(source if isinstance(source, Store) else Store(path), statistic))
             continue
+        if isinstance(source, str) and source.startswith("suite:"):
+            runs += (_of_table(table, statistic) for table in find_suite(source.removeprefix("suite:"), base).tables)
+            continue
         if isinstance(source, Result):
             source = source.log.path.absolute()
         if not isinstance(source, str | Path):
@@ -187,13 +200,25 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
     return runs
 
 
+def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
+    """Return random trials of a suite's table, which are the same for every run."""
+    log, rng = read_log(table.path), np.random.default_rng(zlib.crc32(table.entry.name.encode()))
+    drawn = rng.permutation(len(log.records))[:OF_TABLE].tolist()
+    digest = hashlib.sha256(f"{table.digest} {drawn}".encode()).hexdigest()[:32]
+    return EarlierRun(
+        replace(log, records=tuple(log.records[place] for place in drawn)), digest, statistic, of_suite=True
+    )
+
+
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: Strategy) -> WarmStart:
     """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
     Every policy can learn from trials in ``space``. Other runs can only be used to train a cost model, or by a policy
     that transfers. A cost model with program features can learn from runs in any space; one with knob features, and a
-    policy that transfers, only from runs with a different shape in the same space.
+    policy that transfers, only from runs with a different shape in the same space. No run learns from a suite's tables
+    of its own workload.
     """
+    runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
     kind, transfers = FEATURES.get(strategy.features), strategy.policy_class.traits.transfers
@@ -209,7 +234,7 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
     """Raise SearchlabError if any run in ``earlier`` is used by none of ``warm_starts``."""
     used = {digest for warm in warm_starts for digest in warm.digests}
     for run in earlier:
-        if isinstance(run, EarlierRun) and run.digest not in used:
+        if isinstance(run, EarlierRun) and not run.of_suite and run.digest not in used:
             header = run.log.header
             raise SearchlabError(
                 f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different space, "

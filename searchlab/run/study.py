@@ -179,9 +179,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             table. The default is this machine, or the target of the recorded table. For a fleet, it must be specified.
         measure: Where and how programs are measured.
         warm_start: Logs of earlier runs, or directories of logs. Specify ``"store"`` or ``"store:PATH"`` to use a
-            store's runs for the same space, target and machine. Each policy learns from runs in its own space. A cost
-            model with program features is also trained on all other runs; one with knob features is also trained on
-            other shapes in the same space.
+            store's runs for the same space, target and machine, or ``"suite:v1/dev"`` to use 128 random trials from
+            each table of a suite, except those of the run's own workload. Each policy learns from runs in its own
+            space. A cost model with program features is also trained on all other runs; one with knob features is also
+            trained on other shapes in the same space, from which policies that transfer, such as ``copula``, learn too.
         contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
             in each run's log when the run begins. Reports test them with more power than other, exploratory pairs.
         claims: Published claims, which reports test on the study's runs. Over a suite, claims and contrasts may also

@@ -193,8 +193,9 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
             )
         same = first.setdefault(header.name, header)
+        on_table = headers.get((header.name, header.table), header)  # runs may learn from different runs on each table
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
-            if getattr(same, name) != getattr(header, name):
+            if getattr(on_table if name == "warm_start" else same, name) != getattr(header, name):
                 raise SearchlabError(
                     f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
                 )

@@ -224,3 +224,30 @@ def test_baselines_join_the_runs_of_a_study_that_refers_to_them(sealed: Path, re
 def test_without_claims_a_study_needs_policies(bare: Path) -> None:
     with pytest.raises(SearchlabError, match="policies must have at least one entry"):
         study(str(bare), policies=[])
+
+
+def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: Path) -> None:
+    """Of the small suite, the two knob tables are of different shapes, and the guided ones are of the same workload."""
+    warm = study(str(bare), policies=["copula", "xgb"], warm_start=[f"suite:{bare}"], seeds=1)
+    found = {str(run.log): run.warm_start for run in warm.plan()[0]}
+    for policy in ("copula", "xgb"):
+        learnt = {
+            name: [one.log.header.workload for one in found[f"{name}/{policy}/seed0.jsonl"].runs] for name in TABLES
+        }
+        assert learnt == {
+            "gemm-4x5x6-knob-1t": ["gemm:4x6x5"], "gemm-4x6x5-knob-1t": ["gemm:4x5x6"],
+            "gemm-16x16x16-guided-1t": [], "gemm-16x16x16-guided-2t": [],
+        }  # fmt: skip
+    (other,) = found["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].others
+    assert 0 < len(other.trials) <= 128 and len({trial.config for trial in other.trials}) == len(other.trials)
+    warm.run(tmp_path)
+    cold = study(str(bare), policies=["copula"], seeds=1)
+    cold.run(tmp_path / "cold")
+    name = Path("gemm-4x5x6-knob-1t", "copula", "seed0.jsonl")
+    assert decided(tmp_path / name) != decided(tmp_path / "cold" / name)
+    assert len(read_log(tmp_path / name).header.warm_start) == 1
+
+
+def test_a_policy_that_cannot_transfer_ignores_other_tables(bare: Path) -> None:
+    runs, _ = study(str(bare), warm_start=[f"suite:{bare}"]).plan()
+    assert not any(run.warm_start.runs for run in runs)
