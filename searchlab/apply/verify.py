@@ -24,6 +24,7 @@ from ..machine.host import available_cores, cpu_model
 from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
+from ..plugins import trusts
 from ..records import Failure, Trial
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
@@ -151,6 +152,11 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     if top < 1 or seed < 1:
         raise SearchlabError(f"top and seed must be at least 1, not {top} and {seed}")
     result = log if isinstance(log, Result) else load_log(log)
+    if not isinstance(log, Result) and result.log.computation.content and not trusts():
+        raise SearchlabError(
+            f"{log} contains the function that it tunes, {result.log.header.workload}, and verifying executes it; if "
+            f"you trust this file, add --trust (in Python, use `with searchlab.trusting():`)"
+        )
     trials = fastest(result, top)
     space, header = result.space, result.log.header
     settings, own = _settings(result.log)

@@ -20,6 +20,7 @@ from ..errors import SearchlabError
 from ..records import FAILURES, Trial
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
+from ..workload import Workload
 from .columns import Columns, Texts, objects
 from .format import Final, Finalist, Log, read_log, workload_of
 
@@ -113,19 +114,24 @@ class Result:
         """
         if self._space is not None:
             return self._space
+        object.__setattr__(self, "_space", self.space_of(workload_of(self.log.header, self.log.path)))
+        assert self._space is not None
+        return self._space
+
+    def space_of(self, workload: Workload) -> Space:
+        """Return a new space for ``workload``, which is the log's: see :attr:`space`."""
         header = self.log.header
         if ":" in header.fingerprint:  # a task in another tuner's file: see searchlab.exchange
             raise SearchlabError(
                 f"{self.log.path} was imported for analysis only; configs from {header.space.name} have no schedules"
             )
         plugin = SPACES.of_file(header.space, self.log.path)
-        space = SPACES.make(plugin, workload_of(header, self.log.path), resolve_target(header.target))
+        space = SPACES.make(plugin, workload, resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
                 f"{self.log.path} was written with a different version of the space {header.space.name!r}, which has "
                 f"different knobs; use the version of its package that wrote the log"
             )
-        object.__setattr__(self, "_space", space)
         return space
 
     def schedule(self, trial: Trial) -> Schedule:

@@ -34,6 +34,7 @@ from ..log.format import (
     read_held,
     read_log,
     workload_name,
+    workload_of,
 )
 from ..log.plan import Budget
 from ..log.result import Result
@@ -92,8 +93,9 @@ class EarlierRun:
     @cached_property
     def space(self) -> Space:
         """Its space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
+        workload = workload_of(self.log.header, self.log.path)  # before, since only the space is trusted
         with trusting(self.asked_for):
-            return Result(self.log).space
+            return Result(self.log).space_of(workload)
 
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
         """Check whether it searched a different shape in the same space, with the same plug-in, operator and knobs."""

@@ -10,11 +10,12 @@ from scipy import signal
 
 from searchlab.errors import SearchlabError
 from searchlab.target import Target
-from searchlab.workload import Conv2d, Workload, conv2d, gemm, parse_workload, preset_names
+from searchlab.workload import BatchMatmul, Conv2d, Softmax, Workload, conv2d, gemm, parse_workload, preset_names
 from searchlab.workload.parse import im2row
 
 sizes = st.integers(1, 9)
 dtypes = st.sampled_from(["bfloat16", "float16", "float32", "float64", "int8"])
+
 gemms = st.builds(gemm, sizes, sizes, sizes, dtypes, bias=st.booleans(), relu=st.booleans())
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
@@ -24,13 +25,18 @@ def conv2ds(draw: st.DrawFn) -> Conv2d:
     kernel, stride, padding, dilation = (draw(pairs) for _ in range(4))
     least = [max(1, (k - 1) * d + 1 - 2 * p) for k, d, p in zip(kernel, dilation, padding, strict=True)]
     h, w = (draw(st.integers(low, low + 5)) for low in least)
+    groups = draw(st.integers(1, 3))
     return conv2d(
-        draw(sizes), h, w, draw(sizes), draw(sizes), *kernel, stride, padding, dilation, draw(dtypes),
-        bias=draw(st.booleans()), relu=draw(st.booleans()),
+        draw(sizes), h, w, groups * draw(sizes), groups * draw(sizes), *kernel, stride, padding, dilation, draw(dtypes),
+        groups=groups, bias=draw(st.booleans()), relu=draw(st.booleans()),
     )  # fmt: skip
 
 
-@given(st.one_of(gemms, conv2ds()))
+batches = st.builds(BatchMatmul, dtypes, sizes, sizes, sizes, sizes)
+softmaxes = st.builds(Softmax, sizes, sizes, st.sampled_from(["float32", "float64"]))
+
+
+@given(st.one_of(gemms, conv2ds(), batches, softmaxes))
 def test_a_workload_is_what_its_spelling_says(workload: Workload) -> None:
     assert parse_workload(str(workload)) == workload
 
@@ -68,6 +74,12 @@ def test_spellings(text: str, expected: Workload) -> None:
         ("conv2d:1x9x3x4x4x3x3:d2", "the kernel has width 5 with dilation"),
         ("conv2d:1x8x8x4x4x3x3:p-1", "padding must be at least 0"),
         ("conv2d:1x8x8x4x4x3x3:s0", "stride must be at least 1"),
+        ("conv2d:1x8x8x4x6x3x3:g4", "4 groups must divide 4 and 6 channels"),
+        ("softmax:4x5:float16", "unknown option 'float16'"),
+        ("batch-matmul:4x4x4", "needs 4 whole numbers"),
+        ("batch-matmul:4x4x4x4:bias", "unknown option 'bias'"),
+        ("acme_nowhere:Depthwise:8", "No module named 'acme_nowhere'"),
+        ("searchlab.target:Target:8", "is not a searchlab.Workload"),
         ("resnet50/conv7.1a", "unknown workload"),
         ("resnet50/conv1:b0", "n must be at least 1"),
         ("resnet18/conv1", "unknown workload"),
@@ -104,11 +116,16 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
     inputs = workload.inputs(1)
     (sy, sx), (py, px), (dy, dx) = workload.stride, workload.padding, workload.dilation
     data = np.pad(inputs["data"], ((0, 0), (0, 0), (py, py), (px, px)))
-    kernel = np.zeros((workload.co, workload.ci, (workload.kh - 1) * dy + 1, (workload.kw - 1) * dx + 1))
+    width, per_group = workload.ci // workload.groups, workload.co // workload.groups
+    kernel = np.zeros((workload.co, width, (workload.kh - 1) * dy + 1, (workload.kw - 1) * dx + 1))
     kernel[:, :, ::dy, ::dx] = inputs["weight"]
     expected = np.stack([
         np.stack([
-            sum(signal.correlate(image[c], one[c], "valid")[::sy, ::sx] for c in range(workload.ci)) for one in kernel
+            sum(
+                signal.correlate(image[filter_ // per_group * width + c], one[c], "valid")[::sy, ::sx]
+                for c in range(width)
+            )
+            for filter_, one in enumerate(kernel)
         ])
         for image in data
     ])  # fmt: skip
@@ -129,6 +146,10 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
         "conv2d:2x7x5x4x3x3x3:s2x1:p1:d2x1:bias:relu",
         "conv2d:1x6x6x4x4x1x1:relu",
         "conv2d:1x6x6x4x4x3x3:p1:int8",
+        "conv2d:2x7x6x8x4x3x3:p1:g4",
+        "conv2d:1x6x6x8x4x3x3:g2:bias",
+        "batch-matmul:3x5x6x7:float64",
+        "softmax:4x9",
     ],
 )
 def test_the_prim_func_computes_the_reference(text: str, native: Target) -> None:
@@ -136,8 +157,8 @@ def test_the_prim_func_computes_the_reference(text: str, native: Target) -> None
 
     workload = parse_workload(text)
     inputs = workload.inputs()
-    *_, out = workload.shapes.values()
-    result = tvm.runtime.empty(out, workload.out_dtype)
+    *_, out = workload.arguments
+    result = tvm.runtime.empty(out.shape, out.dtype)
     tvm.compile(workload.module, target=native.tvm)["main"](*map(tvm.runtime.tensor, inputs.values()), result)
     rtol, atol = workload.tolerance()
     np.testing.assert_allclose(result.numpy(), workload.reference(inputs), rtol=rtol, atol=atol)

@@ -90,6 +90,36 @@ def test_reading_alone_needs_no_trust(tmp_path: Path, mark: Path) -> None:
     assert not mark.exists()
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        "evil_of_a_stranger:Run:8x8",
+        "tir:{folder}/evil_of_a_stranger.py:Run",
+        "searchlab.workload.tir:Tir:{folder}/evil_of_a_stranger.py:Run",
+    ],
+)
+@pytest.mark.parametrize("computation", [None, {"flops": 8}])
+def test_a_workload_that_a_log_names_is_not_imported(
+    tmp_path: Path, mark: Path, workload: str, computation: dict[str, int] | None
+) -> None:
+    log = log_of(tmp_path / "a.jsonl", Plugin("sketch"))
+    first, rest = log.read_bytes().split(b"\n", 1)
+    workload = workload.format(folder=tmp_path / "code")
+    header = json.loads(first) | {"workload": workload, "computation": computation}
+    log.write_bytes(json.dumps(header).encode().replace(b'": ', b'":', 1) + b"\n" + rest)
+    for reader in READERS.values():
+        with pytest.raises(SearchlabError):
+            reader(log)
+    examine(log)
+    if computation:
+        assert searchlab.load_log(log).best.gflops > 0
+        report(log, out=tmp_path / "report")
+    else:
+        with pytest.raises(SearchlabError, match="registers|damaged"):
+            _ = searchlab.load_log(log).best
+    assert not mark.exists()
+
+
 def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", EVIL)
     with searchlab.trusting(), pytest.raises(SearchlabError, match="'evil_of_a_stranger:Run' cannot be loaded"):

@@ -1,0 +1,123 @@
+"""The workload ``tir``: any PrimFunc, its spelling, its reference, and what a log holds of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import searchlab
+import searchlab.apply.verify
+from searchlab.errors import SearchlabError
+from searchlab.log.format import read_log, workload_of
+from searchlab.workload import Tir, from_primfunc, gemm, parse_workload
+
+FILE = Path(__file__).parents[1] / "support" / "functions.py"
+
+
+def product(names: str = "ab", size: Any = 8) -> Any:
+    from tvm import te
+
+    a, b = (te.placeholder((size, size), name=name) for name in names)
+    k = te.reduce_axis((0, size), "k")
+    c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    return te.create_prim_func([a, b, c])
+
+
+def test_the_name_is_that_of_the_computation() -> None:
+    one = from_primfunc(product(), "one")
+    assert one == from_primfunc(product("xy").with_attr({"global_symbol": "f", "op_pattern": 4}), "one")
+    assert one.digest != from_primfunc(product(size=9)).digest
+    assert str(one) == f"tir:one@{one.digest}" and one.op == "tir"
+    assert from_primfunc(product().with_attr("global_symbol", "a function")).name == "a_function"
+
+
+def test_it_is_the_workload_that_it_was_made_from() -> None:
+    ours, theirs = from_primfunc(gemm(8, 6, 20).prim_func(), "gemm"), gemm(8, 6, 20)
+    assert (ours.flops, ours.unit, *ours.shapes.values()) == (theirs.flops, "GFLOPS", *theirs.shapes.values())
+    inputs = ours.inputs(3)
+    assert all(np.array_equal(value, theirs.inputs(3)[name]) for name, value in inputs.items())
+    (result,) = ours.reference(inputs)
+    rtol, atol = ours.tolerance()
+    np.testing.assert_allclose(result, theirs.reference(inputs), rtol=rtol, atol=atol)
+    assert not np.allclose(result, 0, rtol=rtol, atol=atol)
+
+
+def test_several_results_and_a_twin_are_checked() -> None:
+    workload = parse_workload(f"tir:{FILE}:scaled")
+    assert isinstance(workload, Tir) and workload.results == 2 and workload.terms == 16
+    total, scaled = workload.reference(inputs := workload.inputs())
+    np.testing.assert_allclose(total, inputs["x"].sum(axis=1), rtol=1e-5)
+    assert scaled.shape == (4, 16)
+    with pytest.raises(SearchlabError, match="twin computes another result 1 than the program"):
+        workload.check_twin(lambda x: (x.sum(axis=1), x), "twin")
+    with pytest.raises(SearchlabError, match="twin returns 1 results, but the program has 2"):
+        workload.check_twin(lambda x: x.sum(axis=1), "twin")
+
+
+def test_it_is_read_from_json(tmp_path: Path) -> None:
+    import tvm
+
+    module = tvm.IRModule({"first": product(), "second": product(size=4)})
+    (tmp_path / "module.json").write_text(tvm.ir.save_json(module))
+    (tmp_path / "function.json").write_text(tvm.ir.save_json(product(size=4)))
+    second = parse_workload(f"tir:{tmp_path / 'module.json'}:second")
+    assert second.spelling == f"second@{parse_workload(f'tir:{tmp_path}/function.json').spelling.partition('@')[2]}"
+    with pytest.raises(SearchlabError, match="contains the functions first, second; name one of them"):
+        parse_workload(f"tir:{tmp_path / 'module.json'}")
+    (tmp_path / "function.json").write_text("{}")
+    with pytest.raises(SearchlabError, match="is not a PrimFunc or a module in TVM's JSON"):
+        parse_workload(f"tir:{tmp_path / 'function.json'}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tir:", "must be tir:PATH.py:NAME"),
+        ("tir:no.py:f", "there is no Python file no.py"),
+        ("tir:no.json", "cannot read no.json"),
+        ("tir:f@0123456789abcdef", "is in the logs that refer to it"),
+        (f"tir:{FILE}:scald", "did you mean 'scaled'"),
+        (f"tir:{FILE}:np", "not from module"),
+    ],
+)
+def test_nonsense_is_refused_with_the_reason(text: str, said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        parse_workload(text)
+
+
+def test_a_function_that_is_no_workload_is_refused() -> None:
+    from tvm import te, tirx
+
+    with pytest.raises(SearchlabError, match="has the shape .*n.*; a shape must be fixed"):
+        from_primfunc(product(size=tirx.Var("n", "int32")))
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] * 2, name="y")
+    with pytest.raises(SearchlabError, match="writes to y; a workload writes only to its last arguments"):
+        from_primfunc(te.create_prim_func([y, x]))
+    with pytest.raises(SearchlabError, match="already scheduled"):
+        from_primfunc(product().with_attr("tirx.is_scheduled", True))
+
+
+def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    workload = from_primfunc(product(), "matmul")
+    log = tmp_path / "a.jsonl"
+    searchlab.tune(workload, space="sketch", policy="random", log=log, trials=1, progress=False)
+    header = read_log(log).header
+    assert header.searchlab_log == "1.1" and workload_of(header) == workload
+    assert searchlab.load_log(log).best.schedule().mod["main"]
+    with pytest.raises(SearchlabError, match="verifying executes it; if you trust this file, add --trust"):
+        searchlab.apply.verify.verify_log(log)
+    other = from_primfunc(product(size=4))
+    for content, said in (
+        ("", "is damaged"),
+        (json.dumps(["?", 0, 1, 1]), "is damaged"),
+        (json.dumps([workload.program[:-8], 0, 1, 1]), "is damaged"),
+        (json.dumps([workload.program, 0, 0, 1]), "is damaged: it consists of other values"),
+        (other.content(), f"is damaged: its digest is {other.digest}"),
+    ):
+        with pytest.raises(SearchlabError, match=said):
+            Tir.from_log(workload.spelling, content).prim_func()
