@@ -99,12 +99,18 @@ def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> Prim
     ``order`` lists the parameters of ``func`` in the order of the corresponding parameters of ``program``; see
     :func:`order_of`.
     """
+    marks = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
+    own = [program.params[order.index(index)] for index in range(len(func.params))]
+    if all(structural_equal(one.ty, other.ty) for one, other in zip(own, func.params, strict=True)):
+        # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function with as
+        # many elements in as out.
+        return PrimFunc(own, program.body, func.ret_type, func.attrs).with_attr(marks)
     views = [
         DeclBuffer(parameter, data=buffer_data(func.params[index]))
         for parameter, index in zip(program.params, order, strict=True)
     ]
     scheduled = PrimFunc(func.params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
-    return scheduled.with_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE})
+    return scheduled.with_attr(marks)
 
 
 def _argument(parameter: Any) -> Argument | None:

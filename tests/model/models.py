@@ -35,6 +35,20 @@ class Convolutions(nn.Module):
         return nn.wrap_nested(relax.op.nn.max_pool2d(x._expr, (2, 2), (2, 2)), "pool")
 
 
+class Normalised(nn.Module):
+    """Softmax, then a layer: a function with as many elements in as out, whose result another one uses."""
+
+    def __init__(self) -> None:
+        self.classes = nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.classes(nn.op.softmax(x, axis=-1))
+
+
+def normalised() -> Any:
+    return Normalised().export_tvm({"forward": {"x": nn.spec.Tensor((2, 16), "float32")}})[0]
+
+
 def mlp() -> Any:
     return MLP().export_tvm({"forward": {"x": nn.spec.Tensor((2, 16), "float32")}})[0]
 

@@ -32,9 +32,8 @@ class Killed(Exception):
 
 def tuned(out: Path, trials: int = 24, **options: Any) -> TunedModel:
     return searchlab.tune_model(
-        models.mlp(),
-        **{"out": out, "trials": trials, "batch": 4, "policy": "random", "space": "knob-template", "measure": QUICK,
-           "compile": False, "progress": False, **options},
+        **{"mod": models.mlp(), "out": out, "trials": trials, "batch": 4, "policy": "random", "space": "knob-template",
+           "measure": QUICK, "compile": False, "progress": False, **options},
     )  # fmt: skip
 
 
@@ -61,6 +60,13 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     scores = np.maximum(x @ w1.T + b1, 0) @ w2.T + b2
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
+
+
+def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> None:
+    """Relax's RewriteDataflowReshape looks into such functions, here softmax, and expects a block."""
+    done = tuned(tmp_path, 8, mod=models.normalised(), space="sketch", compile=True)
+    assert any(name.startswith("tir:softmax@") for name in done.results)
+    assert done.comparison is not None and done.comparison.difference < 1e-5
 
 
 def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
