@@ -143,7 +143,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     for one in usable:
         if _target(one) != spelled_target(target):
             continue
-        workload = workload_of(one.log.header, one.log.path)
+        workload = one.workload
         if workload not in best or one.best.seconds < best[workload].seconds:
             best[workload] = one.best
     if not best:

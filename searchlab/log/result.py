@@ -107,6 +107,11 @@ class Result:
         return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
 
     @property
+    def workload(self) -> Workload:
+        """The run's workload. If necessary, it is made from the log; for what is raised, see :attr:`space`."""
+        return workload_of(self.log.header, self.log.path) if self._space is None else self._space.workload
+
+    @property
     def space(self) -> Space:
         """The run's space. If necessary, it is created from the log, which imports its plug-in and TVM.
 
@@ -114,7 +119,7 @@ class Result:
         """
         if self._space is not None:
             return self._space
-        object.__setattr__(self, "_space", self.space_of(workload_of(self.log.header, self.log.path)))
+        object.__setattr__(self, "_space", self.space_of(self.workload))
         assert self._space is not None
         return self._space
 

@@ -246,7 +246,7 @@ def test_list_and_space_and_schema() -> None:
     properties = schema["$defs"]["StudySpec"]["properties"]
     assert set(properties) == {
         "workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure", "warm_start",
-        "suite", "contrasts", "starts", "seconds", "stop_after", "executor",
+        "suite", "contrasts", "starts", "seconds", "stop_after", "executor", "claims",
     }  # fmt: skip
 
 

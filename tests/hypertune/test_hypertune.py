@@ -303,6 +303,7 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     assert spelled(plan.ranges["epsilon"]) == "0.0125..0.2:log" and plan.others == {
         "predictions": None,
         "failures": "score",
+        "acquisition": "mean",
     }
     first, second = plan.notes
     assert "only the study's first cost model, ridge, is used" in first and "warm_start logs" in second
