@@ -32,7 +32,8 @@ KINDS: dict[str, tuple[PluginKind[Any], str]] = {
 PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind.installed()]
 
 OTHER_VALUES = {
-    ("policy", "bandit", "arms"), ("space", "knob-template", "template"), ("space", "parameters", "parameters"),
+    ("policy", "bandit", "arms"), ("policy", "chain", "arms"), ("policy", "chain", "trials"),
+    ("space", "knob-template", "template"), ("space", "parameters", "parameters"),
     ("space", "trace", "function"), ("executor", "slurm", "parameters"),
 }  # fmt: skip
 """Options whose values are functions, plug-ins or mappings: their constructors check them."""
