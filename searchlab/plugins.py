@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
@@ -288,6 +289,23 @@ def load_attribute(spelled: str, title: str) -> Any:
         raise SearchlabError(
             f"{title} cannot be loaded: importing its module {module} raised {described(error)} at {place_in(error)}"
         ) from error
+
+
+def execute_file(path: Path) -> ModuleType:
+    """Execute a Python file, and return its module. Raises SearchlabError if there is none, or if it fails."""
+    name = f"searchlab_file_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or specification is None or specification.loader is None:
+        raise SearchlabError(f"there is no Python file {path}")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # TVMScript finds the source there
+    try:
+        specification.loader.exec_module(module)
+    except SearchlabError:
+        raise
+    except (Exception, SystemExit) as error:  # the file may raise anything
+        raise SearchlabError(f"{path} cannot be executed: {described(error)}") from error
+    return module
 
 
 class PluginExit(Exception):

@@ -716,8 +716,8 @@ class SpaceKind(PluginKind[Space]):
         names = []
         for name in self.installed():
             with suppress(Exception):  # a plug-in may raise anything
-                self.load(name)(workload, target)
-                names.append(name)
+                if self.load(name)(workload, target).has_programs:
+                    names.append(name)
         return names
 
 

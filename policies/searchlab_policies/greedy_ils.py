@@ -22,7 +22,7 @@ from searchlab.space import Config, Space
 from .neighbours import along, perturbed
 
 SCANS = 256
-"""The maximum number of scans in an ask. A search that finds nothing new in so many continues at a random config."""
+"""The maximum number of scans in an ask. After them, a search that found nothing new continues at a random config."""
 
 
 @dataclass(frozen=True, eq=False)

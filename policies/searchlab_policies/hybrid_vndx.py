@@ -110,7 +110,7 @@ class HybridVndx(NeverTwice, needs_asks=True):
         before = len(self.trials)
         super().tell(trials)
         for number, trial in enumerate(self.trials[before:], before):
-            cost = self._costs[trial.config] = self._cost(trial)
+            cost = self._costs[trial.config] = objective(trial, self.repaired)
             self._worst = max(self._worst, cost if math.isfinite(cost) else -math.inf)
             if trial.config in self._pending:
                 rng = private_rng(self.seed, "hybrid-vndx", number)
@@ -124,12 +124,6 @@ class HybridVndx(NeverTwice, needs_asks=True):
         self.tell(trials)
         if self._current is None and self._costs:
             self._start(*min(self._costs.items(), key=lambda known: known[1]))
-
-    def _cost(self, trial: Trial) -> float:
-        """Return what the algorithm minimises: milliseconds, or their logarithm if it is repaired."""
-        if math.isinf(trial.cost):
-            return math.inf if self.repaired else sys.float_info.max
-        return math.log(trial.cost * 1e3) if self.repaired else trial.cost * 1e3
 
     # --- a candidate --------------------------------------------------------------------------------
 
@@ -217,6 +211,13 @@ class HybridVndx(NeverTwice, needs_asks=True):
         heapq.heappush(self._elites, (-cost if self.repaired else cost, places, config))
         if len(self._elites) > self.elites:
             heapq.heappop(self._elites)
+
+
+def objective(trial: Trial, repaired: bool) -> float:
+    """Return what a generated optimiser minimises: milliseconds, or their logarithm if it is repaired."""
+    if math.isinf(trial.cost):
+        return math.inf if repaired else sys.float_info.max
+    return math.log(trial.cost * 1e3) if repaired else trial.cost * 1e3
 
 
 class History:

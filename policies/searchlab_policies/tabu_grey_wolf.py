@@ -9,7 +9,6 @@ discrete relative of the grey wolf optimiser (Mirjalili, Mirjalili and Lewis, Ad
 from __future__ import annotations
 
 import math
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -22,6 +21,7 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
+from .hybrid_vndx import objective
 from .neighbours import around
 
 LEADERS = 3
@@ -138,7 +138,7 @@ class TabuGreyWolf(NeverTwice, needs_asks=True):
         before = len(self.trials)
         super().tell(trials)
         for number, trial in enumerate(self.trials[before:], before):
-            self._costs[trial.config] = self._cost(trial)
+            self._costs[trial.config] = objective(trial, self.repaired)
             if trial.config in self._pending:
                 rng = private_rng(self.seed, "tabu-grey-wolf", number)
                 self._settle(self._pending.pop(trial.config), trial.config, rng)
@@ -150,12 +150,6 @@ class TabuGreyWolf(NeverTwice, needs_asks=True):
         self._pack[: len(fastest)] = [Wolf(config, self._costs[config]) for config in fastest]
         self._tabu.extend(reversed(fastest))
         self._turns = deque(place for place in self._turns if place >= len(fastest))
-
-    def _cost(self, trial: Trial) -> float:
-        """Return what the algorithm minimises: milliseconds, or their logarithm if it is repaired."""
-        if math.isinf(trial.cost):
-            return math.inf if self.repaired else sys.float_info.max
-        return math.log(trial.cost * 1e3) if self.repaired else trial.cost * 1e3
 
     # --- an iteration -------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ..errors import SearchlabError
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
 from ..policy import POLICIES
-from ..run.study import trials_of
+from ..run.study import parse_trials
 from ..suite.compare import SuiteAnswer, compare, default_baselines, label_for, run_policy, searched, suite_study
 from ..suite.trajectories import (
     RecordedTable,
@@ -237,7 +237,7 @@ def suite_report(
     """Report on a suite's baselines and on results over the suite, without running anything."""
     found = find_suite(suite)
     shipped = baselines(found, against.split(",") if against else None)
-    limit = trials_of(trials) if trials else None
+    limit = parse_trials(trials) if trials else None
     runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds), limit)
     summary = write_report(runs, directory, traces=0)
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")

@@ -84,22 +84,20 @@ class DecisionLog:
     def add(self, decision: Decision) -> None:
         """Append a decision, or compare it with the logged one. Raises SearchlabError if they differ."""
         place = len(self.decisions)
-        if place < len(self._held):
+        if place >= len(self._held):
+            self._write(decision)
+        else:
             before = self._held[place]
-            last = place + 1 == len(self._held)
-            if before.task == decision.task and before.trials < decision.trials and last:
-                self._cut(self._last)  # a smaller budget had cut the round, which is now complete
-                self._write(decision)
-            elif (before.task, before.trials) != (decision.task, decision.trials) and not (
-                before.task == decision.task and decision.trials < before.trials  # by a smaller budget than before
-            ):
+            larger = decision.trials > before.trials  # a smaller round ends at a smaller budget than before
+            if before.task != decision.task or (larger and place + 1 < len(self._held)):
                 raise SearchlabError(
                     f"{self.path} cannot be resumed: in round {place}, {before.trials} trials went to {before.task}, "
                     f"but now {decision.trials} go to {decision.task}; the logs, the scheduler or its version have "
                     f"changed. Choose a different directory"
                 )
-        else:
-            self._write(decision)
+            if larger:
+                self._cut(self._last)  # a smaller budget had cut the round, which is now complete
+                self._write(decision)
         self.decisions.append(decision)
 
     def _cut(self, size: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..errors import SearchlabError
 from ..options import ChecksOptions
 from ..plugins import Plugin, PluginKind
 from ..policy import Origin
@@ -133,8 +134,6 @@ def make_scheduler(plugin: Plugin, tasks: Sequence[ScheduledTask], seed: int) ->
 
 def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
-    from ..errors import SearchlabError
-
     with SCHEDULERS.blamed(type(scheduler), "choose"):
         task: Any = scheduler.ask(list(open_tasks))
     if not isinstance(task, int) or task not in open_tasks:

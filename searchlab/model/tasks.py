@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import math
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SearchlabError, UnsupportedWorkload, described, did_you_mean, first_line
-from ..plugins import load_attribute
+from ..errors import SearchlabError, described, did_you_mean, first_line
+from ..plugins import execute_file, load_attribute
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, conv2d, from_primfunc, gemm
@@ -48,26 +45,9 @@ class Task:
         """The workload's spelling, or the name of the first function."""
         return self.functions[0] if self.workload is None else str(self.workload)
 
-    def spaces(self, target: Target, names: Iterable[str] | None = None) -> list[str]:
-        """Return the registered spaces that contain programs for the task.
-
-        Args:
-            target: The target.
-            names: The spaces to try; by default, all registered ones.
-        """
-        found = []
-        for name in SPACES.installed() if names is None else names:
-            cls = SPACES.load(name)
-            if self.workload is None or not getattr(cls, "has_programs", True):
-                continue
-            try:
-                cls(self.workload, target)
-            except (UnsupportedWorkload, TypeError):  # or the space has options without defaults
-                continue
-            except SearchlabError:
-                continue
-            found.append(name)
-        return found
+    def spaces(self, target: Target) -> list[str]:
+        """Return the registered spaces that contain programs for the task on ``target``."""
+        return [] if self.workload is None else SPACES.taking(self.workload, target)
 
     def scheduled(self) -> ScheduledTask:
         """Return what a scheduler knows of the task."""
@@ -88,7 +68,7 @@ def lowered(mod: tvm.IRModule) -> tvm.IRModule:
         relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant(),
         relax.transform.FuseOps(), relax.transform.FuseTIR(), relax.transform.DeadCodeElimination(),
     ]  # fmt: skip
-    if any(hasattr(function, "body") and isinstance(function, relax.Function) for function in mod.functions.values()):
+    if any(isinstance(function, relax.Function) for function in mod.functions.values()):
         passes.insert(0, relax.transform.DecomposeOpsForInference())
     try:
         return tvm.ir.transform.Sequential(passes)(mod)
@@ -303,7 +283,7 @@ def load_model(spelled: str) -> tvm.IRModule:
             f"not {spelled!r}"
         )
     if place.endswith(".py"):
-        module = _executed(Path(place))
+        module = execute_file(Path(place))
         if not hasattr(module, name):
             raise SearchlabError(f"{place} defines no {name!r}{did_you_mean(name, vars(module))}")
         function = getattr(module, name)
@@ -337,20 +317,6 @@ def _result_of(function: Any, spelled: str) -> Any:
         raise
     except Exception as error:  # a model's code may raise anything
         raise SearchlabError(f"{spelled} failed: {described(error)}") from error
-
-
-def _executed(path: Path) -> ModuleType:
-    name = f"searchlab_model_{path.stem}"
-    specification = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or specification is None or specification.loader is None:
-        raise SearchlabError(f"there is no Python file {path}")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # TVMScript finds the source there
-    try:
-        specification.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the file may raise anything
-        raise SearchlabError(f"{path} cannot be executed: {described(error)}") from error
-    return module
 
 
 def _from_onnx(path: Path) -> tvm.IRModule:

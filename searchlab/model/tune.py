@@ -143,7 +143,7 @@ def tune_model(
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
     tasks, runs, left_out = plan_tasks(
         tasks_of(untuned), resolved, Strategy.of(policy, cost_model, features), spaces, settings, batch=batch,
-        seed=seed,        stop_after=stop_after, folder=Path(out) / LOGS,
+        seed=seed, stop_after=stop_after, folder=Path(out) / LOGS,
     )  # fmt: skip
     if not runs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])

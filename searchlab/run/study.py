@@ -62,7 +62,7 @@ Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")
 """A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
 
 
-def trials_of(text: str) -> int | str:
+def parse_trials(text: str) -> int | str:
     """Parse a number of trials or a :data:`Difficulty`. Raises SearchlabError if ``text`` is neither."""
     try:
         return msgspec.convert(int(text) if text.isdecimal() else text, Count | Difficulty)

@@ -20,9 +20,11 @@ from ..analysis.measures import AREA
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import compared
 from ..analysis.runs import ComparedRuns, held
+from ..analysis.stats.random_search import difficulty_trials
 from ..analysis.verdict import DIGITS, WORDS, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
+from ..log.format import Log
 from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
 from ..run.study import Study
@@ -129,15 +131,17 @@ def compare(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
     recorded = RecordedTables(suite)
-    logs = (
-        recorded[table.entry.name].rebuilt(one, run, trials)
-        for table in suite.tables
-        for one in sets
-        if table.entry.name in one.tables
-        for run in one.runs_on(table).runs
-        if run.seed in seeds
-    )
-    return compared((log, log.path.as_posix()) for log in logs)
+
+    def logs() -> Iterator[Log]:
+        for table in suite.tables:
+            known = recorded[table.entry.name]
+            limit = difficulty_trials(trials, known.log.costs) if isinstance(trials, str) else trials
+            for one in sets:
+                if table.entry.name in one.tables:
+                    runs = one.runs_on(table).runs
+                    yield from (known.rebuilt(one, run, limit) for run in runs if run.seed in seeds)
+
+    return compared((log, log.path.as_posix()) for log in logs())
 
 
 def study_runs(study: Study, out: Path) -> ComparedRuns:

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from ..analysis.stats.random_search import difficulty_trials
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpacked
 from ..machine.host import cpu_model
@@ -133,18 +132,14 @@ class RecordedTable:
         if len(set(run.configs)) < len(run.configs) or len(run.configs) > of.trials:
             raise SearchlabError(f"{said} repeats a config, or contains more than {of.trials}; fetch the file again")
 
-    def rebuilt(self, of: Trajectories, run: Trajectory, trials: int | str | None = None) -> Log:
-        """Return the log of ``run``, or of its first trials. Raises SearchlabError if it is not a run over this table.
+    def rebuilt(self, of: Trajectories, run: Trajectory, trials: int | None = None) -> Log:
+        """Return the log of ``run``, or of its first ``trials`` trials.
 
-        Args:
-            of: The trajectories that contain ``run``.
-            run: The run.
-            trials: A number of trials, or a multiple of the table's difficulty, such as ``"0.5 difficulty"``.
+        Raises SearchlabError if ``run`` is not a run over this table.
         """
         self.check(of, run)
         if trials is not None:
-            limit = difficulty_trials(trials, self.log.costs) if isinstance(trials, str) else trials
-            run = Trajectory(run.seed, run.configs[:limit], run.ended and len(run.configs) <= limit)
+            run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
         header, runs = self.log.header, of.tables[self.table.entry.name]
         made = Header(
             workload=header.workload, space=self.table.plugin, fingerprint=header.fingerprint, policy=of.policy,

@@ -11,13 +11,13 @@ import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean, first_line
+from ..plugins import execute_file
 from .base import UNKNOWN_FLOPS, Workload, arguments_of, rounding
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Tir(Workload):
 
     @classmethod
     def _from_python(cls, path: Path, name: str) -> Self:
-        module = _executed(path)
+        module = execute_file(path)
         found = vars(module).get(name)
         if found is None:
             raise SearchlabError(f"{path} defines no {name!r}{did_you_mean(name, vars(module))}")
@@ -330,25 +330,3 @@ def _is_partial(func: tvm.tirx.PrimFunc) -> bool:
 
     structural_walk(func.body, (Call, call))
     return not PARTIAL.isdisjoint(called)
-
-
-def _executed(path: Path) -> ModuleType:
-    """Execute a Python file, and return its module."""
-    import importlib.util
-    import sys
-
-    name = f"searchlab_tir_{path.stem}"
-    specification = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or specification is None or specification.loader is None:
-        raise SearchlabError(f"there is no Python file {path}; a tir workload is tir:PATH.py:NAME")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # TVMScript finds the source there
-    try:
-        specification.loader.exec_module(module)
-    except SearchlabError:
-        raise
-    except (Exception, SystemExit) as error:  # the file may raise anything
-        raise SearchlabError(f"{path} cannot be executed: {type(error).__name__}: {first_line(error)}") from error
-    finally:
-        del sys.modules[name]
-    return module

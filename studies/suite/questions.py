@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -292,7 +292,14 @@ def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
     return f"{len(tables)} tables:\n\n{shown}"
 
 
-QUESTIONS = ("portability", "importance", "portfolio", "failures", "rankings", "batches")
+QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Trajectories]], str]] = {
+    "portability": lambda suites, _: portability(suites[0]),
+    "importance": lambda suites, _: importance(suites[0]),
+    "portfolio": lambda suites, _: portfolio(suites[0]),
+    "failures": lambda suites, runs: failures(suites[0], runs),
+    "rankings": lambda suites, _: rankings(suites),
+    "batches": lambda suites, runs: batches(suites[0], runs),
+}
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
@@ -303,12 +310,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     given = parser.parse_args(None if arguments is None else list(arguments))
     suites = [find_suite(name) for name in given.suite]
     runs = read_results(given.runs)
-    if given.question == "rankings":
-        print(rankings(suites))
-    elif given.question in ("failures", "batches"):
-        print((failures if given.question == "failures" else batches)(suites[0], runs))
-    else:
-        print({"portability": portability, "importance": importance, "portfolio": portfolio}[given.question](suites[0]))
+    print(QUESTIONS[given.question](suites, runs))
 
 
 if __name__ == "__main__":

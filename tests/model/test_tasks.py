@@ -36,7 +36,7 @@ def test_spaces_say_which_tasks_they_take() -> None:
     tasks = {task.name: task for task in tasks_of(models.mlp())}
     target = resolve_target("native")
     assert {"sketch", "knob-template", "guided-gemm"} <= set(tasks["gemm:2x8x16:bias:relu"].spaces(target))
-    assert tasks["gemm:2x8x16:bias:relu"].spaces(target, ["guided-conv2d"]) == []
+    assert not {"guided-conv2d", "parameters"} & set(tasks["gemm:2x8x16:bias:relu"].spaces(target))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_resnet18_is_made_of_convolutions() -> None:
     counted = sum(task.flops * task.occurs for task in tasks)
     assert 3.6e9 < counted < 3.7e9  # 1.8 billion multiply-adds (He et al., table 1)
     target = resolve_target("native")
-    assert all(task.spaces(target, ["sketch"]) == ["sketch"] for task in tasks if task.flops)
+    assert all("sketch" in task.spaces(target) for task in tasks if task.flops)
 
 
 def test_a_transformer_block_is_tunable() -> None:
