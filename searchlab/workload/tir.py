@@ -87,7 +87,7 @@ class Tir(Workload):
         import tvm
 
         try:
-            loaded = tvm.ir.load_json(path.read_text("utf-8"))
+            loaded = load_json(path.read_text("utf-8"))
         except OSError as error:
             raise SearchlabError(f"cannot read {path}: {error.strerror or error}") from None
         except Exception as error:  # TVM may raise anything
@@ -140,7 +140,12 @@ class Tir(Workload):
             operations = int(estimate_tir_flops(module))
         except Exception:  # TVM cannot count them
             operations = 0
-        packed = base64.b64encode(zlib.compress(tvm.ir.save_json(func).encode(), 9)).decode()
+        text = tvm.ir.save_json(func)
+        try:
+            load_json(text)
+        except SearchlabError as error:
+            raise SearchlabError(f"the function {name} is no workload: {error}") from None
+        packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
         return cls(name, program_hash(module), packed, max(operations, 0), results, terms)
 
     @property
@@ -168,13 +173,11 @@ class Tir(Workload):
             unpack = zlib.decompressobj()
             text = unpack.decompress(base64.b64decode(self.program, validate=True), MOST)
             if unpack.unconsumed_tail or not unpack.eof:
-                raise SearchlabError(f"{damaged}: it is incomplete, or larger than {MOST >> 20} MB")
-            func = tvm.ir.load_json(text.decode())
+                raise SearchlabError(f"it is incomplete, or larger than {MOST >> 20} MB")
+            func = load_json(text.decode())
             digest = program_hash(tvm.IRModule({"main": func}))
         except (zlib.error, binascii.Error, UnicodeDecodeError) as error:
             raise SearchlabError(f"{damaged}: {error}") from None
-        except SearchlabError:
-            raise
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{damaged}: {first_line(error)}") from None
         if digest != self.digest:
@@ -290,6 +293,34 @@ def program_hash(module: tvm.IRModule) -> str:
     from tvm_ffi import structural_hash
 
     return f"{structural_hash(module) & (1 << 64) - 1:016x}"
+
+
+HARMLESS = re.compile(
+    r"None|bool|int|float|DataType|Device|ffi\.(String|Bytes|Array|List|Map|Dict|Shape)"
+    r"|(ir|prim|s_tir|target|tirx)\.\w+|relax\.(\w+Type|expr\.\w+)"
+)
+"""The types of which TensorIR consists."""
+
+
+def load_json(text: str) -> Any:
+    """Return what TVM's JSON describes, which may come from a stranger.
+
+    TVM's JSON may also contain compiled libraries, which TVM would load. Only the types in :data:`HARMLESS` are created.
+
+    Raises:
+        SearchlabError: If the JSON is damaged or contains another type. TVM itself may raise anything.
+    """
+    import tvm
+
+    try:
+        graph = json.loads(text)  # not with msgspec, since TVM writes infinity
+        types = [node["type"] for node in graph["nodes"]]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise SearchlabError(f"it is not TVM's JSON: {first_line(error)}") from None
+    for one in types:
+        if not isinstance(one, str) or not HARMLESS.fullmatch(one):
+            raise SearchlabError(f"it contains an object of type {one!r}, but a program consists of TensorIR")
+    return tvm.ir.load_json(json.dumps(graph))  # not text, in which TVM might read another of two equal keys
 
 
 def _examined(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:

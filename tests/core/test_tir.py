@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,47 @@ def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(SearchlabError, match=said):
             Tir.from_log(workload.spelling, content).prim_func()
+
+
+def hostile(node: dict[str, Any], twice: bool = False) -> str:
+    """Return the JSON of a product to which ``node`` is added, or in which it hides behind a second key."""
+    import tvm
+
+    graph = json.loads(tvm.ir.save_json(product()))
+    graph["nodes"].append(node)
+    text = json.dumps(graph)
+    if twice:
+        named = f'"type": "{node["type"]}"'
+        text = text.replace(named, f'{named}, "type": "int"')
+    return text
+
+
+@pytest.mark.parametrize("kind", ["ffi.Module", "ffi.Function", "ffi.Tensor", "ffi.OpaquePyObject", "relax.VMExecutable"])
+def test_json_of_anything_but_a_program_creates_no_object(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tvm
+
+    text = hostile({"type": kind, "data": base64.b64encode(b"a library").decode()})
+    program = base64.b64encode(zlib.compress(text.encode())).decode()
+    workload = Tir.from_log("matmul@0123456789abcdef", json.dumps([program, 0, 1, 1]))
+    monkeypatch.setattr(tvm.ir, "load_json", lambda text: pytest.fail("TVM has read it"))
+    with pytest.raises(SearchlabError, match=f"is damaged: it contains an object of type '{kind}'"):
+        workload.prim_func()
+
+
+def test_a_type_cannot_be_hidden_behind_a_second_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tvm
+
+    read: list[str] = []
+    monkeypatch.setattr(tvm.ir, "load_json", read.append)
+    searchlab.workload.tir.load_json(hostile({"type": "ffi.Module", "data": ""}, twice=True))
+    assert "ffi.Module" not in read[0]
+
+
+def test_a_program_may_contain_infinity() -> None:
+    import tvm
+    from tvm import te
+
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: te.max(x[i], tvm.tirx.const(float("-inf"), "float32")), name="y")
+    workload = from_primfunc(te.create_prim_func([x, y]))
+    assert Tir.from_log(workload.spelling, workload.content()).prim_func()
