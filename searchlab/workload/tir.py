@@ -13,18 +13,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import ml_dtypes
 import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean, first_line
 from ..plugins import execute_file
-from .base import UNKNOWN_FLOPS, Workload, arguments_of, rounding
+from .base import UNKNOWN_FLOPS, Workload, arguments_of
 
 if TYPE_CHECKING:
     import tvm
 
 MOST = 1 << 26
 """The largest number of bytes that a program unpacks to."""
+
+ERRORS = 64
+"""The number of elements whose errors determine a tolerance."""
 
 TWIN = "_reference"
 """The end of the name of a function that computes with NumPy what a PrimFunc computes."""
@@ -190,39 +194,67 @@ class Tir(Workload):
         return {name: np.abs(value) for name, value in inputs.items()} if _is_partial(self.prim_func()) else inputs
 
     def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Return what the unscheduled program computes on this machine's CPU."""
+        """Return what the unscheduled program computes on this machine's CPU, in float64 if it compiles for it."""
+        found = self._computed(self._in_float64 or self._as_written, inputs)
+        wanted = self.arguments[-self.results :]
+        return tuple(result.astype(one.dtype, copy=False) for result, one in zip(found, wanted, strict=True))
+
+    def _computed(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
+        """Return the results of one of the two programs below, as float64 if the program computes in it."""
         import tvm
 
-        results = [tvm.runtime.empty(one.shape, one.dtype) for one in self.arguments[-self.results :]]
-        self._unscheduled(*map(tvm.runtime.tensor, inputs.values()), *results)
+        exact = program is self._in_float64
+
+        def of(dtype: str) -> str:
+            return "float64" if exact and "float" in dtype else dtype
+
+        results = [tvm.runtime.empty(one.shape, of(one.dtype)) for one in self.arguments[-self.results :]]
+        operands = [value.astype(of(str(value.dtype)), copy=False) for value in inputs.values()]
+        program(*map(tvm.runtime.tensor, operands), *results)
         return tuple(result.numpy() for result in results)
 
     @cached_property
-    def _unscheduled(self) -> Any:
-        import tvm
+    def _as_written(self) -> Any:
+        return _compiled(self.prim_func())
 
-        with tvm.target.Target("llvm"):
-            return tvm.compile(self.module, target="llvm")["main"]
+    @cached_property
+    def _in_float64(self) -> Any:
+        """The program with all its floating-point numbers in float64; None if there is no more exact one."""
+        if not all(one.is_float and one.dtype != "float64" for one in self.arguments[-self.results :]):
+            return None
+        try:
+            return _compiled(_in_float64(self.prim_func()))
+        except Exception:  # TVM may raise anything
+            return None
 
     def tolerance(self) -> tuple[float, float]:
-        """Return (rtol, atol), where atol is relative to the largest root mean square of a result for :meth:`inputs`.
+        """Return (rtol, atol), where atol is four times the largest error of the unscheduled program.
 
-        They are four times :func:`rounding`, in which the root mean square is sqrt(terms), since sums may follow each
-        other.
+        Its errors are the differences from :meth:`reference`, for inputs with which it computes at least
+        :data:`ERRORS` elements. It sums in sequence, and other orders are hardly less accurate: the rounding errors of
+        k terms grow with k in sequence, and with less if there are partial sums (Higham, "Accuracy and stability of
+        numerical algorithms", 2002, chapter 4). If there is no program in float64, the errors are sqrt(terms) units of
+        the largest result, as is expected of independent rounding errors (Higham and Mary, SIAM J. Sci. Comput. 2019).
         """
         return self._tolerance
 
     @cached_property
     def _tolerance(self) -> tuple[float, float]:
-        bounds = [(0.0, 0.0)]
-        for one, result in zip(self.arguments[-self.results :], self.reference(self.inputs()), strict=True):
-            if one.is_float:
-                finite = result[np.isfinite(result)].astype(np.float64)
-                rtol, atol = rounding(one.dtype, self.terms)
-                bounds.append(
-                    (4 * rtol, 4 * atol * float(np.sqrt(np.mean(finite**2) / self.terms)) if finite.size else 0)
-                )
-        return max(rtol for rtol, _ in bounds), max(atol for _, atol in bounds)
+        rtol = atol = 0.0
+        results = self.arguments[-self.results :]
+        for seed in range(math.ceil(ERRORS / min(math.prod(one.shape) for one in results))):
+            inputs = self.inputs(seed)
+            exact = self.reference(inputs)
+            computed = self._computed(self._as_written, inputs) if self._in_float64 else exact
+            for one, wanted, found in zip(results, exact, computed, strict=True):
+                finite = np.isfinite(wanted) & np.isfinite(found)
+                if one.is_float and finite.any():
+                    eps = float(ml_dtypes.finfo(one.dtype).eps)  # type: ignore[no-untyped-call]
+                    largest = float(np.abs(wanted[finite].astype(np.float64)).max())
+                    errors = np.abs(found[finite].astype(np.float64) - wanted[finite].astype(np.float64))
+                    error = float(errors.max()) if self._in_float64 else math.sqrt(self.terms) * eps * largest
+                    rtol, atol = max(rtol, 4 * eps), max(atol, 4 * error, eps * largest)
+        return rtol, atol
 
     def check_twin(self, twin: Any, where: str) -> None:
         """Check that ``twin``, which is called with the inputs, computes the same results as the program.
@@ -295,6 +327,24 @@ def program_hash(module: tvm.IRModule) -> str:
     return f"{structural_hash(module) & (1 << 64) - 1:016x}"
 
 
+def _compiled(func: tvm.tirx.PrimFunc) -> Any:
+    import tvm
+
+    with tvm.target.Target("llvm"):
+        return tvm.compile(tvm.IRModule({"main": func}), target="llvm")["main"]
+
+
+def _in_float64(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """Return ``func`` with float64 in place of all other types of floating-point numbers."""
+    import tvm
+
+    graph = json.loads(tvm.ir.save_json(func))
+    for node in graph["nodes"]:
+        if node["type"] == "ir.PrimType" and re.fullmatch(r"b?float\d+", node["data"]["dtype"]):
+            node["data"]["dtype"] = "float64"
+    return load_json(json.dumps(graph))
+
+
 HARMLESS = re.compile(
     r"None|bool|int|float|DataType|Device|ffi\.(String|Bytes|Array|List|Map|Dict|Shape)"
     r"|(ir|prim|s_tir|target|tirx)\.\w+|relax\.(\w+Type|expr\.\w+)"
@@ -305,7 +355,8 @@ HARMLESS = re.compile(
 def load_json(text: str) -> Any:
     """Return what TVM's JSON describes, which may come from a stranger.
 
-    TVM's JSON may also contain compiled libraries, which TVM would load. Only the types in :data:`HARMLESS` are created.
+    TVM's JSON may also contain libraries, which TVM would load. Only objects of the types in :data:`HARMLESS` are
+    created.
 
     Raises:
         SearchlabError: If the JSON is damaged or contains another type. TVM itself may raise anything.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def hostile(node: dict[str, Any], twice: bool = False) -> str:
     return text
 
 
-@pytest.mark.parametrize("kind", ["ffi.Module", "ffi.Function", "ffi.Tensor", "ffi.OpaquePyObject", "relax.VMExecutable"])
+@pytest.mark.parametrize("kind", ["ffi.Module", "ffi.Function", "ffi.OpaquePyObject", "relax.VMExecutable"])
 def test_json_of_anything_but_a_program_creates_no_object(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import tvm
 
@@ -167,3 +168,36 @@ def test_a_program_may_contain_infinity() -> None:
     y = te.compute((4,), lambda i: te.max(x[i], tvm.tirx.const(float("-inf"), "float32")), name="y")
     workload = from_primfunc(te.create_prim_func([x, y]))
     assert Tir.from_log(workload.spelling, workload.content()).prim_func()
+
+
+def rows(size: int, dtype: str, terms: int | None = None) -> Any:
+    """Return a function that sums the first ``terms`` of the ``size`` elements in each of 16 rows in one sweep."""
+    from tvm import te
+
+    x = te.placeholder((16, size), name="x", dtype=dtype)
+    k = te.reduce_axis((0, size if terms is None else terms), "k")
+    return te.create_prim_func([x, te.compute((16,), lambda i: te.sum(x[i, k], axis=k), name="y")])
+
+
+def test_the_tolerance_is_that_of_a_product() -> None:
+    for workload in gemm(64, 64, 512), gemm(64, 64, 2048, relu=True), gemm(32, 32, 256, "float16"):
+        ours, theirs = from_primfunc(workload.prim_func()).tolerance(), workload.tolerance()
+        assert ours[0] == theirs[0] and theirs[1] / 8 < ours[1] < theirs[1] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_tolerance_admits_other_orders_of_summation_but_no_omitted_term(dtype: str) -> None:
+    workload = from_primfunc(rows(1000, dtype))
+    rtol, atol = workload.tolerance()
+    within = partial(np.allclose, rtol=rtol, atol=atol)
+    for seed in range(100, 120):
+        x = workload.inputs(seed)["x"]
+        (exact,) = workload.reference({"x": x})
+        for order in x, x[:, ::-1], np.random.default_rng(seed).permuted(x, axis=1):
+            assert within(np.cumsum(order, axis=1, dtype=dtype)[:, -1], exact)
+        (short,) = from_primfunc(rows(1000, dtype, 999)).reference({"x": x})
+        assert not within(short, exact) or dtype == "float16"
+
+
+def test_integers_have_no_tolerance() -> None:
+    assert from_primfunc(rows(1000, "int32")).tolerance() == (0, 0)
