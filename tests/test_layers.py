@@ -30,11 +30,11 @@ LAYERS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis", "watch", "store"},
+    {"measure", "analysis", "store"},
     {"apply", "exchange", "executors"},
     {"run"},
     {"model"},
-    {"tables", "hypertune", "conformance", "fleet"},
+    {"tables", "hypertune", "conformance"},
     {"suite"},
     {"cli"},
 ]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import Log, find_logs, read_log
-from . import iohprofiler, kernel_tuner
+from ..log.format import find_logs, read_log
+from . import kernel_tuner
 
 _FINALISTS = "the finalists' times from when they were measured again"
 _RUN = "the run's options, protocol and versions"
@@ -17,8 +17,6 @@ LOST = {
     f"hashes, and which programs were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}",
     kernel_tuner.CACHE: f"failure kinds other than invalid, not built and not run; all but the first measurement of "
     f"each config; program hashes; space, policy, seed and target; {_RUN}; {_FINALISTS}",
-    "iohprofiler": f"configs; repeats, except for the cost; failure kinds; time of day; target; {_RUN}; {_FINALISTS}",
-    "optuna": _FINALISTS,
 }
 """The parts of a log that each format cannot represent."""
 
@@ -37,19 +35,9 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
     Raises:
         SearchlabError: If no log is found, or if ``out`` cannot be written.
     """
-    named: list[tuple[str, Log]] = []
-    for given in paths:
-        for path in find_logs(given):
-            inside = path.relative_to(given) if path != given else Path(path.name)
-            named.append((inside.as_posix().removesuffix(".gz").removesuffix(".jsonl"), read_log(path)))
-    if not named:
+    logs = [read_log(path) for given in paths for path in find_logs(given)]
+    if not logs:
         raise SearchlabError(f"no logs (*.jsonl) were found in {', '.join(map(str, paths))}")
-    names = [name for name, _ in named]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise SearchlabError(
-            f"two logs are called {twice[0]!r}; pass the directory that contains both, or only one of them"
-        )
-    logs = [log for _, log in named]
     notes: list[str] = []
     try:
         match format:
@@ -57,12 +45,6 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
                 from . import metaschedule_export
 
                 notes = metaschedule_export.export(logs, out)
-            case "iohprofiler":
-                notes = iohprofiler.export(logs, out)
-            case "optuna":
-                from . import optuna_storage
-
-                optuna_storage.export(named, out)
             case kernel_tuner.T4 | kernel_tuner.CACHE:
                 if len(logs) > 1:
                     raise SearchlabError(
@@ -73,4 +55,4 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
                 raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, LOST)}")
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
-    return len(named), notes
+    return len(logs), notes

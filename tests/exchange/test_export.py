@@ -1,4 +1,4 @@
-"""Logs in the formats of Kernel Tuner, IOHprofiler and Optuna."""
+"""Logs in the formats of Kernel Tuner."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import optuna
 import pytest
 from typer.testing import CliRunner
 
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.log.format import Header, read_log
+from searchlab.log.format import read_log
 from tests.support import toys
 from tests.support.exchange import DATA, made_log
 from tests.support.logs import write_table
@@ -98,109 +96,6 @@ def test_a_file_of_kernel_tuner_contains_one_log_and_is_new(tmp_path: Path) -> N
         export_logs(logs[:1], "kernel-tuner", tmp_path / "t4.json")
 
 
-# --- IOHprofiler --------------------------------------------------------------------------------------
-
-
-def runs_of(meta: Path) -> list[tuple[dict[str, Any], list[list[float]]]]:
-    """Return each run of a JSON file with its rows in the data file: evaluations, raw_y, elapsed."""
-    found = []
-    for scenario in json.loads(meta.read_text())["scenarios"]:
-        blocks = (meta.parent / scenario["path"]).read_text().split("evaluations raw_y elapsed\n")[1:]
-        rows = [[[float(cell) for cell in line.split()] for line in block.splitlines()] for block in blocks]
-        found += list(zip(scenario["runs"], rows, strict=True))
-    return found
-
-
-def test_iohprofiler_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path: Path) -> None:
-    logs = [made_log(tmp_path / "logs" / f"{seed}.jsonl", "knob-template", seed=seed) for seed in (0, 1)]
-    made_log(tmp_path / "logs" / "other.jsonl", "knob-template", "gemm:32x32x32")
-    export_logs([tmp_path / "logs"], "iohprofiler", tmp_path / "ioh")
-    metas = sorted((tmp_path / "ioh").rglob("*.json"))
-    assert [json.loads(meta.read_text())["function_name"] for meta in metas] == ["gemm_64x64x64", "gemm_32x32x32"]
-    whole = json.loads(metas[0].read_text())
-    assert whole["maximization"] is False and whole["algorithm"]["name"] == "random in knob-template"
-    assert whole["attributes"] == ["evaluations", "raw_y", "elapsed"]
-    for (run, rows), log in zip(runs_of(metas[0]), logs, strict=True):
-        assert run["instance"] == log.header.seed and run["evals"] == len(log.records)
-        assert [row[0] for row in rows] == list(range(1, len(log.records) + 1))
-        assert [row[1] for row in rows] == log.costs.tolist() and math.isinf(rows[1][1])
-        assert [row[2] for row in rows] == pytest.approx(log.elapsed.tolist())
-        assert run["best"]["y"] == log.costs.min() and rows[run["best"]["evals"] - 1][1] == log.costs.min()
-
-
-def test_iohprofiler_of_no_trial_is_refused(tmp_path: Path) -> None:
-    log = made_log(tmp_path / "a.jsonl", trials=0)
-    with pytest.raises(SearchlabError, match="nothing to export: .* contains no trials and was omitted"):
-        export_logs([log.path], "iohprofiler", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_iohprofiler_has_runs_in_which_everything_failed(tmp_path: Path) -> None:
-    log = write_table(tmp_path / "a.jsonl", toys.Small(), toys.all_invalid)
-    export_logs([log], "iohprofiler", tmp_path / "ioh")
-    ((run, rows),) = runs_of(next((tmp_path / "ioh").rglob("*.json")))
-    assert run["best"]["y"] > 1e300 and all(math.isinf(row[1]) for row in rows)
-
-
-# --- Optuna -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("file", ["study.db", "study.log"])
-def test_optuna_loads_a_study_of_every_log(file: str, tmp_path: Path) -> None:
-    logs = {
-        "a": made_log(tmp_path / "logs" / "a.jsonl", "sketch"),
-        "deep/b": read_log(table(tmp_path / "logs" / "deep" / "b.jsonl")),
-    }
-    export_logs([tmp_path / "logs"], "optuna", tmp_path / file)
-    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / file))
-    storage = optuna.storages.JournalStorage(backend) if file.endswith(".log") else f"sqlite:///{tmp_path / file}"
-    assert sorted(optuna.get_all_study_names(storage)) == sorted(logs)
-    for name, log in logs.items():
-        study = optuna.load_study(study_name=name, storage=storage)
-        assert study.direction.name == "MINIMIZE" and study.best_value == log.costs.min()
-        assert msgspec.convert(study.user_attrs["searchlab"], Header) == log.header
-        for trial, record in zip(study.trials, log.records, strict=True):
-            assert (trial.state.name, trial.value) == (
-                ("FAIL", None) if record.failure else ("COMPLETE", record.measurement.cost)
-            )
-            assert {k: json.loads(v) if isinstance(v, str) and v.startswith("[") else v
-                    for k, v in trial.params.items()} == json.loads(msgspec.json.encode(record.config))  # fmt: skip
-            assert trial.user_attrs.get("failure") == record.failure
-            assert trial.user_attrs.get("seconds", []) == list(record.seconds)
-            assert trial.datetime_complete is not None
-            assert trial.datetime_complete.timestamp() == pytest.approx(record.time, abs=1e-3)
-            spent = (trial.datetime_complete - trial.datetime_start).total_seconds()  # type: ignore[operator]
-            charged = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
-            assert spent == pytest.approx(charged, abs=1e-5)
-
-
-def test_optuna_continues_an_exported_study(tmp_path: Path) -> None:
-    export_logs([table(tmp_path / "a.jsonl")], "optuna", tmp_path / "study.db")
-    study = optuna.load_study(study_name="a", storage=f"sqlite:///{tmp_path / 'study.db'}",
-                              sampler=optuna.samplers.TPESampler(seed=0))  # fmt: skip
-    first = study.trials[0].distributions
-    assert set(study.ask(first).params) == set(first)
-
-
-def test_a_study_is_not_added_to(tmp_path: Path) -> None:
-    log = table(tmp_path / "a.jsonl")
-    export_logs([log], "optuna", tmp_path / "study.db")
-    with pytest.raises(SearchlabError, match="already contains a study 'a'"):
-        export_logs([log], "optuna", tmp_path / "study.db")
-
-
-def test_two_logs_of_one_name_are_refused(tmp_path: Path) -> None:
-    logs = [table(tmp_path / name / "a.jsonl") for name in ("x", "y")]
-    with pytest.raises(SearchlabError, match="two logs are called 'a'"):
-        export_logs(logs, "optuna", tmp_path / "study.db")
-
-
-def test_a_file_that_is_no_storage_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "study.db").write_text("not a database, but long enough to be looked at" * 100)
-    with pytest.raises(SearchlabError, match="study.db is not an Optuna storage"):
-        export_logs([table(tmp_path / "a.jsonl")], "optuna", tmp_path / "study.db")
-
-
 # --- all of them --------------------------------------------------------------------------------------
 
 
@@ -209,14 +104,12 @@ def test_imported_logs_are_exported(tmp_path: Path) -> None:
 
     import_file(DATA / "ansor_gemm512.json", tmp_path / "a.jsonl", As())
     export_logs([tmp_path / "a.jsonl"], "kernel-tuner", tmp_path / "t4.json")
-    export_logs([tmp_path / "a.jsonl"], "iohprofiler", tmp_path / "ioh")
-    export_logs([tmp_path / "a.jsonl"], "optuna", tmp_path / "study.db")
     with pytest.raises(SearchlabError, match="imported for analysis only; configs from ansor"):
         export_logs([tmp_path / "a.jsonl"], "metaschedule", tmp_path / "db")
     assert not (tmp_path / "db").exists()
 
 
-@pytest.mark.parametrize("format", ["kernel-tuner", "kernel-tuner-cache", "optuna"])
+@pytest.mark.parametrize("format", ["kernel-tuner", "kernel-tuner-cache"])
 def test_a_time_that_is_no_date_is_refused(format: str, tmp_path: Path) -> None:
     lines = table(tmp_path / "a.jsonl").read_text().splitlines()
     damaged = re.sub(r'"time":[0-9.]+', '"time":1e300', lines[3])
@@ -250,4 +143,4 @@ def test_the_commands(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="--option sets an option of a space"):
         run("import", DATA / "autotvm_matmul512.log", "--out", log, "--option", "a=1")
     with pytest.raises(SearchlabError, match="no logs .* were found in"):
-        run("export", tmp_path / "db", "--to", "optuna", "--out", tmp_path / "study.db")
+        run("export", tmp_path / "db", "--to", "kernel-tuner", "--out", tmp_path / "t4.json")

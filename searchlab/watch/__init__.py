@@ -1,1 +1,0 @@
-"""Watch a running study in the browser."""
