@@ -20,7 +20,7 @@ from .charts.figures import Figure as LineChart
 from .measures import AREA, Shown, StrategySummary, table
 from .model import Overall, Summary, WorkloadSummary
 from .read import compared, planned_claims, read_runs
-from .report import BUDGET, number_tables, run_programs, write_report
+from .report import number_tables, run_programs, write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
 from .summary import summarize
@@ -220,8 +220,7 @@ class Comparison:
         return self._frame("programs")
 
     def _frame(self, name: str, *, every_trial: bool = False) -> pd.DataFrame:
-        programs = (program for program, _ in run_programs(self.runs))
-        return number_tables(self.summary, self.runs, programs, every_trial=every_trial)[name].frame()
+        return number_tables(self.summary, self.runs, run_programs(self.runs), every_trial=every_trial)[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
@@ -307,12 +306,12 @@ class Comparison:
 
         return matrix_picture(self._overall())
 
-    def save(self, out: str | Path, *, traces: float = BUDGET) -> Path:
+    def save(self, out: str | Path) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
 
-        See :func:`~searchlab.analysis.report.report`. ``traces`` is the time limit for schedule traces, in seconds.
+        See :func:`~searchlab.analysis.report.report` for the files.
         """
-        write_report(self.runs, Path(out), traces, self.claims)
+        write_report(self.runs, Path(out), self.claims)
         return Path(out) / "report.html"
 
     def __repr__(self) -> str:

@@ -280,5 +280,3 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     tied: list[int] | None  # trials that were not distinguishable when measured again; None if none were
     config: dict[str, Any]
     log: str
-    trace: str | None = None  # schedule trace, only for a strategy's best run
-    note: str = ""  # why the trace is missing

@@ -1,26 +1,14 @@
-"""Reports: reading logs, computing, and writing tables, data files, pictures and a page.
-
-A log contains configs. Making a trace from a config requires its space, and therefore a plug-in and TVM. Reading logs
-must not depend on these, run code that a log refers to, or wait. Therefore, a child process makes the traces while
-the report is computed, only for registered spaces, or for all spaces within :func:`~searchlab.plugins.trusting`. Traces
-that are not ready in time are omitted, and the report gives the reason.
-"""
+"""Reports: reading logs, computing, and writing tables, data files, pictures and a page."""
 
 from __future__ import annotations
 
 import csv
 import math
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from itertools import chain, pairwise, repeat
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,16 +22,13 @@ from ..errors import SearchlabError
 from ..log.format import read_header
 from ..log.plan import Claim
 from ..log.result import fastest
-from ..log.traces import TRUST, TraceReply, TraceRequest
-from ..plugins import Plugin, trusts
-from ..space import SPACES
 from . import measures
 from .charts.figures import Figure, all_figures, steps
 from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, at
 from .model import ClaimVerdict, Comparand, Program, Summary
 from .page.render import page
 from .read import REPORT, planned_claims, read_runs
-from .runs import ComparedRuns, LoggedRun
+from .runs import ComparedRuns
 from .stats.ranks import MatrixCell
 from .summary import summarize
 
@@ -51,13 +36,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OUT = Path("results") / REPORT  # the default directory for a report on anything other than one directory
-BUDGET = 20.0  # time limit for traces, in seconds from the start of the report
 
 
 def report(
     *where: str | Path,
     out: str | Path | None = None,
-    traces: float = BUDGET,
     everything: bool = False,
     every_trial: bool = False,
 ) -> Summary:
@@ -72,15 +55,13 @@ def report(
     - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
       seconds since the start of the run, and the best GFLOPS so far, which remain valid until the next row.
     - ``figures.json``, ``figures.csv``: the data of the charts. The CSV contains the points at which step lines change.
-    - ``programs.json``: each strategy's best program on each workload, with its schedule trace (see
-      :class:`Traces`). ``programs.csv``: the best program of each run.
+    - ``programs.json``: each strategy's best program on each workload. ``programs.csv``: the best program of each run.
 
     Args:
         *where: Logs, and directories whose logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are all read. A log that is passed
             twice counts once.
         out: The directory to write to. The default is ``report`` in the directory ``where`` if that is a single one,
             and ``results/report`` otherwise.
-        traces: Time limit for making schedule traces, in seconds, or 0 for no traces.
         everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
             are currently part of the study.
         every_trial: Whether ``curves.csv`` has a row for every trial.
@@ -95,16 +76,11 @@ def report(
     paths = [Path(place) for place in where]
     directory = report_directory(*paths, out=out)
     comparison = read_runs(*paths, everything=everything, readings=False)
-    return write_report(comparison, directory, traces, planned_claims(*paths), every_trial=every_trial)
+    return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial)
 
 
 def write_report(
-    comparison: ComparedRuns,
-    out: Path,
-    traces: float = BUDGET,
-    claims: Sequence[Claim] = (),
-    *,
-    every_trial: bool = False,
+    comparison: ComparedRuns, out: Path, claims: Sequence[Claim] = (), *, every_trial: bool = False
 ) -> Summary:
     """Write the report on ``comparison``, which tests ``claims``, to ``out``; see :func:`report`."""
     from .charts.pictures import draw_all  # imported here because importing matplotlib is slow
@@ -112,21 +88,19 @@ def write_report(
     try:
         out.mkdir(parents=True, exist_ok=True)
         programs = run_programs(comparison)
-        with Traces(best_programs(programs), traces) as made:  # in another process, in parallel with the rest
-            summary = summarize(comparison, claims)
-            figures = all_figures(summary, comparison)
-            write_json(out / "summary.json", summary)
-            (out / "figures.json").write_bytes(msgspec.json.encode(figures) + b"\n")
-            best_of_runs = (program for program, _ in programs)
-            tables = number_tables(summary, comparison, best_of_runs, every_trial=every_trial)
-            for name, rows in (tables | {"figures": figure_rows(figures)}).items():
-                if (summary.overall or name not in OVER_ALL) and (summary.claims or name != CLAIMS):
-                    rows.write(out / f"{name}.csv")
-            draw_all(out, summary, comparison, figures)
-            best = made.programs()
-            write_json(out / "programs.json", best)
-            (out / "report.html").write_text(page(summary, comparison, figures, best, out), encoding="utf-8")
-            return summary
+        best = best_programs(programs)
+        summary = summarize(comparison, claims)
+        figures = all_figures(summary, comparison)
+        write_json(out / "summary.json", summary)
+        (out / "figures.json").write_bytes(msgspec.json.encode(figures) + b"\n")
+        tables = number_tables(summary, comparison, programs, every_trial=every_trial)
+        for name, rows in (tables | {"figures": figure_rows(figures)}).items():
+            if (summary.overall or name not in OVER_ALL) and (summary.claims or name != CLAIMS):
+                rows.write(out / f"{name}.csv")
+        draw_all(out, summary, comparison, figures)
+        write_json(out / "programs.json", best)
+        (out / "report.html").write_text(page(summary, comparison, figures, best, out), encoding="utf-8")
+        return summary
     except OSError as error:
         raise SearchlabError(f"cannot write the report {out}: {error.strerror}") from None
 
@@ -364,7 +338,7 @@ def write_json(path: Path, value: Any) -> None:
 # --- the best programs ------------------------------------------------------------------------------------------------
 
 
-def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
+def run_programs(comparison: ComparedRuns) -> list[Program]:
     """Return the best program of each run that has one, in the order of the comparison."""
     found = []
     for run in (run for item in comparison.values() for run in item.runs):
@@ -372,95 +346,20 @@ def run_programs(comparison: ComparedRuns) -> list[tuple[Program, LoggedRun]]:
         if not np.isfinite(log.costs).any():
             continue
         index, seconds, tied = fastest(log.costs, log.final)
-        program = Program(
+        found.append(Program(
             workload=run.workload, strategy=run.strategy, seed=run.seed, trial=index,
             gflops=log.flops / seconds / 1e9, seconds=seconds, as_trial=log.flops / float(log.costs[index]) / 1e9,
             tied=tied, config=log.config(index), log=run.file,
-        )  # fmt: skip
-        found.append((program, run))
+        ))  # fmt: skip
     return found
 
 
-def best_programs(programs: Sequence[tuple[Program, LoggedRun]]) -> list[tuple[Program, LoggedRun]]:
-    """Return each strategy's fastest program by workload, fastest first, with a note if it gets no trace.
+def best_programs(programs: Sequence[Program]) -> list[Program]:
+    """Return each strategy's fastest program by workload, fastest first.
 
     Among equally fast programs, the one with the lowest seed is chosen.
     """
-    best: dict[tuple[str, str], tuple[Program, LoggedRun]] = {}
-    for program, run in sorted(programs, key=lambda pair: (-pair[0].gflops, pair[0].seed)):
-        best.setdefault((program.workload, program.strategy), (program, run))
-    notes: dict[bytes, str] = {}  # looking up a plug-in takes milliseconds
-    noted = []
-    for program, run in best.values():
-        space = run.log.header.space
-        if (key := msgspec.json.encode(space)) not in notes:
-            notes[key] = _unsafe(space)
-        noted.append((msgspec.structs.replace(program, note=notes[key]), run))
-    return sorted(noted, key=lambda pair: (pair[0].workload, -pair[0].gflops, pair[0].strategy))
-
-
-def _unsafe(space: Plugin) -> str:
-    """Return why no trace can be made for this space, or "" if it can."""
-    if trusts() or SPACES.registered(space) is not None:
-        return ""
-    if SPACES.registered(Plugin(space.name)) is None:
-        return f"its space {space.name!r} is not among the installed plug-ins"
-    return "an option of its space refers to code, which a report does not run without --trust"
-
-
-class Traces:
-    """Makes the traces of programs in a child process. :meth:`programs` waits for it."""
-
-    def __init__(self, programs: Sequence[tuple[Program, LoggedRun]], budget: float) -> None:
-        self._programs = [program for program, _ in programs]
-        self._until = time.monotonic() + budget
-        self._child: subprocess.Popen[bytes] | None = None
-        asked = {
-            number: TraceRequest(os.fsencode(run.log.path), program.trial)
-            for number, (program, run) in enumerate(programs)
-            if not program.note
-        }
-        if not asked or budget <= 0:
-            return
-        # -P: nothing in the current directory is a plug-in unless it is trusted.
-        words = ["-m", "searchlab.log.traces", TRUST] if trusts() else ["-P", "-m", "searchlab.log.traces"]
-        self._replies = TemporaryFile()  # noqa: SIM115 (closed in __exit__)
-        with TemporaryFile() as requests:
-            requests.write(msgspec.json.encode(asked))
-            requests.seek(0)
-            self._child = subprocess.Popen(
-                [sys.executable, *words], stdin=requests, stdout=self._replies, stderr=subprocess.DEVNULL
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._child:
-            self._child.kill()
-            self._child.wait()
-            self._replies.close()
-
-    def programs(self) -> list[Program]:
-        """Return all programs, with those traces that were made within the budget."""
-        traces: dict[int, TraceReply] = {}
-        late = "" if all(program.note for program in self._programs) else "traces were not asked for"
-        if self._child:
-            late = "the process that makes it ended"
-            try:
-                self._child.wait(max(0.0, self._until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                late = "it was not made in the time a report takes"
-                self._child.kill()  # it shares the position in the file
-                self._child.wait()
-            self._replies.seek(0)
-            for line in self._replies:
-                with suppress(msgspec.DecodeError):  # a plug-in may print
-                    one = msgspec.json.decode(line, type=TraceReply)
-                    traces[one.number] = one
-        return [
-            msgspec.structs.replace(program, trace=reply.trace, note=reply.note)
-            if (reply := traces.get(number))
-            else msgspec.structs.replace(program, note=program.note or late)
-            for number, program in enumerate(self._programs)
-        ]
+    best: dict[tuple[str, str], Program] = {}
+    for program in sorted(programs, key=lambda one: (-one.gflops, one.seed)):
+        best.setdefault((program.workload, program.strategy), program)
+    return sorted(best.values(), key=lambda one: (one.workload, -one.gflops, one.strategy))

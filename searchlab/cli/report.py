@@ -110,7 +110,7 @@ def report_on_study(
     from ..suite.compare import study_runs  # imported here because other reports do not need suites
 
     runs, directory = study_runs(study, logs), report_directory(logs, out=out)
-    return write_comparison(runs, directory, traces=0, claims=study.spec.claims, every_trial=every_trial)
+    return write_comparison(runs, directory, claims=study.spec.claims, every_trial=every_trial)
 
 
 def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:

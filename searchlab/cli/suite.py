@@ -199,7 +199,7 @@ def suite_run(
             summary = summarize(comparison)
         else:
             write_trajectories(directory / RESULT, new)
-            summary = write_report(comparison, directory / "report", traces=0)
+            summary = write_report(comparison, directory / "report")
     answer = SuiteAnswer(found, new, summary)
     if as_json:
         say_json(answer.to_json())
@@ -239,7 +239,7 @@ def suite_report(
     shipped = baselines(found, against.split(",") if against else None)
     limit = parse_trials(trials) if trials else None
     runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds), limit)
-    summary = write_report(runs, directory, traces=0)
+    summary = write_report(runs, directory)
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
 

@@ -109,11 +109,11 @@ def timed(*words: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu": cpu, "MB": peak}
 
 
-REPORT = "import sys; from searchlab.analysis import report; report(sys.argv[1], traces=float(sys.argv[2]))"
+REPORT = "import sys; from searchlab.analysis import report; report(sys.argv[1])"
 FRAME = "import sys; import searchlab; searchlab.compare(sys.argv[1]).trials_frame()"
 
 
-def measure(folder: Path, logs: int, trials: int, traces: float) -> list[dict[str, Any]]:
+def measure(folder: Path, logs: int, trials: int) -> list[dict[str, Any]]:
     """Return a row for each report on the given number of logs and for the data frame."""
     out = folder / "logs"
     number = make_logs(out, logs, trials)
@@ -122,7 +122,7 @@ def measure(folder: Path, logs: int, trials: int, traces: float) -> list[dict[st
         if what == "report after changes":
             for path in sorted(out.rglob("*.jsonl"))[::100]:
                 path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out), str(traces)]
+        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out)]
         row = {"logs": number, "what": what, **timed("-c", *words)}
         rows.append(row)
         print(
@@ -137,12 +137,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", type=int, nargs="+", default=[1000, 5000, 13000])
     parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--traces", type=float, default=0.0, help="time limit for schedule traces in seconds (0)")
     parser.add_argument("--dir", type=Path, help="directory in which to create the logs' directory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the figures are also written")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
-        rows = [row for logs in options.logs for row in measure(Path(folder), logs, options.trials, options.traces)]
+        rows = [row for logs in options.logs for row in measure(Path(folder), logs, options.trials)]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -52,7 +52,7 @@ print(first.verdict)
 # until one of them has learned something.
 
 # %%
-print("open", first.save(OUT / "page", traces=0))
+print("open", first.save(OUT / "page"))
 first.plot_convergence()
 
 # %% [markdown]

@@ -38,7 +38,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def saved(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compare(directory).save(tmp_path_factory.mktemp("report"), traces=0.0).parent
+    return compare(directory).save(tmp_path_factory.mktemp("report")).parent
 
 
 @pytest.fixture(scope="module")

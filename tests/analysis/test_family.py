@@ -71,7 +71,7 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     assert comparison.verdict.splitlines()[:2] == says
     shown = [str(one) for one in summary_table(found)[:2]]
     assert shown == says, "before all tables"
-    page = (comparison.save(tmp_path / "report", traces=0)).read_text()
+    page = (comparison.save(tmp_path / "report")).read_text()
     assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
     assert summary(tmp_path / "none", []).answers == []
 

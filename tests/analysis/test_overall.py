@@ -61,7 +61,7 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     for workload in WORKLOADS:
         write(tmp_path, "a", 0, [1, 2], workload=workload)
         write(tmp_path, "b", 0, [1, 1], workload=workload)
-    report(tmp_path, traces=0.0)
+    report(tmp_path)
     found = overall(tmp_path)
     assert found is not None and found.verdict.startswith(
         "No winner over 2 workloads: there is no test of the difference (one seed in common). By mean area under the "
@@ -128,7 +128,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
             for seed in range(2):
                 found = [1 + ahead, 4 + ahead * (1 + 0.1 * ((number + 2 * seed) % 5)), 8.0, 10.0]
                 write(tmp_path, name, seed, found, workload=f"gemm:100x100x{50 + number}")
-    summary = report(tmp_path, traces=0.0)
+    summary = report(tmp_path)
     assert summary.overall is not None
     first, second = summary.overall.claims
     assert (first.first, first.second, second.second) == ("a", "b", "c")

@@ -205,7 +205,7 @@ def test_reports_show_claims_everywhere(tmp_path: Path) -> None:
     study(tmp_path, 2, a=about(1.2, 0.01), b=about(1.0, 0.01, 1))
     asked = claim(measure="best_gflops", published="1.3 times <faster>")
     write_plan(tmp_path, [], [asked])
-    summary = report(tmp_path, traces=0, everything=True)
+    summary = report(tmp_path, everything=True)
     assert [one.verdict for one in summary.claims] == ["holds"] and summary.claims[0].claim == asked
     out = tmp_path / "report"
     written = json.loads((out / "summary.json").read_text())["claims"]

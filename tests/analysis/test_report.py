@@ -163,10 +163,10 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, un
         (["a"], "a/report"), (["a", "b"], "results/report"), ([log], "results/report"),
         (["b/b.jsonl.gz"], "results/report"),
     ):  # fmt: skip
-        report(*where, traces=0.0)
+        report(*where)
         assert page_of(tmp_path / directory)
         shutil.rmtree(tmp_path / directory)
-    report("a", out="elsewhere", traces=0.0)
+    report("a", out="elsewhere")
     assert page_of(tmp_path / "elsewhere") and not (tmp_path / "a" / "report").exists()
 
 
@@ -199,7 +199,7 @@ def test_a_best_program_beyond_the_trials_that_all_seeds_have_is_drawn(tmp_path:
     """No target is reached within the trials that are compared."""
     write(tmp_path, "a", 0, ["crash"])
     write(tmp_path, "a", 1, ["crash", 5])
-    assert report(tmp_path, traces=0.0).workloads[0].best is not None
+    assert report(tmp_path).workloads[0].best is not None
 
 
 def test_tables_for_the_terminal(tmp_path: Path, undrawn: None) -> None:

@@ -121,7 +121,7 @@ def test_a_report_is_the_same_with_a_cache_and_without(
     reports = []
     for number in (9, 0):
         read.clear()
-        report(logs, out=tmp_path / "report", traces=0)
+        report(logs, out=tmp_path / "report")
         assert len(read) == number
         reports.append({path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()})
     assert reports[0] == reports[1] and {"report.html", "curves.csv", "summary.json"} <= reports[0].keys()
