@@ -17,7 +17,7 @@ from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from .charts.figures import BY_TRIALS, Looks, all_figures, differences
 from .charts.figures import Figure as LineChart
-from .measures import AREA, Shown, StrategySummary, table
+from .measures import AREA, Shown, table
 from .model import Overall, Summary, WorkloadSummary
 from .read import compared, planned_claims, read_runs
 from .report import number_tables, run_programs, write_report
@@ -200,10 +200,6 @@ class Comparison:
         """Return a row for each published claim and opponent: the verdict, the effect and its interval."""
         return self._frame("published_claims")
 
-    def matrix_frame(self) -> pd.DataFrame:
-        """Return a row for each ordered pair in the multiple comparison matrix. Empty for a single workload."""
-        return self._frame("matrix")
-
     def trials_frame(self) -> pd.DataFrame:
         """Return a row for each trial in each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
         return study_frame([run.log for item in self.runs.values() for run in item.runs])
@@ -243,33 +239,6 @@ class Comparison:
         """Plot how well cost models predicted each batch before they were trained on it."""
         return self._line_chart(self._item(workload).workload, "models", metric)
 
-    def plot_time(self, workload: object = None) -> Figure:
-        """Plot how the seconds were spent."""
-        from .charts.pictures import time_picture
-
-        return time_picture(self._begun(workload))
-
-    def plot_failures(self, workload: object = None) -> Figure:
-        """Plot the failed trials by kind. Raises SearchlabError if no trial failed."""
-        from .charts.pictures import failures_picture
-
-        item = self._item(workload)
-        if not any(any(row.failures.values()) for row in item.strategies):
-            raise SearchlabError(f"no trials of {item.workload} failed")
-        return failures_picture(item)
-
-    def plot_pairwise(self, workload: object = None, *, measure: str = AREA) -> Figure:
-        """Plot the probability that one strategy's run is better than another's, for each pair on one workload.
-
-        Args:
-            workload: The workload's name.
-            measure: "area", "trials_to_target" or "seconds_to_target".
-        """
-        from .charts.pictures import pairwise_picture
-
-        _pick(StrategySummary.compared_by(), measure, "measure")
-        return pairwise_picture(self._begun(workload), measure)
-
     def plot_profile(self, *, by: str = BY_TRIALS) -> Figure:
         """Plot the performance profile over all workloads."""
         self._overall()
@@ -299,12 +268,6 @@ class Comparison:
             raise SearchlabError("no differences to plot: no two strategies ran on every workload")
         name = next(iter(found)) if reference is None else reference
         return gaps_picture(name, _pick(found, name, "strategy"), self._looks)
-
-    def plot_matrix(self) -> Figure:
-        """Plot the multiple comparison matrix: the difference of the mean area, for each pair over all workloads."""
-        from .charts.pictures import matrix_picture
-
-        return matrix_picture(self._overall())
 
     def save(self, out: str | Path) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
@@ -337,17 +300,11 @@ class Comparison:
             raise SearchlabError(f"there are {len(items)} workloads; specify one of them{did_you_mean('', items)}")
         return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
 
-    def _begun(self, workload: object) -> WorkloadSummary:
-        item = self._item(workload)
-        if not item.strategies:
-            raise SearchlabError(_WITHOUT["convergence"].format(workload=item.workload))
-        return item
-
     def _overall(self) -> Overall:
         if self.summary.overall is None:
             raise SearchlabError(
-                "ranks and the matrix compare strategies over several workloads, but no two strategies have several in "
-                "common; run the study on more workloads, or plot a single one with plot_convergence()"
+                "this chart is about several workloads, but no two strategies have several in common; run the study "
+                "on more workloads, or plot a single one with plot_convergence()"
             )
         return self.summary.overall
 

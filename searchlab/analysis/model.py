@@ -10,7 +10,7 @@ from ..log.plan import Claim
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
 from .stats.inference import Difference, Equivalence
-from .stats.ranks import ALPHA, MatrixCell
+from .stats.ranks import ALPHA
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
@@ -130,7 +130,6 @@ class Diagram(msgspec.Struct, frozen=True):
     strategies: list[str]
     ranks: list[float]  # average ranks; 1 for a strategy that is best everywhere
     workloads: int
-    friedman: float | None  # p-value, uncorrected since no claim uses it; None for two strategies
     cliques: list[list[int]]  # largest groups in which no pair differs on workloads like these: indices of strategies
 
     @property
@@ -225,7 +224,6 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: list[Contrast]  # every pair by area, over shared seeds: do they differ on these workloads?
     claims: list[PairClaims]  # the best and each other one, starting with the next best
     diagram: Diagram  # by mean area on each workload: do they differ on workloads like these?
-    matrix: list[MatrixCell]  # every ordered pair, row by row, best mean area first
     verdict: str
 
 

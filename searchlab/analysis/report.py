@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,6 @@ from .model import ClaimVerdict, Comparand, Program, Summary
 from .page.render import page
 from .read import REPORT, planned_claims, read_runs
 from .runs import ComparedRuns
-from .stats.ranks import MatrixCell
 from .summary import summarize
 
 if TYPE_CHECKING:
@@ -50,8 +49,8 @@ def report(
       PNG and SVG, with those over all workloads as ``overall-*``. With more than 12 workloads, only these are written.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``contrasts.csv``: a row for each pair of strategies, measure and workload. Rows over all workloads name none.
-    - ``overall.csv``, ``claims.csv``, ``matrix.csv``: over several workloads, a row for each strategy, for the best and
-      each other one, and for each ordered pair.
+    - ``overall.csv``, ``claims.csv``: over several workloads, a row for each strategy, and for the best and each other
+      one.
     - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
       seconds since the start of the run, and the best GFLOPS so far, which remain valid until the next row.
     - ``figures.json``, ``figures.csv``: the data of the charts. The CSV contains the points at which step lines change.
@@ -269,7 +268,7 @@ _PROGRAM: dict[str, Any] = {
     "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
 }  # fmt: skip
 """Where each column's value is in a row's object; see :func:`~searchlab.analysis.measures.at`."""
-OVER_ALL = ("overall", "claims", "matrix")  # the tables over all workloads, which are empty for a single workload
+OVER_ALL = ("overall", "claims")  # the tables over all workloads, which are empty for a single workload
 CLAIMS = "published_claims"  # the table of the published claims, which most studies do not have
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
@@ -311,7 +310,6 @@ def number_tables(
                 for other in one.against
             ),
         ),
-        "matrix": Rows([field.name for field in fields(MatrixCell)], map(astuple, overall.matrix if overall else ())),
     }
 
 

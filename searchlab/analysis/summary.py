@@ -34,7 +34,7 @@ from .read import footing_notes
 from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
 from .stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
 from .stats.intervals import DECIMALS, Sample, share_interval
-from .stats.ranks import ALPHA, average_ranks, cliques, comparison_matrix, friedman_test, rounded
+from .stats.ranks import ALPHA, average_ranks, cliques, rounded
 from .verdict import answer, answer_word, claims, equivalence_claim, headline, over_all, ranked, verdict
 from .words import counted, listed
 
@@ -266,7 +266,6 @@ def _overall(
         contrasts=compared,
         claims=said,
         diagram=diagram(names, means, apart),
-        matrix=comparison_matrix(names, means),
         verdict=" ".join(sentences + _left_out(workloads, names)),
     )
 
@@ -291,7 +290,6 @@ def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozens
         strategies=names,
         ranks=[float(average[i]) for i in order],
         workloads=len(scores),
-        friedman=friedman_test(scores) if len(order) > 2 else None,
         cliques=cliques(len(order), level),
     )
 

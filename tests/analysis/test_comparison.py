@@ -60,7 +60,7 @@ def test_a_directory_its_logs_and_its_results_are_one_comparison(directory: Path
 
 
 FRAMES = {
-    "strategies": "summary", "overall": "overall", "contrasts": "contrasts", "claims": "claims", "matrix": "matrix",
+    "strategies": "summary", "overall": "overall", "contrasts": "contrasts", "claims": "claims",
     "curves": "curves", "programs": "programs",
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_frames_are_the_files_of_the_report(comparison: Comparison, saved: Path,
 def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
     """One workload has no overall rows, and no score."""
     one = compare(study(tmp_path, seeds=1))
-    assert {len(one.overall_frame()), len(one.claims_frame()), len(one.matrix_frame())} == {0}
+    assert {len(one.overall_frame()), len(one.claims_frame())} == {0}
     frame = one.strategies_frame().set_index("strategy")
     assert frame["trials_to_target_median"].dtype == float and math.isnan(
         frame.loc["random", "trials_to_target_median"]
@@ -90,7 +90,6 @@ def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
 
 PICTURES = {
     "convergence": ("trials", {}), "regret": ("regret", {}), "ecdf": ("ecdf", {}), "score": ("score", {}),
-    "time": ("time", {}), "failures": ("failures", {}),
 }  # fmt: skip
 
 
@@ -116,15 +115,6 @@ def test_figures_are_the_pictures_of_the_report(comparison: Comparison, saved: P
 def texts(figure: Figure) -> list[str]:
     (axes,) = figure.axes
     return [text.get_text() for text in axes.texts]
-
-
-def test_pairs_are_drawn(comparison: Comparison) -> None:
-    assert "100 %\np 0.2" in texts(comparison.plot_pairwise(WORKLOAD)), "in each seed fast is better"
-    by_trials = texts(comparison.plot_pairwise(WORKLOAD, measure="trials_to_target"))
-    assert "67 %\n" in by_trials, "neither reaches the target in two of three seeds; this is not tested"
-    (difference,) = {text for text in texts(comparison.plot_matrix()) if "2 / 0 / 0" in text}
-    assert float(difference.splitlines()[0]) > 0
-    assert pixels(comparison.plot_pairwise(OTHER)) == pixels(comparison.plot_pairwise(OTHER))
 
 
 def test_a_figure_does_not_take_the_style_of_the_user(directory: Path) -> None:
@@ -198,7 +188,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             r"gemm:100x100x50, and 'fast' searched gemm:100x100x500; to compare",
         ),
         (lambda d: compare(d).plot_regret(), "there are 2 workloads; specify one of them; known: gemm:100x100x50"),
-        (lambda d: compare(d).plot_time("gemm:100x100x5"), "this comparison contains no workload 'gemm:100x100x5'"),
+        (lambda d: compare(d).plot_ecdf("gemm:100x100x5"), "this comparison contains no workload 'gemm:100x100x5'"),
         (lambda d: compare(d).plot_ecdf(OTHER, by="second"), "cannot be drawn by 'second'; did you mean 'seconds'?"),
         (lambda d: compare(d).plot_differences("fasd"), "this comparison contains no strategy 'fasd'"),
         (
@@ -206,9 +196,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             "no two strategies ran on every workload",
         ),
         (lambda d: compare(d).plot_models(OTHER), f"no strategy on {OTHER} has a cost model whose predictions"),
-        (lambda d: compare(d).plot_pairwise(OTHER, measure="ares"), "this comparison contains no measure 'ares'"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"{OTHER} has no scores"),
-        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_failures(), f"no trials of {OTHER} failed"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "no two strategies have several"),
     ],
 )  # fmt: skip
@@ -224,7 +212,7 @@ def test_what_has_not_succeeded_is_said(tmp_path: Path, found: list[Any]) -> Non
         write(tmp_path, name, 0, found)
     one = compare(tmp_path)
     assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if found else 0)
-    for name in ("regret", "ecdf", "score", *([] if found else ["convergence", "time", "pairwise"])):
+    for name in ("regret", "ecdf", "score", *([] if found else ["convergence"])):
         with pytest.raises(SearchlabError, match=WORKLOAD):
             getattr(one, f"plot_{name}")()
 

@@ -17,7 +17,6 @@ def test_a_ladder_with_a_clear_best_and_two_that_are_alike() -> None:
     found = diagram(["b", "a", "c", "d"], scores, [frozenset(pair) for pair in ("ab", "ac", "ad", "bd", "cd")])
     assert found.strategies[0] == "a" and found.strategies[3] == "d" and found.workloads == 12
     assert found.ranks[0] == 1 and found.ranks[3] == 4 and sum(found.ranks) == pytest.approx(10)
-    assert found.friedman is not None and found.friedman < 1e-6
     assert found.cliques == [[1, 2]]
 
 

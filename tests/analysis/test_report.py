@@ -20,7 +20,7 @@ from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
 CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
-OTHERS = ("differences", "ecdf", "ecdf-seconds", "failures", "regret", "regret-seconds", "score", "time")
+OTHERS = ("differences", "ecdf", "ecdf-seconds", "regret", "regret-seconds", "score")
 PICTURES = [*CONVERGENCE, *(f"gemm-100x100x50-{what}.{kind}" for what in OTHERS for kind in ("png", "svg"))]
 
 

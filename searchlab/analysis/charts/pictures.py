@@ -18,30 +18,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
 from ...arrays import Floats
-from ..measures import StrategySummary
-from ..model import Diagram, Overall, Summary, WorkloadSummary
+from ..model import Diagram, Summary
 from ..runs import ComparedRuns
 from ..stats.inference import ROPE
 from ..verdict import signed
-from ..words import number_text, p_text
 from .figures import (
     BY_TRIALS,
     COLOURS,
     LOG_FROM,
-    Bars,
     Figure,
     Gap,
     Looks,
     View,
     differences,
-    failure_bars,
-    time_bars,
 )
 
 MANY = 12  # with more workloads, only the pictures over all of them are drawn; a suite would have hundreds
@@ -50,8 +44,6 @@ FLOOR = 0.1  # the smallest regret that a picture shows, in percent: a tenth of 
 # The numbers of colours, dashes and markers differ so that no two of the first 20 strategies look the same.
 DASHES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1.5, 1.5)), (0, (2, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-# The colours of the bars on the page: --k0 to --k6 in its style sheet.
-_BAR_COLOURS = ("#0072b2", "#d97706", "#00946b", "#8a94a0", "#882255", "#56b4e9", "#333333")
 GREY = "#555555"
 
 # Sizes are in inches, unless stated otherwise.
@@ -62,8 +54,7 @@ _LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # margins around its axes; the right mar
 _GAP = 0.2  # between the lines in its legend
 _HANDLE = 0.34  # of the sample of a line
 _NAME = 34  # maximum number of characters in a name
-_BAR_ROW = 0.3  # from bar to bar
-_MATRIX_ROW = 0.5
+_GAP_ROW = 0.3  # from row to row
 _RANK_ROW, _CLIQUE = 0.26, 0.13  # from name to name, and from bar to bar
 _RANK_MARGIN = 0.33  # part of the width reserved for the names, on each side
 
@@ -152,7 +143,7 @@ def picture_name(workload: str, chart: str) -> str:
 
 
 def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]) -> None:
-    """Draw every view of every figure, and the bars, to files in the directory ``out``.
+    """Draw every view of every figure to files in the directory ``out``.
 
     The picture of a figure's first view is named after the figure; pictures of its other views are named after both the
     figure and the view. Convergence pictures are named only after the view. If there are many workloads, the charts for
@@ -178,10 +169,6 @@ def _pictures(
                     distance = line_picture(workload, figure, view, looks, best=item.best.gflops if item.best else 0.0)
                     yield workload, "regret" if view.key == BY_TRIALS else f"regret-{view.key}", distance
                 yield workload, name, line_picture(workload, figure, view, looks)
-        if item.strategies:
-            yield workload, "time", time_picture(item)
-        if failure_bars(item).parts:
-            yield workload, "failures", failures_picture(item)
     for figure in figures.get("", ()):
         for place, view in enumerate(figure.views):
             yield "", f"{figure.key}-{view.key}" if place else figure.key, line_picture("", figure, view, looks)
@@ -370,64 +357,13 @@ def apart(places: Floats, gap: float) -> Floats:
     return moved
 
 
-# Bars
-
-
-def time_picture(item: WorkloadSummary) -> Picture:
-    bars = time_bars(item)
-    return _draw_bars(
-        f"{item.workload}: where the time went",
-        "seconds counted for all trials, mean over seeds; building time is divided by the number of workers",
-        "seconds per seed",
-        bars,
-        [bar.values for bar in bars.rows],
-        [number_text(bar.total) for bar in bars.rows],
-    )
-
-
-def failures_picture(item: WorkloadSummary) -> Picture:
-    """Draw the failures. There must be at least one."""
-    bars = failure_bars(item)
-    return _draw_bars(
-        f"{item.workload}: failures",
-        "trials without a program that runs and gives the right answer, by kind, over all seeds",
-        "% of all trials",
-        bars,
-        [[100 * count / bar.total for count in bar.values] for bar in bars.rows],
-        [f"{100 * (sum(bar.values) / bar.total):.1f} %" for bar in bars.rows],
-    )
-
-
-def _draw_bars(
-    title: str, subtitle: str, axis: str, bars: Bars, values: Sequence[Sequence[float]], totals: Sequence[str]
-) -> Picture:
-    """Draw a bar for each row of ``values``, which has a value for each part, and a label for each total."""
-    with in_style():
-        picture = Picture(0.85 + _BAR_ROW * len(values) + 0.55)
-        axes = picture.add_box(left=2.3, right=0.8, top=0.85, bottom=0.55)
-        lefts = np.zeros(len(values))
-        for number, (part, own) in enumerate(zip(bars.parts, np.transpose(values), strict=True)):
-            colour = _BAR_COLOURS[number % len(_BAR_COLOURS)]
-            axes.barh(range(len(values)), own, left=lefts, height=0.62, color=colour, label=part)
-            lefts = lefts + own
-        longest = lefts.max() or 1.0
-        for place, (left, total) in enumerate(zip(lefts, totals, strict=True)):
-            axes.text(left + 0.01 * longest, place, total, va="center", fontsize=9)
-        axes.set_xlim(0, longest)
-        _rows(axes, [bar.strategy for bar in bars.rows], axis)
-        picture.legend(
-            loc="upper left", bbox_to_anchor=(0.3 / WIDTH, 1 - 0.55 / picture.get_figheight()), ncols=len(bars.parts),
-            frameon=False, fontsize=9, borderpad=0.0, borderaxespad=0.0, handlelength=1.0, handleheight=1.0,
-            columnspacing=1.4,
-        )  # fmt: skip
-        picture.add_heading(title, subtitle, down=0.26, gap=0.2)
-    return picture
+# Differences
 
 
 def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
     """Draw each strategy's difference from the reference, with its interval. Significant ones have filled dots."""
     with in_style():
-        picture = Picture(0.75 + _BAR_ROW * len(gaps) + 0.55)
+        picture = Picture(0.75 + _GAP_ROW * len(gaps) + 0.55)
         axes = picture.add_box(left=2.3, right=2.1, top=0.75, bottom=0.55)
         axes.axvspan(-ROPE, ROPE, color=GREY, alpha=0.15, linewidth=0)
         axes.axvline(0.0, color=GREY, linewidth=0.8)
@@ -461,74 +397,6 @@ def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(axis)
-
-
-# Matrices
-
-
-def pairwise_picture(item: WorkloadSummary, measure: str) -> Picture:
-    """Draw the probability that one strategy's run is better than another's, for each pair."""
-    names = [row.strategy for row in item.strategies]
-    cells = {
-        (name, other): (
-            2 * cell.chance - 1,
-            f"{100 * cell.chance:.0f} %\n{'' if cell.p is None else f'p {p_text(cell.p)}'}",
-        )
-        for name, row in item.pairs(measure)
-        for other, cell in zip(names, row, strict=True)
-        if cell
-    }
-    return _draw_matrix(
-        f"{item.workload}: the probability that a run of the row is better than one of the column",
-        f"by {StrategySummary.compared_by()[measure]}; p, where there is a test, is corrected for all tests of the "
-        f"report",
-        names,
-        cells,
-    )
-
-
-def matrix_picture(overall: Overall) -> Picture:
-    """Draw the multiple comparison matrix."""
-    most = max(abs(cell.difference) for cell in overall.matrix) or 1.0
-    cells = {
-        (cell.row, cell.column): (
-            cell.difference / most,
-            f"{number_text(cell.difference, 3)}\n{cell.wins} / {cell.ties} / {cell.losses}\np {p_text(cell.p)}",
-        )
-        for cell in overall.matrix
-    }
-    return _draw_matrix(
-        "Over all workloads: every pair by itself",
-        "the row's mean area minus the column's; workloads won, tied, lost; p is not corrected",
-        list(dict.fromkeys(cell.row for cell in overall.matrix)),
-        cells,
-    )
-
-
-def _draw_matrix(
-    title: str, subtitle: str, names: Sequence[str], cells: Mapping[tuple[str, str], tuple[float, str]]
-) -> Picture:
-    """Draw a row and a column for each name. A cell has text and a weight in [-1, 1], positive if the row is better."""
-    with in_style():
-        picture = Picture(2.0 + _MATRIX_ROW * len(names) + 0.2)
-        axes = picture.add_box(left=2.3, right=0.9, top=2.0, bottom=0.2)
-        size = min(9.0, 60.0 / len(names))  # points
-        for i, row in enumerate(names):
-            for j, column in enumerate(names):
-                weight, text = cells.get((row, column), (0.0, ""))
-                colour, alpha = COLOURS[0 if weight > 0 else 1], 0.5 * abs(weight)
-                axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, color=colour, alpha=alpha, linewidth=0))
-                axes.text(j, i, plain(text), ha="center", va="center", fontsize=size)
-        axes.set_xlim(-0.5, len(names) - 0.5)
-        axes.set_ylim(len(names) - 0.5, -0.5)  # the first row at the top
-        axes.set_yticks(range(len(names)), [shortened(name, 26) for name in names])
-        heads = [shortened(name, 18) for name in names]
-        axes.set_xticks(range(len(names)), heads, rotation=50, ha="left", rotation_mode="anchor")
-        axes.tick_params(length=0, labeltop=True, labelbottom=False)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-        picture.add_heading(title, subtitle)
-    return picture
 
 
 # Rankings

@@ -43,11 +43,10 @@ from ..charts.figures import (
     time_bars,
 )
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
-from ..model import Overall, Program, Summary, WorkloadSummary
+from ..model import Program, Summary, WorkloadSummary
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..stats.inference import ROPE
 from ..stats.intervals import Interval
-from ..stats.ranks import MatrixCell
 from ..verdict import signed
 from ..words import listed, number_text, p_text
 
@@ -105,7 +104,6 @@ def page(
         packed=packed,
         overall=overall,
         overall_ranking=_by_rank(summary),
-        matrix=matrix_rows(overall),
         overall_notes=interval_notes(overall.strategies if overall else ()),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
@@ -232,22 +230,6 @@ def interval_notes(rows: Sequence[Row]) -> list[str]:
     shown = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
     estimates = [row.values[name] for row in rows for name in shown]
     return sorted({one.note for one in estimates if isinstance(one, Interval) and one.note})
-
-
-def matrix_rows(overall: Overall | None) -> list[tuple[str, list[tuple[MatrixCell | None, str]]]]:
-    """Return the rows of the multiple comparison matrix: a cell and colour class per column, with None for itself.
-
-    The colour shows the mean difference, in steps of a quarter of the largest one.
-    """
-    cells = {(cell.row, cell.column): cell for cell in overall.matrix} if overall else {}
-    names = list(dict.fromkeys(row for row, _ in cells))
-    largest = max((abs(cell.difference) for cell in cells.values()), default=0.0)
-
-    def colour(cell: MatrixCell | None) -> str:
-        step = math.ceil(4 * abs(cell.difference) / largest) if cell and largest else 0
-        return f"{'up' if cell.difference > 0 else 'down'}{step}" if cell and step else ""
-
-    return [(row, [(cell, colour(cell)) for column in names for cell in [cells.get((row, column))]]) for row in names]
 
 
 def bar_rows(bars: Bars, *, shares: bool = False) -> list[tuple[Bar, list[dict[str, Any]]]]:

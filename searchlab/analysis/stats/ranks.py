@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc
 
 from ...arrays import Floats, Ints
-from .intervals import DECIMALS
 
 ALPHA = 0.05  # maximum probability of calling any two equal strategies in a family of tests different
 EXACT_RANK_SUM = 100  # maximum total number of two strategies' runs for which the rank-sum test is exact
@@ -255,59 +252,8 @@ def average_ranks(scores: Floats) -> Floats:
     return np.asarray(_ranks_of_rows(-scores).mean(axis=0))
 
 
-def friedman_test(scores: Floats) -> float:
-    """Return the p-value of Friedman's test that all strategies perform equally well, or 1 if none differs anywhere.
-
-    This is the chi-squared approximation, corrected for ties. For few workloads, p tends to be too large (Friedman,
-    "The use of ranks to avoid the assumption of normality implicit in the analysis of variance", JASA 32(200), 1937).
-    ``scores`` have shape (workloads, strategies), at least 2 and 3.
-    """
-    if (scores == scores[:, :1]).all():
-        return 1.0
-    workloads, strategies = scores.shape
-    ranks = _ranks_of_rows(scores)
-    sizes = np.concatenate([np.unique(row, return_counts=True)[1] for row in ranks])  # of the groups of ties
-    every = strategies * (strategies + 1)
-    ties = 1 - int((sizes**3 - sizes).sum()) / (every * (strategies - 1) * workloads)
-    squares = float((ranks.sum(axis=0) ** 2).sum())
-    return float(chdtrc(strategies - 1, (12 / (every * workloads) * squares - 3 * workloads * (strategies + 1)) / ties))
-
-
 def _ranks_of_rows(values: Floats) -> Floats:
     return np.array([_doubled_ranks(row) for row in values]) / 2
-
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """Two strategies on the workloads of a multiple comparison matrix."""
-
-    row: str
-    column: str
-    difference: float  # mean over workloads of the score of ``row`` minus that of ``column``
-    wins: int  # number of workloads on which the score of ``row`` is higher
-    ties: int
-    losses: int
-    p: float  # of the signed-rank test over workloads; uncorrected, since it ranks pairs and no claim is based on it
-
-
-def comparison_matrix(strategies: Sequence[str], scores: Floats) -> list[MatrixCell]:
-    """Return every ordered pair of strategies, row by row, best mean score first.
-
-    A cell does not depend on other strategies, neither through mean ranks nor through a correction over all pairs, so
-    nobody gains from omitting or adding any (Ismail-Fawaz et al., "An approach to multiple comparison benchmark
-    evaluations that is stable under manipulation of the comparate set", arXiv 2305.11921, 2023).
-
-    ``scores`` have shape (workloads, strategies); higher is better.
-    """
-    columns = dict(zip(strategies, scores.T, strict=True))
-    order = sorted(strategies, key=lambda name: (-np.mean(columns[name]), name))
-    cells = []
-    for row, column in permutations(order, 2):
-        differences = np.round(columns[row] - columns[column], DECIMALS)
-        wins, ties, losses = (int((np.sign(differences) == sign).sum()) for sign in (1, 0, -1))
-        _, p = signed_rank(differences, np.zeros(len(differences)))
-        cells.append(MatrixCell(row, column, float(differences.mean()), wins, ties, losses, p))
-    return cells
 
 
 def cliques(count: int, edges: set[tuple[int, int]]) -> list[list[int]]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import friedmanchisquare, mannwhitneyu, rankdata, wilcoxon
+from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
-from searchlab.analysis.stats.ranks import average_ranks, friedman_test, holm, rank_sum_test, rounded, signed_rank
+from searchlab.analysis.stats.ranks import average_ranks, holm, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
 
 
@@ -88,12 +88,9 @@ def test_holm_by_hand() -> None:
     assert holm(array(0.6, 0.7)).tolist() == [1, 1] and holm(array()).tolist() == []
 
 
-def test_ranks_and_friedman_by_hand() -> None:
+def test_ranks_by_hand() -> None:
     scores = np.array([[3, 2, 1], [3, 3, 1], [9, 5, 2], [4, 6, 1]])
     assert average_ranks(scores).tolist() == pytest.approx([(1 + 1.5 + 1 + 2) / 4, (2 + 1.5 + 2 + 1) / 4, 3])
-    assert 0.03 < friedman_test(scores) < 0.05
-    assert friedman_test(scores) == pytest.approx(friedmanchisquare(*scores.T).pvalue, rel=1e-12)
-    assert friedman_test(np.ones((5, 3))) == 1
 
 
 @pytest.mark.parametrize("largest", [5e-324, 1e-300, 1.0, 1e308])
