@@ -51,6 +51,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ansor": {"population": 48},
     "metaschedule": {"population": 48, "n_startup": 48},
     "gp": {"memory": 64},
+    "smac": {"challengers": 100, "searches": 2},
 }
 """Options for policies that take seconds per batch. What an interruption loses does not depend on them."""
 CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}

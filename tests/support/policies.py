@@ -29,6 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
     "baco": {"points": 64, "searches": 2, "memory": 32},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
+    "smac": {"n_startup": 16, "memory": 32, "challengers": 32, "searches": 1, "plateau": 1, "trees": 4},
 }
 SPACES: dict[str, Callable[[], Space]] = {"small": toys.Small, "large": toys.Large, "dependent": toys.Dependent}
 CPU = Target({"kind": "llvm", "num-cores": 2})
@@ -42,7 +43,8 @@ IN_SKETCH = ("metaschedule",)
 
 SAME = ("autotvm-random", "autotvm-grid", "autotvm-xgb-rank")
 
-without_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+REQUIRED = {"gp": ("torch", "PyTorch"), "smac": ("smac", "SMAC3")}
+"""The module that a policy requires, and its name, if an extra installs it."""
 
 LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
 """Policies that ignore results."""
@@ -50,7 +52,14 @@ LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
 
 def names() -> list[Any]:
     """The name of each, as a parameter of a test."""
-    return [pytest.param(name, marks=without_torch if name == "gp" else ()) for name in POLICIES.installed()]
+    return [pytest.param(name, marks=_skipped(name)) for name in POLICIES.installed()]
+
+
+def _skipped(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    if name not in REQUIRED:
+        return ()
+    module, title = REQUIRED[name]
+    return (pytest.mark.skipif(find_spec(module) is None, reason=f"{title} is not installed"),)
 
 
 def strategies() -> list[Any]:

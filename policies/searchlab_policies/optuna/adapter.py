@@ -1,4 +1,4 @@
-"""The adapter between Optuna's samplers and policies."""
+"""The adapter between libraries that search parameters of simple types, such as Optuna, and policies."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import optuna
@@ -41,18 +40,23 @@ def origin(sampler: str, *deviations: str) -> Origin:
     )
 
 
-class OptunaPolicy(NeverTwice):
-    """Asks one of Optuna's samplers, created by :meth:`sampler`, for one config after another.
+class Known(NamedTuple):
+    """A trial that was told."""
 
-    Each ask creates a new study from the trials told; trials that were proposed but not yet told are marked as running.
-    Hence no sampler state carries over between asks. A trial's value is the logarithm of its cost; a failed trial gets
-    the value of the worst successful one. A suggestion that is already known is mutated until it is new. A warm-start
-    trial whose config is not in the space is ignored.
+    cost: float
+    params: dict[str, int]
+    distributions: dict[str, BaseDistribution]
+
+
+class ParameterPolicy(NeverTwice):
+    """A policy that models trials by the :class:`.parameters.Parameters` of their configs.
+
+    A warm-start trial whose config is not in the space is ignored.
 
     Args:
-        n_startup: The number of random trials to run before Optuna is used.
-        memory: The maximum number of trials that the sampler is told: a quarter of them are the best trials, and the
-            rest are the latest of the others.
+        n_startup: The number of random trials to run before the model is used.
+        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
+            latest of the others.
     """
 
     def __init__(self, space: Space, *, seed: int, n_startup: int, memory: int) -> None:
@@ -63,45 +67,26 @@ class OptunaPolicy(NeverTwice):
         self._known: list[Known] = []
         self._told: set[Config] = set()
 
-    @abstractmethod
-    def sampler(self, seed: int) -> BaseSampler:
-        """Return a new sampler, for one ask."""
-
-    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        if len(self._known) < self.n_startup:
-            return []
-        batch: dict[Config, None] = {}
-        with quiet():
-            storage = optuna.storages.InMemoryStorage()
-            study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
-            # Not study.add_trial, which would validate each trial again.
-            study_id = storage.get_study_id_from_name(study.study_name)
-            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told]
-            for trial in (*self.remembered(), *pending):
-                storage.create_new_trial(study_id, trial)
-            for _ in range(n):
-                config = self.renewed(self._suggestion(study), rng, besides=batch)
-                if config not in self.seen and config not in batch:
-                    batch[config] = None
-                    storage.create_new_trial(study_id, StudyTrial(*self.parameters.encode(config)))
-        return list(batch)
+    @property
+    def ready(self) -> bool:
+        """Whether enough trials were told to use the model."""
+        return len(self._known) >= self.n_startup
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
             self._told.add(trial.config)
             try:
-                params, distributions = self.parameters.encode(trial.config)
+                self._known.append(Known(trial.cost, *self.parameters.encode(trial.config)))
             except InvalidConfig:
                 continue
-            self._known.append(Known(trial.cost, params, StudyTrial(params, distributions, trial.cost)))
             self.learn(self._known[-1])
 
     def learn(self, known: Known) -> None:
-        """Update the sampler's state, if any, with the next trial told whose config is in the space."""
+        """Update the model's state, if any, with the next trial told whose config is in the space."""
 
-    def remembered(self) -> list[FrozenTrial]:
-        """Return the trials of the study, in the order in which they were told."""
+    def remembered(self) -> list[Known]:
+        """Return the trials to model, in the order in which they were told. Failed ones have the worst cost of all."""
         known = self._known
         if len(known) > self.memory:
             ranked = sorted(range(len(known)), key=lambda i: known[i].cost)
@@ -109,7 +94,40 @@ class OptunaPolicy(NeverTwice):
             latest = sorted(ranked[self.memory // 4 :])[len(best) - self.memory :]
             known = [known[i] for i in sorted(best + latest)]
         worst = max((trial.cost for trial in known if np.isfinite(trial.cost)), default=1.0)
-        return [trial.told if np.isfinite(trial.cost) else trial.told.at(worst) for trial in known]
+        return [trial if np.isfinite(trial.cost) else trial._replace(cost=worst) for trial in known]
+
+
+class OptunaPolicy(ParameterPolicy):
+    """Asks one of Optuna's samplers, created by :meth:`sampler`, for one config after another.
+
+    Each ask creates a new study from the trials told; trials that were proposed but not yet told are marked as running.
+    Hence no sampler state carries over between asks. A trial's value is the logarithm of its cost; a failed trial gets
+    the value of the worst successful one. A suggestion that is already known is mutated until it is new.
+    """
+
+    @abstractmethod
+    def sampler(self, seed: int) -> BaseSampler:
+        """Return a new sampler, for one ask."""
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        if not self.ready:
+            return []
+        batch: dict[Config, None] = {}
+        with quiet():
+            storage = optuna.storages.InMemoryStorage()
+            study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
+            # Not study.add_trial, which would validate each trial again.
+            study_id = storage.get_study_id_from_name(study.study_name)
+            told = [StudyTrial(known.params, known.distributions, known.cost) for known in self.remembered()]
+            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told]
+            for trial in (*told, *pending):
+                storage.create_new_trial(study_id, trial)
+            for _ in range(n):
+                config = self.renewed(self._suggestion(study), rng, besides=batch)
+                if config not in self.seen and config not in batch:
+                    batch[config] = None
+                    storage.create_new_trial(study_id, StudyTrial(*self.parameters.encode(config)))
+        return list(batch)
 
     def _suggestion(self, study: optuna.Study) -> Config:
         """Return Optuna's suggestion. Its trial fails at once, because a different config may be measured instead."""
@@ -148,19 +166,6 @@ class StudyTrial(FrozenTrial):
         alone = type(self).__new__(type(self))
         alone.__dict__.update(self.__dict__)
         return alone
-
-    def at(self, cost: float) -> StudyTrial:
-        """Return the same trial with a different cost."""
-        return StudyTrial(self.params, self.distributions, cost)
-
-
-@dataclass(frozen=True)
-class Known:
-    """A trial that was told."""
-
-    cost: float
-    params: dict[str, int]
-    told: StudyTrial  # as the sampler sees it, unless it failed
 
 
 @contextmanager

@@ -75,6 +75,17 @@ class Parameters:
         return parts
 
     @cached_property
+    def probed(self) -> Mapping[str, BaseDistribution]:
+        """The parameters of all configs, as far as probing the space can tell, each with its widest range."""
+        probed: dict[str, BaseDistribution] = {}
+        for config in self.space.probe():
+            for name, distribution in self.encode(config)[1].items():
+                widest = probed.setdefault(name, distribution)
+                if isinstance(widest, IntDistribution) and isinstance(distribution, IntDistribution):
+                    probed[name] = max(widest, distribution, key=lambda one: one.high)
+        return probed
+
+    @cached_property
     def shared(self) -> Mapping[str, BaseDistribution]:
         """The parameters that are the same in every config, as far as probing the space can tell."""
         shared: dict[str, BaseDistribution] | None = None

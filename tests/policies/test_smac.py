@@ -1,0 +1,104 @@
+"""SMAC3's own parts, one ask at a time: the same proposals from the same trials, in every process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from searchlab.policy import Policy
+from searchlab_policies.optuna.parameters import Parameters
+from searchlab_policies.random import Random
+from searchlab_policies.smac import Smac, config_space, configuration, log_scaled
+from tests.support import toys
+
+
+def smac(space: Any = None, seed: int = 0, **options: Any) -> Smac:
+    pytest.importorskip("smac", reason="SMAC3 is not installed")
+    return Smac(space or toys.Large(), seed=seed, **{"n_startup": 16, "challengers": 100, "searches": 2, **options})
+
+
+def test_beats_random_search() -> None:
+    def best(policy: Policy) -> float:
+        return min(trial.cost for trial in toys.run(policy, toys.smooth, 56))
+
+    found = [best(smac(seed=seed)) for seed in range(3)]
+    assert np.median(found) < 0.9 * np.median([best(Random(toys.Large(), seed=seed)) for seed in range(12)])
+
+
+def test_the_order_of_hashes_changes_nothing() -> None:
+    pytest.importorskip("smac", reason="SMAC3 is not installed")
+    code = (
+        "from tests.support import toys\n"
+        "from searchlab_policies.smac import Smac\n"
+        "policy = Smac(toys.Large(), seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0)\n"
+        "print([list(trial.config.items()) for trial in toys.run(policy, toys.smooth, 24)])\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "1"}, text=True, capture_output=True,
+        check=True,
+    ).stdout  # fmt: skip
+    here = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
+    assert found == f"{[list(trial.config.items()) for trial in here]}\n"
+
+
+def test_costs_are_scaled_as_in_smac() -> None:
+    pytest.importorskip("smac", reason="SMAC3 is not installed")
+    from smac import RunHistory, Scenario
+    from smac.runhistory.encoder import RunHistoryLogScaledEncoder
+
+    costs = np.random.default_rng(0).uniform(1e-5, 1e-2, 40)
+    parameters = Parameters(toys.Large())
+    space = config_space(parameters.probed, seed=0)
+    history = RunHistory()
+    encoder = RunHistoryLogScaledEncoder(Scenario(space, n_trials=100))
+    encoder.runhistory = history
+    for trial, cost in zip(toys.run(Random(toys.Large(), seed=0), toys.smooth, 40), costs, strict=True):
+        history.add(configuration(space, parameters.encode(trial.config)[0]), cost)
+    _, values = encoder.transform()
+    np.testing.assert_allclose(log_scaled(costs), values[:, 0], rtol=1e-9)
+
+
+def test_parameters_that_a_config_lacks_are_modelled_too() -> None:
+    parameters = Parameters(toys.Dependent())
+    assert parameters.shared.keys() < parameters.probed.keys()
+    trials = toys.run(smac(toys.Dependent()), toys.smooth, 40)
+    assert len({trial.config for trial in trials}) == len(trials)
+
+
+def test_every_proposal_may_be_random() -> None:
+    """With epsilon = 1, what is told does not matter, except that known configs are not proposed again."""
+    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 20)
+    told = [smac(epsilon=1.0), smac(epsilon=1.0)]
+    told[0].tell(known)
+    told[1].tell(toys.trials_of([trial.config for trial in known], toys.flaky))
+    assert told[0].ask(8) == told[1].ask(8)
+    told = [smac(epsilon=0.0), smac(epsilon=0.0)]
+    told[0].tell(known)
+    told[1].tell(toys.trials_of([trial.config for trial in known], toys.flaky))
+    assert told[0].ask(8) != told[1].ask(8)
+
+
+@pytest.mark.filterwarnings("error")
+def test_it_is_silent(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    with caplog.at_level(logging.INFO):
+        toys.run(smac(toys.Small()), toys.flaky, 32)
+    assert not caplog.records and capfd.readouterr() == ("", "")
+
+
+def test_what_it_needs_is_named() -> None:
+    code = (
+        "import sys; sys.modules['smac'] = None\n"
+        "from searchlab.errors import SearchlabError\n"
+        "from searchlab_policies.smac import Smac\n"
+        "from tests.support import toys\n"
+        "try: Smac(toys.Small(), seed=0)\n"
+        "except SearchlabError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
+    assert "policy 'smac' requires SMAC3" in said and "pip install 'searchlab[smac]'" in said
