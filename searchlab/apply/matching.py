@@ -3,7 +3,8 @@
 They are the same if TVM lowers both to the same loops over the same flat memory. Since no pass changes the computation,
 functions that are equal after the passes were equal before. The comparison ignores the names of functions, arguments,
 buffers, blocks and loops, the argument order, the index type, axes of extent 1, conditions that always hold, and
-buffers that only copy an argument. It does not ignore the order of loops and operands, dtypes, or the element layout.
+buffers that only copy an argument, and on which side of a sum an argument stands, such as a residual block's input. It
+does not ignore the order of loops and other operands, dtypes, or the element layout.
 It assumes that arguments do not overlap, as Relax does for ``call_tir``.
 """
 
@@ -22,9 +23,9 @@ from tvm.ir.expr import TensorLoad
 from tvm.ir.transform import Sequential
 from tvm.s_tir import SBlockRealize, Schedule, ScheduleError
 from tvm.s_tir import transform as s_tir_transform
-from tvm.tirx import BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, buffer_data, decl_buffer
+from tvm.tirx import Add, BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, buffer_data, decl_buffer
 from tvm.tirx import transform as tirx_transform
-from tvm_ffi import structural_equal
+from tvm_ffi import structural_equal, structural_map
 
 Argument = tuple[str, int]  # dtype, number of elements
 
@@ -47,7 +48,10 @@ class Computation:
 
     @cached_property
     def _plain(self) -> PrimFunc:
-        """The function without buffers that only copy another one, such as the unpadded input of a conv2d in Relax."""
+        """The function without buffers that only copy another one, such as the unpadded input of a conv2d in Relax.
+
+        Where an argument's element is added to that of an intermediate result, it comes second.
+        """
         schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
         root = schedule.get_sblock(self.func.body.block.name_hint)
         inner = list(schedule.get(root).alloc_buffers)
@@ -55,7 +59,16 @@ class Computation:
             if _copies(schedule.get(block), inner):
                 with suppress(ScheduleError):  # another block writes to the same buffer
                     schedule.compute_inline(block)
-        return schedule.mod["main"]
+        func = schedule.mod["main"]
+
+        def is_argument(value: Any) -> bool:
+            return any(value.source.same_as(parameter) for parameter in func.params)
+
+        def ordered(one: Add) -> Add:
+            both = isinstance(one.a, TensorLoad) and isinstance(one.b, TensorLoad)
+            return Add(one.b, one.a) if both and is_argument(one.a) and not is_argument(one.b) else one
+
+        return structural_map(func, (Add, ordered))
 
     def flat(self, order: Sequence[int]) -> PrimFunc:
         """Return the function's loops over flat arguments, arranged in ``order``."""

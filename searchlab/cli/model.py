@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from ..model.tasks import load_model, tasks_of
-from ..model.tune import tune_model
+from ..model.tune import SPACES_TRIED, tune_model
 from ..target import resolve_target
 from .terminal import (
     AsJson,
@@ -83,7 +83,8 @@ def tune(
         list[str] | None,
         Option(
             help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. May be repeated: the "
-            "first that has programs for a task is used [default: sketch].",
+            "first that has programs for a task is used "
+            f"[default: {', '.join(SPACES_TRIED)}].",
         ),
     ] = None,
     policy: Annotated[
@@ -106,7 +107,7 @@ def tune(
     with interruptible():
         tuned = tune_model(
             load_model(name), out=directory, trials=trials, scheduler=plugin(scheduler),
-            space=[plugin(one) for one in space or ["sketch"]],
+            space=[plugin(one) for one in space or SPACES_TRIED],
             policy=plugin(policy), batch=batch, seed=seed, stop_after=stop_after, target=target, features=features,
             cost_model=cost_model and plugin(cost_model), measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 WORKLOADS = (
-    "gemm:64x64x64", "gemm:37x53x29:bias:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
-    "conv2d:1x9x9x16x8x3x3:p1:bias:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
+    "gemm:64x64x64", "gemm:37x53x29:bias:add:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
+    "conv2d:1x9x9x16x8x3x3:p1:bias:add:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
 )  # fmt: skip
 """Workloads on which a space is tried; it must raise UnsupportedWorkload for those that it does not support."""
 

@@ -189,11 +189,8 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
     shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
     if isinstance(workload, Conv2d) and workload.bias:
         shapes["bias"] = [1, workload.co, 1, 1]
-    operands = [
-        relax.Var(name, relax.TensorType(shape, workload.out_dtype if name == "bias" else workload.dtype))
-        for name, shape in shapes.items()
-    ]
-    first, second = operands[:2]
+    operands = [relax.Var(one.name, relax.TensorType(shapes[one.name], one.dtype)) for one in workload.arguments[:-1]]
+    first, second, *added = operands
     with builder.function("main", operands):
         with builder.dataflow():
             if isinstance(workload, Conv2d):
@@ -203,8 +200,8 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
                 )  # fmt: skip
             else:
                 result = relax.op.matmul(first, second, workload.out_dtype)
-            if workload.bias:
-                result = relax.op.add(builder.emit(result), operands[2])
+            for operand in added:
+                result = relax.op.add(builder.emit(result), operand)
             if workload.relu:
                 result = relax.op.nn.relu(builder.emit(result))
             output = builder.emit_output(result)

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -195,10 +196,10 @@ def recognised(function: Any) -> Workload | None:
         return None
     shapes = [tuple(int(extent) for extent in parameter.ty.shape) for parameter in function.params]
     dtypes = {dtype for dtype, _ in computation.arguments[:-1]}
-    if len(shapes) not in (3, 4) or len(dtypes) != 1:
+    if len(shapes) not in (3, 4, 5) or len(dtypes) != 1:
         return None
     names = _blocks(function)
-    relu = len(names) > 1 and names[-1] not in ("T_add", "bias") and len(names) > 1 + (len(shapes) - 3)
+    relu = len(names) > 1 + (len(shapes) - 3)
     for candidate in _candidates(shapes, dtypes.pop(), relu):
         if order_of(computation, Computation(candidate.prim_func())) is not None:
             return candidate
@@ -212,28 +213,31 @@ def _blocks(function: Any) -> list[str]:
 
     names: list[str] = []
     structural_walk(function.body, [(SBlock, lambda block: names.append(str(block.name_hint)))])
-    return [name for name in names if name not in ("root", "pad_temp")]
+    return [name for name in names if name not in ("root", "pad", "pad_temp")]
 
 
 def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> Iterator[Workload]:
     (first, second, *rest), out = shapes[:-1], shapes[-1]
-    sizes = [math.prod(shape) for shape in rest]
-    if len(first) == len(second) == len(out) == 4:
-        if sizes in ([], [out[1]]):
-            yield from _convolutions(first, second, out, dtype, bias=bool(sizes), relu=relu)
+    convolution = len(first) == len(second) == len(out) == 4
+    if not convolution and not (len(second) == 2 and out and first and second == (first[-1], out[-1])):
         return
-    if len(second) == 2 and out and first and sizes in ([], [out[-1]]) and second == (first[-1], out[-1]):
-        try:
-            yield gemm(math.prod(first[:-1]), second[1], second[0], dtype, bias=bool(sizes), relu=relu)
-        except SearchlabError:  # the dtype
-            return
+    sizes = sorted(math.prod(shape) for shape in rest)
+    channels = out[1] if convolution else out[-1]
+    for bias, add in product((False, True), repeat=2):
+        if sizes != sorted([channels] * bias + [math.prod(out)] * add):
+            continue
+        if convolution:
+            yield from _convolutions(first, second, out, dtype, bias=bias, add=add, relu=relu)
+        else:
+            with suppress(SearchlabError):  # the dtype
+                yield gemm(math.prod(first[:-1]), second[1], second[0], dtype, bias=bias, add=add, relu=relu)
 
 
 MOST_STRIDE = 4
 
 
 def _convolutions(
-    image: tuple[int, ...], weights: tuple[int, ...], out: tuple[int, ...], dtype: str, *, bias: bool, relu: bool
+    image: tuple[int, ...], weights: tuple[int, ...], out: tuple[int, ...], dtype: str, **epilogue: bool
 ) -> Iterator[Workload]:
     n, ci, h, w = image
     co, _, kh, kw = weights
@@ -253,7 +257,7 @@ def _convolutions(
     ]  # fmt: skip
     for (sh, ph), (sw, pw) in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
         try:
-            yield conv2d(n, h, w, co, ci, kh, kw, (sh, sw), (ph, pw), dtype=dtype, bias=bias, relu=relu)
+            yield conv2d(n, h, w, co, ci, kh, kw, (sh, sw), (ph, pw), dtype=dtype, **epilogue)
         except SearchlabError:  # the dtype
             return
 

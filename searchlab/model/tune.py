@@ -68,13 +68,17 @@ class TunedModel:
         return f"<TunedModel of {len(self.results)} tasks after {trials} trials>"
 
 
+SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
+"""The spaces of a model's tasks unless others are requested: those with the fastest known programs come first."""
+
+
 def tune_model(
     mod: tvm.IRModule,
     *,
     out: str | Path,
     trials: int,
     scheduler: PluginSpec = "gradient",
-    space: PluginSpec | Sequence[PluginSpec] = "sketch",
+    space: PluginSpec | Sequence[PluginSpec] = SPACES_TRIED,
     policy: PluginSpec = "evolutionary-model",
     cost_model: PluginSpec | None = None,
     features: str | None = None,
@@ -98,7 +102,7 @@ def tune_model(
         trials: The number of trials of all tasks together; at least a batch for each task.
         scheduler: A registered name, or a mapping ``{"name": ..., "options": {...}}``.
         space: The space in which each task is searched, or several, of which the first that has programs for a task is
-            used. Tasks for which there is none are left as they are.
+            used. Tasks for which there is none are left as they are. The default is :data:`SPACES_TRIED`.
         policy: The policy of each run.
         cost_model: As in :func:`~searchlab.run.tune.tune`.
         features: As in :func:`~searchlab.run.tune.tune`.

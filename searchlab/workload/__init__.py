@@ -3,12 +3,12 @@
 from .base import WORKLOADS, Argument, Workload, rounding
 from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, parse_workload, preset_names
-from .products import ACCUMULATED_IN, BatchMatmul, Conv2d, Gemm, conv2d, gemm
+from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, gemm
 from .softmax import Softmax
 from .tir import Tir, from_primfunc, program_hash
 
 __all__ = [
-    "ACCUMULATED_IN", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Softmax", "Tir", "Workload",
-    "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload", "parse_workload", "preset_names",
-    "program_hash", "rounding",
+    "ACCUMULATED_IN", "EPILOGUE", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Softmax", "Tir",
+    "Workload", "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload", "parse_workload",
+    "preset_names", "program_hash", "rounding",
 ]  # fmt: skip

@@ -112,7 +112,7 @@ def preset_names() -> list[str]:
 def im2row(conv: Conv2d) -> Gemm:
     """Convert a convolution to a GEMM with a row for each output pixel and a column for each output channel."""
     oh, ow = conv.out_size
-    return gemm(conv.n * oh * ow, conv.co, conv.reduction, conv.dtype, bias=conv.bias, relu=conv.relu)
+    return gemm(conv.n * oh * ow, conv.co, conv.reduction, conv.dtype, bias=conv.bias, add=conv.add, relu=conv.relu)
 
 
 def _preset(name: str, options: list[str]) -> Workload:

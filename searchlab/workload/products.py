@@ -54,7 +54,7 @@ class Product(Workload):
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         *operands, result = self.shapes
-        dtypes = [self.out_dtype if name == "bias" else self.dtype for name in operands]
+        dtypes = [self.out_dtype if name in ("bias", "addend") else self.dtype for name in operands]
         named = zip([*operands, result], [*dtypes, self.out_dtype], strict=True)
         return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in named)
 
@@ -80,25 +80,36 @@ class Product(Workload):
         return "" if self.dtype == "float32" else f":{self.dtype}"
 
 
+EPILOGUE = ("bias", "add", "relu")
+"""The parts of an epilogue in order. They are flags, options of a spelling, and the names of blocks."""
+
+
 @dataclass(frozen=True)
 class ProductWithEpilogue(Product):
-    """A product to whose result a bias may be added, and whose negative results may be replaced with 0.
+    """A product whose result may be followed by a bias, another array, and ReLU, as in a network's layer.
 
     Attributes:
         bias: Whether a bias is added to the result.
-        relu: Whether negative results are replaced with 0, after adding the bias.
+        add: Whether an array of the result's shape is added next, as in a residual block.
+        relu: Whether negative results are then replaced with 0.
     """
 
-    bias: bool
-    relu: bool
+    bias: bool = False
+    add: bool = False
+    relu: bool = False
 
     @property
     def suffix(self) -> str:
         """The end of the spelling, such as ``":float16:relu"``."""
-        return super().suffix + ":bias" * self.bias + ":relu" * self.relu
+        return super().suffix + "".join(f":{name}" for name in EPILOGUE if getattr(self, name))
+
+    def operands(self, result: tuple[int, ...], channels: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the bias and the other array, if any."""
+        bias = {"bias": (channels,)} if self.bias else {}
+        return bias | ({"addend": result} if self.add else {})
 
     def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """Return the function of ``args`` and ``result`` with bias and ReLU; ``channel`` is the bias's axis."""
+        """Return the function of ``args`` and ``result`` with the epilogue; ``channel`` is the bias's axis."""
         import tvm
         from tvm import te
 
@@ -107,6 +118,11 @@ class ProductWithEpilogue(Product):
             args = [*args, bias]
             conv = result
             result = te.compute(conv.shape, lambda *i: conv(*i) + bias[i[channel]], name="bias")
+        if self.add:
+            addend = te.placeholder(self.shapes["addend"], name="addend", dtype=self.out_dtype)
+            args = [*args, addend]
+            summed = result
+            result = te.compute(summed.shape, lambda *i: summed(*i) + addend(*i), name="add")
         if self.relu:
             before = result
             zero = tvm.tirx.const(0, self.out_dtype)
@@ -117,6 +133,8 @@ class ProductWithEpilogue(Product):
         """Apply the same operations as :meth:`epilogue` with NumPy; the bias's axis is 1."""
         if self.bias:
             result = result + inputs["bias"].reshape(-1, *[1] * (result.ndim - 2))
+        if self.add:
+            result = result + inputs["addend"]
         if self.relu:
             result = np.maximum(result, 0)
         return result.astype(self.out_dtype, copy=False)
@@ -124,7 +142,7 @@ class ProductWithEpilogue(Product):
 
 @dataclass(frozen=True)
 class Gemm(ProductWithEpilogue):
-    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]`` and ReLU."""
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU."""
 
     m: int = 1
     n: int = 1
@@ -137,7 +155,7 @@ class Gemm(ProductWithEpilogue):
     @classmethod
     def parse(cls, text: str) -> Self:
         (m, n, k), options = sizes_in(text, 3, "gemm:MxNxK, for example gemm:512x512x512:float64:bias:relu")
-        return with_options(cls("float32", False, False, m, n, k), options)
+        return with_options(cls("float32", m=m, n=n, k=k), options)
 
     @property
     def spelling(self) -> str:
@@ -153,8 +171,8 @@ class Gemm(ProductWithEpilogue):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        bias = {"bias": (self.n,)} if self.bias else {}
-        return {"A": (self.m, self.k), "B": (self.k, self.n), **bias, "C": (self.m, self.n)}
+        result = self.m, self.n
+        return {"A": (self.m, self.k), "B": (self.k, self.n), **self.operands(result, self.n), "C": result}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
         return self.numpy_epilogue(inputs["A"].astype(self.exact) @ inputs["B"].astype(self.exact), inputs)
@@ -173,7 +191,9 @@ class Gemm(ProductWithEpilogue):
         return self.epilogue([a, b], c, 1)
 
 
-def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, relu: bool = False) -> Gemm:
+def gemm(
+    m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, add: bool = False, relu: bool = False
+) -> Gemm:
     """Return the matrix product ``C[m, n] = A[m, k] B[k, n]``.
 
     Args:
@@ -182,6 +202,7 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, 
         k: The number of columns of A and rows of B.
         dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
         bias: Whether to add a vector of shape (n,) to each row of C.
+        add: Whether to add another matrix of C's shape.
         relu: Whether to replace negative results with 0.
 
     Raises:
@@ -190,16 +211,16 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, 
     Example:
         >>> import searchlab
         >>> searchlab.gemm(512, 512, 512, bias=True)
-        Gemm(dtype='float32', bias=True, relu=False, m=512, n=512, k=512)
+        Gemm(dtype='float32', bias=True, add=False, relu=False, m=512, n=512, k=512)
         >>> searchlab.gemm(512, 512, 512).flops
         268435456
     """
-    return Gemm(dtype, bias, relu, m, n, k)
+    return Gemm(dtype, bias, add, relu, m, n, k)
 
 
 @dataclass(frozen=True)
 class Conv2d(ProductWithEpilogue):
-    """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]`` and ReLU."""
+    """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]``, ``+ addend`` and ReLU."""
 
     n: int = 1
     h: int = 1
@@ -238,7 +259,7 @@ class Conv2d(ProductWithEpilogue):
         matches = [match for option in options if (match := GEOMETRY.fullmatch(option))]
         geometry: dict[str, Any] = {PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches if m[1]}
         geometry.update(("groups", int(m[4])) for m in matches if m[4])
-        base = cls("float32", False, False, n, h, w, co, ci, kh, kw, **geometry)
+        base = cls("float32", n=n, h=h, w=w, co=co, ci=ci, kh=kh, kw=kw, **geometry)
         return with_options(base, [option for option in options if not GEOMETRY.fullmatch(option)])
 
     @property
@@ -277,12 +298,12 @@ class Conv2d(ProductWithEpilogue):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        bias = {"bias": (self.co,)} if self.bias else {}
+        result = self.n, self.co, *self.out_size
         return {
             "data": (self.n, self.ci, self.h, self.w),
             "weight": (self.co, self.ci // self.groups, self.kh, self.kw),
-            **bias,
-            "out": (self.n, self.co, *self.out_size),
+            **self.operands(result, self.co),
+            "out": result,
         }
 
     def reference(self, inputs: dict[str, Array]) -> Array:
@@ -363,6 +384,7 @@ def conv2d(
     *,
     groups: int = 1,
     bias: bool = False,
+    add: bool = False,
     relu: bool = False,
 ) -> Conv2d:
     """Return the 2-D convolution of images (n, ci, h, w) with weights (co, ci / groups, kh, kw), in NCHW layout.
@@ -382,6 +404,7 @@ def conv2d(
         groups: The number of groups into which the channels are divided, each convolved on its own. A depthwise
             convolution has as many groups as input channels.
         bias: Whether to add a vector of shape (co,) along the channels.
+        add: Whether to add another image of the result's shape.
         relu: Whether to replace negative results with 0.
 
     Raises:
@@ -397,7 +420,7 @@ def conv2d(
         return v if isinstance(v, tuple) else (v, v)
 
     pairs = pair(stride), pair(padding), pair(dilation)
-    return Conv2d(dtype, bias, relu, n, h, w, co, ci, kh, kw, *pairs, groups)
+    return Conv2d(dtype, bias, add, relu, n, h, w, co, ci, kh, kw, *pairs, groups)
 
 
 @dataclass(frozen=True)
@@ -479,9 +502,9 @@ P = TypeVar("P", bound=Product)
 
 
 def with_options(base: P, options: Sequence[str]) -> P:
-    """Return ``base`` with the dtype and, if it has an epilogue, ``bias`` and ``relu`` that ``options`` specify."""
+    """Return ``base`` with the dtype and the parts of an epilogue that ``options`` specify."""
     changes: dict[str, Any] = {}
-    flags = ("bias", "relu") if isinstance(base, ProductWithEpilogue) else ()
+    flags = EPILOGUE if isinstance(base, ProductWithEpilogue) else ()
     for option in options:
         if option in ACCUMULATED_IN:
             changes["dtype"] = option

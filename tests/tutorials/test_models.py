@@ -17,10 +17,12 @@ def test_resnet18_is_made_of_convolutions() -> None:
     assert 3.6e9 < counted < 3.7e9  # 1.8 billion multiply-adds (He et al., table 1)
     target = resolve_target("native")
     assert all("sketch" in task.spaces(target) for task in tasks if task.flops)
+    assert all("guided-conv2d" in task.spaces(target) for task in convolutions)  # those with a residual, too
 
 
 def test_a_transformer_block_is_tunable() -> None:
     tasks = {task.name: task for task in tasks_of(load_model(f"{TUTORIALS / 'models.py'}:transformer"))}
     assert tasks["gemm:128x768x768:bias"].occurs == 3  # query, key and value
+    assert {"gemm:128x768x768:bias:add", "gemm:128x768x3072:bias:add"} <= set(tasks)
     assert sum(task.occurs for task in tasks.values() if "layer_norm" in task.functions[0]) == 2
     assert "sketch" in SPACES.installed() and all(task.workload is not None for task in tasks.values())

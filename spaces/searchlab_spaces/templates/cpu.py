@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from searchlab.target import Target
+from searchlab.workload import EPILOGUE
 
 from .knobs import TemplateConfig
 from .registry import template
@@ -105,12 +106,12 @@ def _blocks(sch: Schedule) -> list[str]:
 
 
 def _consumers(sch: Schedule) -> list[SBlockRV]:
-    """Return the blocks after the reduction: those of bias and ReLU, if the workload has them."""
-    return [sch.get_sblock(name) for name in ("bias", "relu") if name in _blocks(sch)]
+    """Return the blocks after the reduction: those of the epilogue, if the workload has one."""
+    return [sch.get_sblock(name) for name in EPILOGUE if name in _blocks(sch)]
 
 
 def _epilogue(sch: Schedule, target: Target) -> None:
-    """Apply bias and ReLU in one pass over the result, with rows in parallel."""
+    """Apply the epilogue in one pass over the result, with rows in parallel."""
     blocks = _consumers(sch)
     for block in blocks[:-1]:
         sch.compute_inline(block)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from searchlab.workload import EPILOGUE
+
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV
@@ -56,7 +58,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
         panels = sch.cache_read(block, 1, "global")
         sch.transform_layout(panels, ("write", 0), lambda p, j: (j // v, p, j % v))
     blocks = _blocks(sch)
-    ends = [sch.get_sblock(name) for name in ("bias", "relu") if name in blocks]
+    ends = [sch.get_sblock(name) for name in EPILOGUE if name in blocks]
     if place < 2 and not ends:
         ends = [sch.cache_write(block, 0, "global")]
     for before in ends[:-1]:
@@ -123,7 +125,7 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
         else:
             _parallel(sch, *sch.get_loops(pad)[:2])
         _vectorize(sch, sch.get_loops(pad)[-1])
-    ends = [name for name in ("bias", "relu") if name in blocks]
+    ends = [name for name in EPILOGUE if name in blocks]
     for before in ([result] if ends else []) + [sch.get_sblock(name) for name in ends[:-1]]:
         sch.compute_inline(before)
     end = sch.get_sblock(ends[-1]) if ends else result

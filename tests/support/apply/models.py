@@ -118,6 +118,10 @@ def rectified(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any) -> Any:
     return relax.op.nn.relu(builder.emit(biased(builder, a, b, bias)))
 
 
+def residual(builder: relax.BlockBuilder, a: Any, b: Any, bias: Any, other: Any) -> Any:
+    return relax.op.add(other, builder.emit(biased(builder, a, b, bias)))
+
+
 def convolved(**options: Any) -> Emit:
     def emit(builder: relax.BlockBuilder, data: Any, weight: Any, bias: Any) -> Any:
         result = builder.emit(relax.op.nn.conv2d(data, weight, **options))
@@ -150,4 +154,5 @@ FUSED = [
         convolved(padding=(0, 2), dilation=(1, 2)),
         ((1, 4, 8, 8), (6, 4, 3, 3), (1, 6, 1, 1)),
     ),
+    ("gemm:8x12x20:bias:add", "guided-gemm", residual, ((8, 20), (20, 12), (12,), (8, 12))),
 ]
