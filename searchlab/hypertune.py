@@ -127,6 +127,7 @@ class Problem:
     """A workload in a space, and the performance of random search on its measurements in a table."""
 
     run: Run  # replays differ from it only in options and seed
+    measurer: TableMeasurer
     random: RandomSearch
     digest: str  # a digest of the measurements
 
@@ -139,7 +140,7 @@ class Problem:
         return self.run.searched.name
 
     def __str__(self) -> str:
-        return f"{self.workload} in {self.space}"
+        return getattr(self.run.settings, "name", "") or f"{self.workload} in {self.space}"
 
     def seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
         """Draw seeds for ``count`` runs: even seeds for a search, or, if ``fresh``, odd seeds that no search sees.
@@ -151,7 +152,7 @@ class Problem:
         return [int(number) >> 2 << 1 | fresh for number in drawn]  # 31 bits: XGBoost does not accept larger seeds
 
 
-def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
+def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     """Return the problem that ``run`` poses, or None if all working configs are equally fast.
 
     The performance of random search is exact if the table contains the complete space, and estimated if it contains a
@@ -165,14 +166,13 @@ def make_problem(measurer: TableMeasurer, run: Run) -> Problem | None:
     whole = measurer.whole(run.space)
     draws = Draws.of(costs, run.trials, whole.weights if whole else None)
     random = RandomSearch.of(draws, float(working.min()), run.trials, run.start()[0].n_startup)
-    return Problem(run, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
+    return Problem(run, measurer, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
 
 
 @dataclass
 class Replays:
     """Runs on the tables; each run is replayed only once, in ``directory``."""
 
-    measurer: TableMeasurer
     directory: Path
     known: dict[tuple[str, str, int], tuple[float, int, int]] = field(default_factory=dict)
 
@@ -193,7 +193,7 @@ class Replays:
         if key not in self.known:
             log = self.directory / "replay.jsonl"
             log.unlink(missing_ok=True)
-            trials = search(replace(problem.run.with_options(options), seed=seed, log=log), self.measurer).trials
+            trials = search(replace(problem.run.with_options(options), seed=seed, log=log), problem.measurer).trials
             costs = np.full(problem.run.trials, np.inf)  # a run that ends early stays at its best
             costs[: len(trials)] = [trial.cost for trial in trials]
             scores = problem.random.scores(np.minimum.accumulate(costs)[np.newaxis])
@@ -206,8 +206,6 @@ class Replays:
 class HyperPlan:
     """The searches to run, and the problems on which to run them; created by :func:`plan_hypertune`."""
 
-    study: Study
-    measurer: TableMeasurer
     problems: list[Problem]
     hold_outs: list[HoldOut]  # one per search
     ranges: Ranges
@@ -230,8 +228,10 @@ class HyperPlan:
             SearchlabError: If the journal belongs to a different search, or if the policy rejects all options.
         """
         path = out / "optuna.log" if out else None
-        with self.measurer, ScratchFolder() as scratch, open_journal(path) as storage:
-            replays = Replays(self.measurer, Path(scratch))
+        with ExitStack() as stack, ScratchFolder() as scratch, open_journal(path) as storage:
+            for problem in self.problems:
+                stack.enter_context(problem.measurer)
+            replays = Replays(Path(scratch))
             studies = [self._open_search(storage, path, hidden) for hidden in self.hold_outs]
             searches = []
             runs = []  # each search's replays on fresh seeds
@@ -350,7 +350,7 @@ class HyperPlan:
             "seeds": self.seeds,
             "trials": run.trials,
             "batch": run.batch,
-            "measure": msgspec.to_builtins(self.study.spec.measure),
+            "measure": run.settings.identity(),
             "warm start": list(run.warm_start.digests),
             "tasks": [
                 {"workload": one.workload, "space": one.space, "fingerprint": one.run.space.fingerprint,
@@ -458,16 +458,16 @@ def plan_hypertune(
         if value < low:
             raise SearchlabError(f"{name} must be at least {low}, not {value}")
     spec = study.spec
-    if spec.suite:
-        raise SearchlabError(
-            "searching options on a suite is not supported yet; list workloads and spaces in the study, and set "
-            'measure = { kind = "table", path = ... } to use the suite\'s tables'
-        )
-    if not isinstance(spec.measure, TableSettings):
+    if study.suite is None and not isinstance(spec.measure, TableSettings):
         raise SearchlabError(
             f"the study measures on a machine (measure.kind is {spec.measure.__struct_config__.tag!r}), where "
             f"{trials} trials with {seeds} runs each would take days; record tables with `searchlab table build`, and "
             f'set measure = {{ kind = "table", path = ... }}'
+        )
+    if study.suite and any(table.entry.split == "test" for table in study.suite.tables):
+        raise SearchlabError(
+            f"the suite {study.suite.name} has tables of the test split, to which no option may be fitted; use "
+            f"{study.suite.spec.version}/dev"
         )
     entry = _entry(study, policy)
     if any(isinstance(one.trials, str) or (one.seconds, one.stop_after) != (None, None) for one in (entry, spec)):
@@ -487,10 +487,10 @@ def plan_hypertune(
         notes.append("every run learns from the warm_start logs, including their trials on held-out workloads")
     if not runs[0].strategy.policy_class.traits.uses_seed:
         notes.append("this policy's runs are the same for every seed, so the intervals have no width")
-    measurer = spec.measure.make(runs[0].space.target, {}, study.base)
     problems = []
     for run in runs:
-        if problem := make_problem(measurer, run):
+        assert isinstance(run.settings, TableSettings)
+        if problem := make_problem(run, run.settings.make(run.space.target, {}, study.base)):
             problems.append(problem)
         else:
             where = f"{run.workload} in {run.searched.name}"
@@ -507,8 +507,6 @@ def plan_hypertune(
             f"specify a range with --option name=low..high"
         )
     return HyperPlan(
-        study=study,
-        measurer=measurer,
         problems=problems,
         hold_outs=_hold_outs(list(dict.fromkeys(problem.workload for problem in problems)), hold_out, notes),
         ranges=ranges,

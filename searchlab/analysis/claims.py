@@ -146,7 +146,7 @@ def _paired(
 def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Comparand:
     found, answer = pair.difference, pair.answer
     interval = answer.difference
-    verdict = _verdict(claim, found.value, interval.lower, interval.upper, p)
+    verdict, about_margin = _verdict(claim, found.value, interval.lower, interval.upper, p)
     value, lower, upper = _shown(claim, interval.value, interval.lower, interval.upper)
     scope = f"these {counted(found.workloads, 'workload')}" if found.workloads > 1 else "this workload"
     if pair.on_others:
@@ -156,22 +156,32 @@ def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Co
         workloads=found.workloads, ahead=found.ahead, level=found.level, behind=found.behind, seeds=found.pairs,
         unreached=pair.unreached, says="",
     )  # fmt: skip
-    return msgspec.structs.replace(one, says=_says(claim, one, pair.missing or interval.note))
+    return msgspec.structs.replace(one, says=_says(claim, one, about_margin, pair.missing or interval.note))
 
 
-def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
-    """Return the verdict on one comparison, whose numbers are differences of which higher is better."""
+def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> tuple[str, str]:
+    """Return the verdict on one comparison, and what its interval says about the margin, if the verdict rests on that.
+
+    The numbers are differences of which higher is better.
+    """
     if lower is None or upper is None or p is None:
-        return "untested"
+        return "untested", ""
     zone = math.log1p(claim.margin) if _is_ratio(claim) else claim.margin
     significant = p <= ALPHA
     if claim.relation == "better":
-        holds, fails = significant and value > 0, (significant and value < 0) or upper <= zone
+        if significant:
+            return "holds" if value > 0 else "fails", ""
+        effect, possible, certain = "gains", upper > zone, False
+        holds, fails = False, not possible
     elif claim.relation == "no worse":
-        holds, fails = lower >= -zone, significant and upper < -zone
+        effect, possible, certain = "losses", lower < -zone, upper < -zone
+        holds, fails = not possible, significant and certain
     else:
-        holds, fails = lower >= -zone and upper <= zone, significant and (lower > zone or upper < -zone)
-    return "holds" if holds else "fails" if fails else "undecided"
+        effect, possible, certain = "differences", lower < -zone or upper > zone, lower > zone or upper < -zone
+        holds, fails = not possible, significant and certain
+    word = ("contains only" if certain else "contains") if possible else "excludes"
+    margin = f"{100 * claim.margin:g} %" if _is_ratio(claim) else f"{claim.margin:g}"
+    return "holds" if holds else "fails" if fails else "undecided", f", which {word} {effect} of more than {margin}"
 
 
 def _is_ratio(claim: Claim) -> bool:
@@ -189,7 +199,7 @@ def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, f
     return value, lower, upper
 
 
-def _says(claim: Claim, one: Comparand, note: str) -> str:
+def _says(claim: Claim, one: Comparand, about_margin: str, note: str) -> str:
     """Describe a comparison in one sentence."""
     ends = [] if claim.trials is None else [f"after {counted(claim.trials, 'trial')}"]
     ends += [] if claim.seconds is None else [f"after {claim.seconds:g} s"]
@@ -201,7 +211,7 @@ def _says(claim: Claim, one: Comparand, note: str) -> str:
     effect = f", ratio {value}" if _is_ratio(claim) else f" {value}" if one.value < 0 else f" +{value}"
     said = f"{whom}: {_TITLES[claim.measure]}{effect}"
     if one.lower is not None and one.p is not None:
-        said += f", 95 % interval {lower} to {upper}; {p_equals(one.p)} on {one.scope}"
+        said += f", 95 % interval {lower} to {upper}{about_margin}; {p_equals(one.p)} on {one.scope}"
     tally = ", ".join(
         f"{word} on {number}"
         for word, number in (("better", one.ahead), ("the same", one.level), ("worse", one.behind))

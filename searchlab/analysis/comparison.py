@@ -192,9 +192,9 @@ class Comparison:
         """Return a row for each pair of strategies and measure. ``workload`` is empty in rows over all workloads."""
         return self._frame("contrasts")
 
-    def claims_frame(self) -> pd.DataFrame:
-        """Return what can be claimed about the best strategy and each of the others. Empty for a single workload."""
-        return self._frame("claims")
+    def lead_frame(self) -> pd.DataFrame:
+        """Return how far the best strategy is ahead of each other one. Empty for a single workload."""
+        return self._frame("lead")
 
     def published_claims_frame(self) -> pd.DataFrame:
         """Return a row for each published claim and opponent: the verdict, the effect and its interval."""

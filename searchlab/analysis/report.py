@@ -49,8 +49,9 @@ def report(
       PNG and SVG, with those over all workloads as ``overall-*``. With more than 12 workloads, only these are written.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``contrasts.csv``: a row for each pair of strategies, measure and workload. Rows over all workloads name none.
-    - ``overall.csv``, ``claims.csv``: over several workloads, a row for each strategy, and for the best and each other
+    - ``overall.csv``, ``lead.csv``: over several workloads, a row for each strategy, and for the best and each other
       one.
+    - ``published_claims.csv``: a row for each opponent in each published claim of the study.
     - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
       seconds since the start of the run, and the best GFLOPS so far, which remain valid until the next row.
     - ``figures.json``, ``figures.csv``: the data of the charts. The CSV contains the points at which step lines change.
@@ -94,7 +95,7 @@ def write_report(
         (out / "figures.json").write_bytes(msgspec.json.encode(figures) + b"\n")
         tables = number_tables(summary, comparison, programs, every_trial=every_trial)
         for name, rows in (tables | {"figures": figure_rows(figures)}).items():
-            if (summary.overall or name not in OVER_ALL) and (summary.claims or name != CLAIMS):
+            if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
                 rows.write(out / f"{name}.csv")
         draw_all(out, summary, comparison, figures)
         write_json(out / "programs.json", best)
@@ -244,32 +245,39 @@ class _Lines(NamedTuple):
         self.file.write(line[:-2] + "\n")
 
 
-_CONTRAST = {
-    "measure": "measure", "first": "first", "second": "second", "test": "test", "runs": "runs",
-    "improvement": "improvement", "improvement_lower": "lower", "improvement_upper": "upper", "p": "p",
-    "adjusted_p": "adjusted",
+COLUMNS: dict[str, dict[str, Any]] = {
+    "contrasts": {
+        "measure": "measure", "first": "first", "second": "second", "test": "test", "runs": "runs",
+        "improvement": "improvement", "improvement_lower": "lower", "improvement_upper": "upper", "p": "p",
+        "adjusted_p": "adjusted",
+    },
+    "lead": {
+        "first": "first", "second": "second", "workloads": "difference.workloads", "difference": "difference.value",
+        "on_these_lower": "difference.on_these.difference.lower",
+        "on_these_upper": "difference.on_these.difference.upper",
+        "on_these_p": "difference.on_these.p", "on_others_lower": "difference.on_others.difference.lower",
+        "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
+        "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
+    },
+    "published_claims": {
+        "strategy": "claim.strategy", "relation": "claim.relation", "measure": "claim.measure",
+        "trials": "claim.trials", "seconds": "claim.seconds", "margin": "claim.margin", "text": "claim.text",
+        "source": "claim.source", "published": "claim.published", "claim_verdict": "verdict",
+    },
+    "programs": {
+        "workload": "workload", "strategy": "strategy", "seed": "seed", "trial": "trial", "gflops": "gflops",
+        "seconds": "seconds", "gflops_as_trial": "as_trial",
+        "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
+        "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
+    },
 }  # fmt: skip
-_CLAIM = {
-    "first": "first", "second": "second", "workloads": "difference.workloads", "difference": "difference.value",
-    "on_these_lower": "difference.on_these.difference.lower", "on_these_upper": "difference.on_these.difference.upper",
-    "on_these_p": "difference.on_these.p", "on_others_lower": "difference.on_others.difference.lower",
-    "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
-    "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
-}  # fmt: skip
-_TESTED = {
-    "strategy": "claim.strategy", "relation": "claim.relation", "measure": "claim.measure", "trials": "claim.trials",
-    "seconds": "claim.seconds", "margin": "claim.margin", "text": "claim.text", "source": "claim.source",
-    "published": "claim.published", "claim_verdict": "verdict",
-}  # fmt: skip
-_PROGRAM: dict[str, Any] = {
-    "workload": "workload", "strategy": "strategy", "seed": "seed", "trial": "trial", "gflops": "gflops",
-    "seconds": "seconds", "gflops_as_trial": "as_trial",
-    "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
-    "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
-}  # fmt: skip
-"""Where each column's value is in a row's object; see :func:`~searchlab.analysis.measures.at`."""
-OVER_ALL = ("overall", "claims")  # the tables over all workloads, which are empty for a single workload
-CLAIMS = "published_claims"  # the table of the published claims, which most studies do not have
+"""Where the values in each table's columns are in a row's object; see :func:`~searchlab.analysis.measures.at`.
+
+The measures declare the columns of ``summary`` and ``overall``. The comparison with an opponent
+(:class:`~searchlab.analysis.model.Comparand`) declares further columns of ``published_claims``.
+"""
+OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
+PUBLISHED = "published_claims"  # the table of the published claims, which most studies do not have
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
@@ -278,8 +286,8 @@ def number_tables(
 ) -> dict[str, Rows]:
     """Return the rows of each CSV file except the figures, by name; see :func:`report`."""
 
-    def values(one: Any, paths: Mapping[str, Any]) -> list[Any]:
-        return [at(one, path) for path in paths.values()]
+    def values(table: str, one: Any) -> list[Any]:
+        return [at(one, path) for path in COLUMNS[table].values()]
 
     items, overall = summary.workloads, summary.overall
     ranks = overall.diagram.by_strategy if overall else {}
@@ -296,16 +304,17 @@ def number_tables(
     return {
         "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
         "contrasts": Rows(
-            ("workload", *_CONTRAST), ((name, *values(one, _CONTRAST)) for name, found in contrasts for one in found)
+            ("workload", *COLUMNS["contrasts"]),
+            ((name, *values("contrasts", one)) for name, found in contrasts for one in found),
         ),
         "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), curves),
-        "programs": Rows(list(_PROGRAM), (values(one, _PROGRAM) for one in programs)),
+        "programs": Rows(list(COLUMNS["programs"]), (values("programs", one) for one in programs)),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
-        "claims": Rows(list(_CLAIM), (values(one, _CLAIM) for one in (overall.claims if overall else ()))),
-        CLAIMS: Rows(
-            ("claim", *_TESTED, *Comparand.__struct_fields__),
+        "lead": Rows(list(COLUMNS["lead"]), (values("lead", one) for one in (overall.claims if overall else ()))),
+        PUBLISHED: Rows(
+            ("claim", *COLUMNS[PUBLISHED], *Comparand.__struct_fields__),
             (
-                (number, *values(one, _TESTED), *msgspec.structs.astuple(other))
+                (number, *values(PUBLISHED, one), *msgspec.structs.astuple(other))
                 for number, one in enumerate(summary.claims, 1)
                 for other in one.against
             ),

@@ -128,6 +128,8 @@ class NamedPolicy(Named, frozen=True):
         cost_model: The only cost model to use with this policy, instead of the study's cost models.
         features: The features for the cost model, instead of those in the cost model's entry.
         warm_start: Overrides the study's ``warm_start``.
+        tuned_on: The tables on which the options were searched, such as ``hub-v1/dev``, or empty if they are as
+            published. It documents where options come from, and changes no run.
     """
 
     batch: Count | None = None
@@ -137,6 +139,11 @@ class NamedPolicy(Named, frozen=True):
     cost_model: str | NamedPlugin | None = None
     features: FeaturesName | None = None
     warm_start: list[str] | None = None
+    tuned_on: str = ""
+
+    def __post_init__(self) -> None:
+        if self.tuned_on.endswith("/test"):
+            raise ValueError(f"options must not be tuned on a test split, such as {self.tuned_on}; use its dev split")
 
 
 class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

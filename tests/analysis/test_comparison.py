@@ -60,7 +60,7 @@ def test_a_directory_its_logs_and_its_results_are_one_comparison(directory: Path
 
 
 FRAMES = {
-    "strategies": "summary", "overall": "overall", "contrasts": "contrasts", "claims": "claims",
+    "strategies": "summary", "overall": "overall", "contrasts": "contrasts", "lead": "lead",
     "curves": "curves", "programs": "programs",
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_frames_are_the_files_of_the_report(comparison: Comparison, saved: Path,
 def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
     """One workload has no overall rows, and no score."""
     one = compare(study(tmp_path, seeds=1))
-    assert {len(one.overall_frame()), len(one.claims_frame())} == {0}
+    assert {len(one.overall_frame()), len(one.lead_frame())} == {0}
     frame = one.strategies_frame().set_index("strategy")
     assert frame["trials_to_target_median"].dtype == float and math.isnan(
         frame.loc["random", "trials_to_target_median"]

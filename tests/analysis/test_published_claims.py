@@ -93,6 +93,30 @@ def test_claims_of_equality(level: float, spread: float, relation: Any, verdict:
     assert only(claim_verdicts(read_runs(tmp_path), [asked])).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("level", "spread", "more", "said"),
+    [
+        (1.2, 0.01, {}, ""),
+        (0.8, 0.01, {}, ""),
+        (1.0, 0.0005, {}, "excludes gains of more than 1 %"),
+        (1.2, 0.5, {}, "contains gains of more than 1 %"),
+        (1.0, 0.0005, {"measure": "area"}, "excludes gains of more than 0.01"),
+        (1.0, 0.0005, {"relation": "level", "margin": 0.025}, "excludes differences of more than 2.5 %"),
+        (1.2, 0.01, {"relation": "level"}, "contains only differences of more than 1 %"),
+        (1.01, 0.05, {"relation": "level"}, "contains differences of more than 1 %"),
+        (1.0, 0.0005, {"relation": "no worse"}, "excludes losses of more than 1 %"),
+        (0.8, 0.01, {"relation": "no worse"}, "contains only losses of more than 1 %"),
+        (1.01, 0.05, {"relation": "no worse"}, "contains losses of more than 1 %"),
+    ],
+)
+def test_a_verdict_that_rests_on_the_margin_names_it(
+    level: float, spread: float, more: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    study(tmp_path, a=about(level, spread), b=about(1.0, 0.0005, 1))
+    found = only(claim_verdicts(read_runs(tmp_path), [claim(**{"measure": "best_gflops", **more})]))
+    assert f", which {said}; p" in found.says if said else "more than" not in found.says
+
+
 def test_a_ratio_is_the_geometric_mean_of_what_the_runs_found(tmp_path: Path) -> None:
     study(tmp_path, 3, a=about(1.1, 0.1), b=about(1.0, 0.1, 1))
     pair = only(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")])).against[0]
@@ -242,3 +266,13 @@ def test_wrong_claims_are_refused(wrong: dict[str, Any], said: str) -> None:
     entry = {"text": "t", "source": "s", "strategy": "random", "against": "grid", **wrong}
     with pytest.raises(SearchlabError, match=said):
         Study.from_dict({**STUDY, "claims": [entry]}).plan()
+
+
+def test_options_tuned_on_a_test_split_are_refused() -> None:
+    def study(tuned_on: str) -> Study:
+        entry = {"name": "random", "label": "tuned", "tuned_on": tuned_on}
+        return Study.from_dict({**STUDY, "policies": ["grid", entry]})
+
+    assert study("v1/dev").plan()[0]
+    with pytest.raises(SearchlabError, match="must not be tuned on a test split, such as v1/test"):
+        study("v1/test")

@@ -34,6 +34,7 @@ from searchlab.space import Config, Space
 from searchlab.workload import parse_workload
 from tests.support import toys
 from tests.support.logs import write_table
+from tests.support.suites import write_suite
 
 WORKLOADS = ["gemm:64x64x64", "gemm:32x32x32", "gemm:16x16x16"]
 PLANTED = "tests.hypertune.test_hypertune:Planted"
@@ -110,6 +111,16 @@ def test_a_planted_option_is_found_and_is_better_on_workloads_held_out(study: St
     assert found.held_out is not None and found.held_out.found.value > found.held_out.default.value + 0.1
     assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
     assert json.loads(json.dumps(found.to_json()))["options"] == found.options
+
+
+def test_options_are_searched_on_the_development_tables_of_a_suite(tmp_path: Path) -> None:
+    write_suite(tmp_path / "mini")
+    data = {"suite": "mini/dev", "policies": [PLANTED], "trials": 16, "batch": 4}
+    found = plan_hypertune(Study.from_dict(data, tmp_path), PLANTED, options=["aim=0..1"], **QUICK).run()
+    assert found.options["aim"] > 0.5 and [one.workload for one in found.searches[0].problems] == ["gemm:4x5x6"]
+    for suite in ("mini", "mini/test", "mini/gemm-16x16x16-guided-1t"):
+        with pytest.raises(SearchlabError, match="has tables of the test split, .* use mini/dev"):
+            plan_hypertune(Study.from_dict({**data, "suite": suite}, tmp_path), PLANTED)
 
 
 def test_options_that_fit_the_workload_of_the_search_only_are_found_out(study: Study) -> None:

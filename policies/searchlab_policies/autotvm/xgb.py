@@ -14,7 +14,7 @@ import numpy as np
 
 from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError
-from searchlab.options import Count, NonNegative
+from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.plugins import Plugin
 from searchlab.policy import NeverTwice, Origin, OwnModel, private_rng
 from searchlab.records import Trial
@@ -23,10 +23,6 @@ from searchlab.space import Config, Space
 from ..xgb import pick
 from .annealer import Annealer
 from .genetic import COST
-
-RANDOM_SHARE = 0.05
-"""The fraction of a plan, at its end, that is replaced with random trials."""
-
 
 XGB_TUNER = Origin(
     name="AutoTVM's XGBTuner",
@@ -47,11 +43,12 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
 
     The model is trained once every ``plan_size`` trials. Annealing then searches for the configs with the best
     predictions, which become the plan for the next ``plan_size`` trials. Trials before the first plan are random, as
-    are the last 5 % of each plan, rounded down. Use ``batch = 64``, as in AutoTVM.
+    are the last ones of each plan. Use ``batch = 64``, as in AutoTVM.
 
     Args:
         plan_size: The number of trials between trainings. The cost model has an option of the same name; set both to
             the same value.
+        epsilon: The fraction of a plan, at its end, that is replaced with random trials (rounded down).
         diversity_filter_ratio: The number of configs that annealing finds, as a multiple of the plan's size; those
             whose knob values are most diverse are planned. AutoTVM multiplies their scores by zero, so the scores do
             not count; this reproduction does the same. With 0, the best configs are planned.
@@ -71,6 +68,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
         seed: int,
         cost_model: BoundCostModel,
         plan_size: Count = 64,
+        epsilon: UnitInterval = 0.05,
         diversity_filter_ratio: NonNegative = 0.0,
         chains: Count = 128,
         steps: Count = 500,
@@ -80,6 +78,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.plan_size = self.n_startup = plan_size
+        self.epsilon = epsilon
         self.ratio = diversity_filter_ratio
         if 0 < self.ratio < 1:
             raise SearchlabError(f"option 'diversity_filter_ratio' is {self.ratio}; it must be 0 or at least 1")
@@ -90,7 +89,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._plan and not self.trials and self.cost_model.fitted:  # pretrained on other tasks
             self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", 0))
-        planned = len(self._plan) - int(RANDOM_SHARE * self.plan_size)
+        planned = len(self._plan) - int(self.epsilon * self.plan_size)
         yield from self._plan[: max(0, planned)]
 
     def tell(self, trials: Sequence[Trial]) -> None:
