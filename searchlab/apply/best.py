@@ -17,11 +17,14 @@ from ..machine.host import start_tvm_threads
 from ..machine.scratch import ScratchFolder
 from ..measure.code import compile_program, reason, to_objects
 from ..target import Target
-from .script import THREADS, python_script
+from ..workload import program_hash
 
 if TYPE_CHECKING:
     import tvm
     from tvm.s_tir import Schedule
+
+THREADS = "TVM_NUM_THREADS"
+"""The environment variable that TVM reads when it starts its thread pool, and whenever a program runs."""
 
 TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
 """A program's texts, from its schedule to its assembly."""
@@ -111,17 +114,18 @@ def text_of(best: Best, name: str) -> str:
     """
     if name not in TEXTS:
         raise SearchlabError(f"unknown program text {name!r}{did_you_mean(name, TEXTS)}")
-    schedule, space, log = best.schedule(), best.result.space, best.result.log
-    module, target = schedule.mod, space.target
+    schedule, target = best.schedule(), best.result.space.target
+    module = schedule.mod
     match name:
         case "trace":
             return str(schedule.trace)
         case "python":
+            header, log = best.result.log.header, best.result.log
             title = (
-                f"{space.workload} in {log.header.space.name}, trial {best.trial.index} of {log.path.name}: "
+                f"{header.workload} in {header.space.name}, trial {best.trial.index} of {log.path.name}: "
                 f"{best.seconds * 1e3:.4g} ms, {best.gflops:.1f} {log.unit}"
             )
-            return python_script(schedule, space.workload, target, title)
+            return python_script(module, target, title)
         case "tir":
             return str(module.script())
         case "lowered":
@@ -131,6 +135,41 @@ def text_of(best: Best, name: str) -> str:
         return str(host.inspect_source("s" if name == "asm" else "ll"))
     kernels = str(host.imports[0].inspect_source())
     return kernels if name == "source" else _ptx(kernels, target)
+
+
+def python_script(module: tvm.IRModule, target: Target, title: str) -> str:
+    """Return a Python script that defines ``module`` and its ``target`` with TVM alone.
+
+    Args:
+        module: The scheduled module.
+        target: The target for which the program is compiled.
+        title: The script's first comment.
+
+    Raises:
+        SearchlabError: If TVM cannot read its own text of the module, which is the case for some tensor intrinsics.
+    """
+    import tvm
+
+    source = str(module.script())
+    try:
+        same = program_hash(tvm.script.from_source(source)) == program_hash(module)
+    except Exception:  # TVM's parser may raise anything
+        same = False
+    if not same:
+        raise SearchlabError("TVM cannot read this program back from Python; use --show tir or --show trace")
+    literal = repr(source) if "'''" in source or "\\" in source else f"'''\n{source}\n'''"
+    spec, threads = target.spec, ""
+    if target.kind == "llvm":
+        spec = {"num-cores": target.cores, **spec}
+        threads = f'import os\n\nos.environ.setdefault("{THREADS}", "{target.cores}")  # as in the trials\n\n'
+    return f"""\
+# {" ".join(title.split())}
+# Written by searchlab; it needs only TVM (apache-tvm {tvm.__version__}).
+{threads}import tvm
+
+module = tvm.script.from_source({literal})
+target = tvm.target.Target({spec!r})  # tvm.compile(module, target=target) builds the program
+"""
 
 
 def _lowered(module: tvm.IRModule, target: Target) -> str:

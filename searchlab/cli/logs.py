@@ -42,9 +42,9 @@ Show = StrEnum("Show", ["config", "trace", "python", "tir", "lowered", "llvm", "
 ShowForm = Annotated[
     Show,
     Option(
-        help="What to show: the `config`; the schedule as a `trace`, or as a `python` script that needs only TVM; the "
-        "TensorIR (`tir`), or its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, that of the host code); "
-        "the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
+        help="What to show: the `config`; the schedule as a `trace`; the TensorIR (`tir`), the same in a `python` "
+        "script that needs only TVM, or its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, that of the host "
+        "code); the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
     ),
 ]
 

@@ -46,7 +46,7 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
 def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
     """Check that replaying the trace of ``schedule`` on the workload's module reproduces the scheduled module.
 
-    Trace databases and generated scripts require this. Returns the reason if it does not, or "" if it does.
+    Trace databases require this. Returns the reason if it does not, or "" if it does.
     """
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule.trace import Trace

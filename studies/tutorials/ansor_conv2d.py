@@ -126,14 +126,12 @@ seconds = float(np.median(timer(*arguments).results))
 print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1f} GFLOPS.")
 
 # %% Look at it
-# You can print the program as TensorIR; as a Python script that builds it with TVM alone, with all choices decided; and
-# as compiled code: LLVM's intermediate representation for a CPU, or CUDA C++ for a GPU. On the command line, use
-# ``searchlab best LOG --show tir``, ``python`` and ``source``.
+# You can print the program as TensorIR, and as compiled code: LLVM's intermediate representation for a CPU, or CUDA C++
+# for a GPU. On the command line, use ``searchlab best LOG --show tir`` and ``source``; ``python`` prints a script that
+# needs only TVM.
 best = result.best
 print("\nTensorIR:")
 print(module.script())
-print("\nPython schedule:")
-print(text_of(best, "python"))
 lines = text_of(best, "source").splitlines()
 print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' else 'LLVM IR'}:")
 print("\n".join(lines[:40]))

@@ -77,7 +77,7 @@ def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest
 def test_show_of_the_command_line(real_log: Path) -> None:
     code, shown = command("best", real_log, "--show", "python", "--json")
     record = json.loads(shown)
-    assert code == 0 and record["config"] and "apply_trace" in record["python"]
+    assert code == 0 and record["config"] and "from_source" in record["python"]
     assert (
         command("best", real_log, "--show", "asm")[1].strip()
         == text_of(searchlab.load_log(real_log).best, "asm").strip()

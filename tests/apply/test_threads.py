@@ -28,7 +28,7 @@ if how == "library":
 elif how == "script":
     names = {}
     exec(open(log).read().replace("print(", "str("), names)
-    function = tvm.compile(names["sch"].mod, target=names["target"]).jit()
+    function = tvm.compile(names["module"], target=names["target"]).jit()
 elif how == "apply_best":
     import searchlab
     schedule, module = searchlab.apply_best(log)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from searchlab.apply.script import python_script
 from searchlab.errors import SearchlabError
 from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config
@@ -111,9 +110,3 @@ def test_it_gathers_nothing_and_multiplies_in_vectors() -> None:
     assembly = tvm.compile(schedule.mod, target=target.tvm).mod.inspect_source("asm")
     assert "gather" not in assembly
     assert len(re.findall(r"vfmadd231ps\s.*1to16.*%zmm", assembly)) >= 16 * 4
-
-
-def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
-    space = space_of("conv2d:1x8x8x16x8x3x3:p1")
-    with pytest.raises(SearchlabError, match="cannot write the schedule as"):
-        python_script(space.schedule(program(space)), space.workload, space.target, "a title")

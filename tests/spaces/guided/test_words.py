@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tvm
 
-from searchlab.apply.script import python_script
 from searchlab.errors import SearchlabError
 from searchlab.measure.local import LocalMeasurer
 from searchlab.space import Config, Space
@@ -177,10 +176,3 @@ def test_a_convolution_refuses_it_where_it_cannot_be() -> None:
         GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:p1"), target, dot=True)
     with pytest.raises(SearchlabError, match="option 'dot' is 1; it must be true or false"):
         GuidedConv2d(parse_workload("conv2d:1x8x8x24x16x3x3:int8"), target, dot=1)  # type: ignore[arg-type]
-
-
-def test_a_program_that_no_steps_make_of_the_workload_has_no_script() -> None:
-    target = resolve_target({**X86, "mcpu": "cascadelake"})
-    space = GuidedGemm(gemm(64, 64, 64, "int8"), target, dot=True)
-    with pytest.raises(SearchlabError, match="cannot write the schedule as"):
-        python_script(space.schedule(Config({"mr": 4, "nr": 32})), space.workload, space.target, "a title")
