@@ -32,7 +32,8 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
 
     Args:
         arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A
-            policy that uses a cost model gets its own, as in ``bandit``. For DPAnsor, use ``["ansor", "droplet"]``.
+            policy that uses a cost model gets its own, as in ``bandit``. For DPAnsor, use ``["ansor", "droplet"]``
+            and ``trials = 300``.
         trials: The number of trials of each policy but the last: one number for all of them, or a list.
         patience: The number of consecutive trials without a new best after which a policy gives way; None for no limit.
     """
@@ -43,7 +44,7 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         "Canesche, Verma and Pereira, arXiv 2406.20037",
         "relative",
         (
-            "the first policy is random search, for 32 trials; DPAnsor descends from the best of Ansor's first 300",
+            "by default, the first policy is random search, for 32 trials; DPAnsor's is Ansor, for 300",
             "the descent is AutoTVM's, over the knobs of any space; DPAnsor's is over the parameters of a sketch",
         ),
     )

@@ -188,8 +188,7 @@ class UCB(Scheduler):
         "Zhang, Li, Wang, Li: DynaTune: Dynamic Tensor Program Optimization in Deep Neural Network Compilation",
         "relative",
         (
-            "the belief about gains is normal, in closed form, instead of a posterior over parametric curves by MCMC",
-            "the belief is about the next round instead of all rounds that are left",
+            "the belief about the gain of the next round is normal, in closed form, instead of DynaTune's own model",
             "a slot of time is a round of trials",
         ),
     )

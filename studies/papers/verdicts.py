@@ -1,19 +1,22 @@
-"""Runs the studies of published claims, prints the verdicts, and writes the page docs/results/papers.md.
+"""Runs the studies of published claims, prints the verdicts, and writes docs/results/papers.md and the README's table.
 
     python studies/papers/verdicts.py --split dev --seeds 3 studies/papers/autotvm.toml    # while a study is written
     python studies/papers/verdicts.py --jobs 2                                             # all studies, as they are
 
 Logs are written to results/papers, from which later calls resume. The verdicts of each study are kept in
-studies/reference/papers; the page contains all of them, so it can be written again without any runs (``--page``).
+studies/reference/papers; the page contains all of them, so it can be written again without any runs (``--page``). What
+a study costs is the comment behind the command in its file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -22,12 +25,14 @@ from searchlab.analysis.claims import claim_verdicts
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import claim_texts
-from searchlab.run.study import Study
+from searchlab.run.study import NamedPolicy, Study
 from searchlab.suite.compare import study_runs
 
 STUDIES = Path(__file__).parent
 KEPT = STUDIES.parent / "reference" / "papers"
 PAGE = STUDIES.parents[1] / "docs" / "results" / "papers.md"
+README = STUDIES / "README.md"
+COMMAND = re.compile(r"^#   (?P<command>python studies/papers/verdicts\.py .+?) +# (?P<cost>.+)$", re.MULTILINE)
 HEAD = """# Claims of papers, put to the test
 
 *Written by `python studies/papers/verdicts.py`, from the studies in `studies/papers`.*
@@ -35,6 +40,10 @@ HEAD = """# Claims of papers, put to the test
 Each study tests claims of one paper on recorded tables. [](../howto/study.md) explains when a claim *holds*, *fails*
 or is *undecided*. The tables are small spaces, measured on a few machines: a verdict says whether a claim carries over
 to them, not whether it was true where it was published. Studies over development tables are preliminary.
+
+Strategies are of two classes. Those *as published* have their published options or searchlab's defaults, or the change
+that a claim is about, in brackets. The options of those *tuned on dev* were searched on development tables. No option
+was chosen on a test table.
 """
 
 
@@ -45,6 +54,33 @@ class Tested(msgspec.Struct, frozen=True):
     suite: str
     seeds: int
     claims: list[ClaimVerdict]
+    as_published: list[str] = []
+    tuned: list[str] = []
+
+
+class Costed(NamedTuple):
+    """The first lines of a study: its title, the command that runs it, and what that costs."""
+
+    title: str
+    command: str
+    cost: str
+
+    @classmethod
+    def read(cls, file: Path) -> Costed:
+        text = file.read_text("utf-8")
+        found = COMMAND.search(text)
+        if found is None:
+            raise SystemExit(f"{file} has no line '#   python studies/papers/verdicts.py ...    # about N minutes'")
+        return cls(text.partition("\n")[0].removeprefix("# ").removesuffix("."), found["command"], found["cost"])
+
+
+def described(entry: NamedPolicy) -> str:
+    """Return a strategy's name and options: ``tuned (annealing, chains = 1, hub-v1/dev)``."""
+    name = entry.label or entry.name
+    about = [entry.name] if name != entry.name else []
+    about += [f"{option} = {json.dumps(value)}" for option, value in entry.options.items()]
+    about += [entry.tuned_on] if entry.tuned_on else []
+    return f"{name} ({', '.join(about)})" if about else name
 
 
 def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console) -> Tested:
@@ -56,8 +92,12 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     out = Path("results", "papers", file.stem, suite.replace("/", "-"))
     study.run(out, jobs=jobs, progress=console)
     runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
-    title = text.partition("\n")[0].removeprefix("# ").removesuffix(".")
-    return Tested(title, suite, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims))
+    entries = study.spec.policy_entries
+    return Tested(
+        Costed.read(file).title, suite, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims),
+        as_published=[*study.baselines, *(described(one) for one in entries if not one.tuned_on)],
+        tuned=[described(one) for one in entries if one.tuned_on],
+    )  # fmt: skip
 
 
 def page() -> Iterator[str]:
@@ -65,13 +105,31 @@ def page() -> Iterator[str]:
     yield HEAD
     for path in sorted(KEPT.glob("*.json")):
         tested = msgspec.json.decode(path.read_bytes(), type=Tested)
+        _, command, cost = Costed.read(STUDIES / f"{path.stem}.toml")
         yield from (f"## {tested.title}", "")
-        yield f"`studies/papers/{path.stem}.toml`, tables of {tested.suite}, at most {tested.seeds} seeds.\n"
+        yield f"`{command}` ({cost}); here, {tested.suite}, at most {tested.seeds} seeds.\n"
+        yield f"As published: {', '.join(tested.as_published)}."
+        yield f"Tuned on dev: {', '.join(tested.tuned) or 'none'}.\n"
         for one in tested.claims:
             published = f"; published: {one.claim.published}" if one.claim.published else ""
             yield f"**{one.verdict.capitalize()}**: {one.claim.text} ({one.claim.source}{published})\n"
             yield from (f"- {pair.says}" for pair in one.against)
             yield ""
+
+
+def table() -> str:
+    """Return the README's table of studies."""
+    rows = [(file, Costed.read(file)) for file in sorted(STUDIES.glob("*.toml"))]
+    lines = [f"| `{file.name}` | {one.title} | {one.cost} |" for file, one in rows]
+    return "\n".join(["| study | claims of | cost |", "|---|---|---|", *lines])
+
+
+def write() -> None:
+    """Write the page and the README's table."""
+    PAGE.write_text("\n".join(page()).rstrip() + "\n", "utf-8")
+    before, _, rest = README.read_text("utf-8").partition("<!-- studies -->")
+    after = rest.partition("<!-- end of studies -->")[2]
+    README.write_text(f"{before}<!-- studies -->\n\n{table()}\n\n<!-- end of studies -->{after}", "utf-8")
 
 
 def main() -> None:
@@ -80,7 +138,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("dev", "test"), default="", help="split of the suites (as in the files)")
     parser.add_argument("--seeds", type=int, help="number of seeds (as in the files)")
     parser.add_argument("--jobs", type=int, default=1, help="number of concurrent runs (1)")
-    parser.add_argument("--page", action="store_true", help="run nothing, only write the page")
+    parser.add_argument("--page", action="store_true", help="run nothing, only write the page and the README")
     options = parser.parse_args()
     console = Console()
     for file in [] if options.page else options.studies or sorted(STUDIES.glob("*.toml")):
@@ -88,7 +146,7 @@ def main() -> None:
         console.print(tested.title, *claim_texts(tested.claims), sep="\n")
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / f"{file.stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(tested)) + b"\n")
-    PAGE.write_text("\n".join(page()).rstrip() + "\n", "utf-8")
+    write()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python studies/suite/results.py                                     # v1/test
     python studies/suite/results.py --runs studies/reference/costmodels --baselines random,xgb --part costmodels
+    python studies/suite/results.py --suite v1 --part proposing --runs results/proposing --layer results/layer
 
 Only the text between `<!-- PART -->` and `<!-- end of PART -->` in RESULTS.md is replaced.
 """
@@ -23,9 +24,10 @@ from searchlab.analysis.model import PairClaims, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.stats.inference import Answer, paired_difference
 from searchlab.analysis.words import p_text
+from searchlab.log.format import find_logs, read_log
 from searchlab.measure.suite import find_suite
 from searchlab.suite.compare import compare
-from searchlab.suite.trajectories import baselines, read_results
+from searchlab.suite.trajectories import Trajectories, baselines, collect, read_results
 
 BASELINE = "random"
 RESULTS = Path(__file__).parent.parent / "RESULTS.md"
@@ -160,6 +162,27 @@ def _factor(answer: Answer) -> str:
     return f"{with_interval(*(math.exp(value) for value in (ends.value, ends.lower, ends.upper)))}, p {_p(answer.p)}"
 
 
+def proposing(runs: Iterable[Trajectories], layer: float) -> str:
+    """Return each strategy's CPU time per trial, cheapest first, beside that of building and running a trial.
+
+    Args:
+        runs: The runs of the strategies.
+        layer: The seconds for building and running a trial of a real layer.
+    """
+    costs: list[tuple[float, str, int]] = []
+    for one in runs:
+        lengths = [len(run.configs) for table in one.tables.values() for run in table.runs]
+        costs.append((one.own_seconds / float(np.mean(lengths)), one.strategy, one.batch))
+    rows = [[name, str(batch), f"{cost:.2g}", f"{100 * cost / layer:.2g} %"] for cost, name, batch in sorted(costs)]
+    head = ["strategy", "batch", "proposing and training, seconds a trial", f"of a layer's trial ({layer:.2g} s)"]
+    return markdown(head, rows)
+
+
+def layer_seconds(place: Path) -> float:
+    """Return the mean seconds for building and running a trial in the logs in ``place``."""
+    return float(np.mean(np.concatenate([read_log(path).spent[:, 2:].sum(axis=1) for path in find_logs(place)])))
+
+
 def put(part: str, text: str) -> None:
     """Put ``text`` between the marks for ``part``. Exits if RESULTS.md has no such marks."""
     marks = f"<!-- {part} -->", f"<!-- end of {part} -->"
@@ -180,9 +203,14 @@ def main() -> None:
     )
     parser.add_argument("--baselines", metavar="NAMES", help="use only these baselines, such as random,xgb")
     parser.add_argument("--part", default="baselines", help="part of RESULTS.md (baselines)")
+    parser.add_argument("--layer", type=Path, metavar="DIR", help="directory of runs on a real layer, for the costs")
     options = parser.parse_args()
     suite = find_suite(options.suite)
     shipped = baselines(suite, options.baselines and options.baselines.split(","))
+    if options.layer:
+        others = [runs for place in options.runs for runs in collect(suite, find_logs(place))]
+        put(options.part, proposing([*shipped, *others], layer_seconds(options.layer)))
+        return
     comparison = compare(suite, read_results(options.runs), shipped, range(suite.spec.seeds))
     summary = summarize(comparison)
     if summary.overall is None:
