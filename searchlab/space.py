@@ -322,6 +322,9 @@ class Space(ChecksOptions, ABC):
     def schedule(self, config: Config) -> Schedule:
         """Return the workload's PrimFunc, transformed according to ``config``.
 
+        The program may take arguments packed that are constant in a model; see
+        :func:`~searchlab.workload.packed_by`.
+
         Raises:
             InvalidConfig: If ``config`` is not a member of the space or has no legal program; the message says why.
         """

@@ -17,7 +17,7 @@ from ..machine.host import start_tvm_threads
 from ..machine.scratch import ScratchFolder
 from ..measure.code import compile_program, reason, to_objects
 from ..target import Target
-from ..workload import program_hash
+from ..workload import PACK, packed_by, program_hash
 
 if TYPE_CHECKING:
     import tvm
@@ -41,6 +41,7 @@ class Exported(NamedTuple):
     """Instructions for using an exported library."""
 
     call: str  # the Python expression that calls it
+    packs: tuple[str, ...]  # statements to execute once before the first call, which pack weights
     setting: str  # an environment variable to set in the calling process; may be empty
 
 
@@ -55,7 +56,8 @@ def apply_best(log: str | Path | Result) -> Applied:
 
     Returns:
         The schedule, rebuilt from its config, and the scheduled module. AutoTVM and Ansor return the arguments instead
-        of the module; a ``tvm.s_tir.Schedule`` contains them.
+        of the module; a ``tvm.s_tir.Schedule`` contains them. If ``main`` takes arguments packed, the module also
+        contains the functions that pack them; see :func:`~searchlab.workload.packed_by`.
 
     Raises:
         SearchlabError: If the log has no successful trial, was imported for analysis only, or uses a space that is not
@@ -237,7 +239,8 @@ def use_threads_of(target: Target) -> None:
 def export_library(paths: Sequence[Path], out: Path) -> Exported:
     """Build a log's best program as a shared library or an object file, which TVM can load without searchlab.
 
-    The function ``main`` takes the workload's tensors in order and writes the result to the last one. The tensors must
+    The function ``main`` takes the workload's tensors in order and writes the result to the last one. If the program
+    takes weights packed, the library also contains the function that packs them, ``pack_NAME``. The tensors must
     be aligned to 64 bytes, as those from ``tvm.runtime.tensor`` are. The program does not check this, and crashes with
     SIGSEGV on unaligned NumPy arrays. A shared library is linked by the compiler that TVM finds. An object file needs
     no compiler and is loaded by tvm_ffi_orcjit.
@@ -270,9 +273,18 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
-    name, arguments = json.dumps(str(out), ensure_ascii=False), ", ".join(result.space.workload.shapes)
+    library = f"{loader}.load_module({json.dumps(str(out), ensure_ascii=False)})"
+    packed, arguments, packs = packed_by(schedule.mod), [], []
+    for name in result.space.workload.shapes:
+        taken = [f"{name}_packed{number or ''}" for number, _ in enumerate(packed.get(name, ()))]
+        packs += [
+            f'{variable} = tvm.runtime.empty({one.shape}, "{one.dtype}")'
+            for variable, one in zip(taken, packed.get(name, ()), strict=True)
+        ]
+        packs += [f'{library}["{PACK}{name}"]({", ".join([name, *taken])})'] if taken else []
+        arguments += taken or [name]
     setting = f"{THREADS}={target.cores}" if target.kind == "llvm" else ""
-    return Exported(f'{loader}.load_module({name})["main"]({arguments})', setting)
+    return Exported(f'{library}["main"]({", ".join(arguments)})', tuple(packs), setting)
 
 
 def _compiler(target: Target) -> str:

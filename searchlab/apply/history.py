@@ -16,7 +16,7 @@ from ..log.result import Best, Result, load_log
 from ..store import Store
 from ..store.store import Held, spelled_target
 from ..target import Target, resolve_target
-from ..workload import Gemm, Workload
+from ..workload import Gemm, Workload, packed_by
 from .best import use_threads_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def apply_history_best(
     passes do not change it. Functions that are already scheduled are not replaced. From then on, TVM runs programs in
     this process with as many threads as the trials used: see :func:`~searchlab.apply.best.apply_best`.
 
+    If a program takes weights packed, its function has a new name, such as ``conv2d_packed``, and the calls change.
+    Weights that are constants in the module are packed here, once; others are packed whenever the model runs.
+
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.
         logs: A log, a result, a directory of logs, several of these, or a :class:`~searchlab.store.Store`. The fastest
@@ -56,7 +59,8 @@ def apply_history_best(
         SearchlabError: If a log cannot be read, or if no log can be used.
 
     Warns:
-        SearchlabWarning: For each workload that no function computes; for each workload whose programs in a store were
+        SearchlabWarning: If a program takes weights packed that are not constants in the model; for each workload that
+            no function computes; for each workload whose programs in a store were
             all measured for a different target or machine; and if a store contains nothing for the module.
 
     Example:
@@ -77,6 +81,7 @@ def apply_history_best(
     from tvm.tirx import PrimFunc
 
     from .matching import Computation, in_place_of, order_of
+    from .packed import PackedFunction, with_packed_calls
 
     functions = {
         variable: Computation(function)
@@ -96,21 +101,37 @@ def apply_history_best(
     else:
         best = _best(_results(logs), None if target is None else resolve_target(target))
     replaced: dict[Any, Any] = {}
+    with_packed: dict[str, PackedFunction] = {}
     missing: list[Workload] = []
     for workload, winner in best.items():
         if not (matched := computing(workload)):
             missing.append(workload)
             continue
-        program = winner.schedule().mod["main"]
+        program = winner.schedule().mod
+        packed = packed_by(program)
+        counts = {at: len(packed[one.name]) for at, one in enumerate(workload.arguments) if one.name in packed}
         for variable, order in matched.items():
-            replaced[variable] = in_place_of(functions[variable].func, program, order)
+            func = functions[variable].func
+            main = in_place_of(func, program["main"], order, counts)
+            if not packed:
+                replaced[variable] = main
+                continue
+            arguments = {order[at]: workload.arguments[at] for at in counts}
+            with_packed[variable.name_hint] = PackedFunction(program, main, arguments, winner.result.space.target)
     if missing:
         named = {variable.name_hint: function for variable, function in functions.items()}
         warnings.warn(_no_match(missing, named), SearchlabWarning, stacklevel=2)
     applied = mod.clone()
+    if with_packed:
+        applied, every_time = with_packed_calls(applied, with_packed)
+        if every_time:
+            said = f"the programs for {', '.join(every_time)} take weights packed, but these are no constants in the "
+            said += "module, so they are packed whenever it runs; make them constants with relax.transform.BindParams, "
+            said += "or use logs of a space without weights='packed'"
+            warnings.warn(said, SearchlabWarning, stacklevel=2)
     for variable, function in replaced.items():
-        applied.update_func(variable, function)
-    if replaced:
+        applied.update_func(applied.get_global_var(variable.name_hint), function)
+    if replaced or with_packed:
         use_threads_of(next(iter(best.values())).result.space.target)
     return applied
 

@@ -11,11 +11,11 @@ It assumes that arguments do not overlap, as Relax does for ``call_tir``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 from tvm import IRModule
@@ -31,6 +31,9 @@ Argument = tuple[str, int]  # dtype, number of elements
 
 OPAQUE = 8
 """Relax's ``OpPatternKind.kOpaque``: FuseOps, in the GPU pipeline, never fuses such a function."""
+
+MARKS = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
+"""The attributes of a function that is scheduled and must never be fused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,24 +109,32 @@ def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | Non
     return None
 
 
-def in_place_of(func: PrimFunc, program: PrimFunc, order: Sequence[int]) -> PrimFunc:
+def in_place_of(
+    func: PrimFunc, program: PrimFunc, order: Sequence[int], packed: Mapping[int, int] | None = None
+) -> PrimFunc:
     """Return ``program`` with the parameters and attributes of ``func``, marked as scheduled and never to be fused.
 
-    ``order`` lists the parameters of ``func`` in the order of the corresponding parameters of ``program``; see
-    :func:`order_of`.
+    Args:
+        func: The function to replace.
+        program: The scheduled function.
+        order: The parameters of ``func`` in the order of the workload's arguments; see :func:`order_of`.
+        packed: The workload's arguments that ``program`` takes packed, each with the number of parameters that take its
+            place. These remain the parameters of ``program``.
     """
-    marks = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
-    own = [program.params[order.index(index)] for index in range(len(func.params))]
-    if all(structural_equal(one.ty, other.ty) for one, other in zip(own, func.params, strict=True)):
+    own: dict[int, list[Any]] = {}
+    rest = iter(program.params)
+    for argument, index in enumerate(order):
+        own[index] = list(islice(rest, (packed or {}).get(argument, 1)))
+    plain = {index: own[index][0] for argument, index in enumerate(order) if argument not in (packed or {})}
+    if all(structural_equal(one.ty, func.params[index].ty) for index, one in plain.items()):
         # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function with as
         # many elements in as out.
-        return PrimFunc(own, program.body, func.ret_type, func.attrs).with_attr(marks)
-    views = [
-        DeclBuffer(parameter, data=buffer_data(func.params[index]))
-        for parameter, index in zip(program.params, order, strict=True)
-    ]
-    scheduled = PrimFunc(func.params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
-    return scheduled.with_attr(marks)
+        params = [one for index in range(len(order)) for one in own[index]]
+        return PrimFunc(params, program.body, func.ret_type, func.attrs).with_attr(MARKS)
+    views = [DeclBuffer(parameter, data=buffer_data(func.params[index])) for index, parameter in plain.items()]
+    params = [one for index, given in enumerate(func.params) for one in ([given] if index in plain else own[index])]
+    scheduled = PrimFunc(params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
+    return scheduled.with_attr(MARKS)
 
 
 def _argument(parameter: Any) -> Argument | None:

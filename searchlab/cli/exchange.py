@@ -92,6 +92,8 @@ def export(
     if to is None or to == "library":
         made = export_library(logs, place)
         say(f"built {place}; to call it with only TVM, on arrays from tvm.runtime.tensor: {made.call}")
+        if made.packs:
+            say(f"before that, pack its weights once: {'; '.join(made.packs)}")
         if made.setting:
             say(
                 f"for the speed recorded in the log, set {made.setting} in the process that calls it: by default, TVM "

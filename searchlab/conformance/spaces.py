@@ -18,7 +18,7 @@ from ..measure.settings import LocalSettings
 from ..plugins import PluginSpec
 from ..space import SPACES, Config, Knob, ProductSpace, Space, Value
 from ..target import Target, resolve_target
-from ..workload import Workload, parse_workload
+from ..workload import PACK, Workload, parse_workload
 from .check import (
     Breach,
     Check,
@@ -359,21 +359,28 @@ def one_program(space: SpaceSubject) -> None:
 
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
-    """The program is still the function main, with the workload's parameters."""
+    """The program is still the function main, with the workload's parameters, except for those that it takes packed."""
     valid = space.valid  # first, since without programs, neither the module nor the target may exist for TVM
-    expected = _parameters(space.workload.module)
+    named = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
     for config in valid:
         module = space.space.schedule(config).mod
         names = [variable.name_hint for variable in module.functions]
         if "main" not in names:
             raise Breach(f"{config.to_json()} leads to a program with the functions {names}, which do not include main")
+        expected = []
+        for name, parameter in named.items():
+            packs = _parameters(module, PACK + name) if PACK + name in names else [parameter, parameter]
+            if packs[0] != parameter:
+                raise Breach(
+                    f"{config.to_json()} leads to a function {PACK + name} that packs {packs[0]}, not {parameter}"
+                )
+            expected += packs[1:]
         if (parameters := _parameters(module)) != expected:
             raise Breach(f"{config.to_json()} leads to a program with the parameters {parameters}, not {expected}")
 
 
-def _parameters(module: Any) -> list[str]:
-    function = module["main"]
-    return [f"{parameter.ty.dtype}{list(parameter.ty.shape)}" for parameter in function.params]
+def _parameters(module: Any, function: str = "main") -> list[str]:
+    return [f"{parameter.ty.dtype}{list(parameter.ty.shape)}" for parameter in module[function].params]
 
 
 @rule("transform the workload's own PrimFunc with primitives that preserve its results", RIGHT)

@@ -8,7 +8,7 @@ file, for example for an RPC server, it is linked or archived from the same byte
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ import msgspec
 from ..errors import SearchlabError, cut, last_line, text_of
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..target import Target
-from ..workload import Workload, program_hash
+from ..workload import PACK, Argument, Packed, Workload, packed_by, program_hash
 
 if TYPE_CHECKING:
     import tvm
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 
 Objects = tuple[bytes, ...]
 """A program's object files."""
+
+
+class Code(msgspec.Struct, frozen=True, array_like=True):
+    """A compiled program.
+
+    Attributes:
+        objects: Its object files.
+        packed: The arguments that it takes packed; see :func:`~searchlab.workload.packed_by`.
+    """
+
+    objects: Objects
+    packed: dict[str, tuple[Argument, ...]] = {}
+
+
+def to_code(module: tvm.IRModule, target: Target) -> Code:
+    """Compile ``module`` with :func:`compile_program`."""
+    return Code(to_objects(compile_program(module, target)), packed_by(module))
 
 
 def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
@@ -98,6 +115,26 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
     return default_session().load_module(list(objects))
 
 
+def packed_inputs(
+    program: tvm.runtime.Module, packed: Packed, inputs: Mapping[str, tvm.runtime.Tensor]
+) -> dict[str, list[tvm.runtime.Tensor]]:
+    """Pack the inputs that a program takes packed, and return all inputs as it takes them, by name and in order.
+
+    Args:
+        program: A loaded program.
+        packed: The inputs that it takes packed; see :func:`~searchlab.workload.packed_by`.
+        inputs: The workload's inputs by name, in order.
+    """
+    import tvm
+
+    taken = {}
+    for name, given in inputs.items():
+        taken[name] = [tvm.runtime.tensor(one.unwritten(), given.device) for one in packed.get(name, ())] or [given]
+        if name in packed:
+            program[PACK + name](given, *taken[name])
+    return taken
+
+
 def reason(error: Exception) -> str:
     """Return the text of ``error``, omitting the kernel source code that CUDA errors contain."""
     text = text_of(error)
@@ -124,18 +161,18 @@ class Programs:
         except OSError as error:
             raise SearchlabError(f"cannot store programs in {self.folder}: {error.strerror}") from None
 
-    def get(self, program: str) -> Objects | None:
-        """Return a program's object files, or None if they are not in the folder."""
+    def get(self, program: str) -> Code | None:
+        """Return a program's code, or None if it is not in the folder."""
         try:
-            return msgspec.msgpack.decode(self._file(program).read_bytes(), type=Objects)
+            return msgspec.msgpack.decode(self._file(program).read_bytes(), type=Code)
         except FileNotFoundError:
             return None
 
-    def __setitem__(self, program: str, objects: Objects) -> None:
+    def __setitem__(self, program: str, code: Code) -> None:
         file = self._file(program)
         part = file.with_suffix(".part")  # so that a killed process leaves no incomplete program
         try:
-            part.write_bytes(msgspec.msgpack.encode(objects))
+            part.write_bytes(msgspec.msgpack.encode(code))
             part.replace(file)
         except OSError as error:
             raise SearchlabError(
@@ -143,4 +180,4 @@ class Programs:
             ) from None
 
     def _file(self, program: str) -> Path:
-        return self.folder / f"{program}.objects"
+        return self.folder / f"{program}.code"

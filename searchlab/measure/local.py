@@ -16,7 +16,7 @@ from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target
 from . import messages
-from .code import Objects, Programs
+from .code import Code, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .messages import Begun, Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
@@ -85,7 +85,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         super().__init__(settings, target, known, workers, not on_cpu, threads, limit)
         self.sentinel = settings.sentinel
         self.finalists = settings.finalists
-        self._kept: dict[str, tuple[float, Objects]] = {}  # the costs and code of the run's first and fastest programs
+        self._kept: dict[str, tuple[float, Code]] = {}  # the costs and code of the run's first and fastest programs
         self._programs = Programs(settings.programs) if settings.programs else None
 
     def begin(self, seed: int) -> None:
@@ -101,9 +101,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             now = ", ".join(builds.programs.values())
             raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {now}")
         for program, built in builds.built.items():
-            code[program] = built.objects
-            self._kept[program] = (0.0, built.objects)  # it may be remeasured often
-        message = messages.Remeasure([code[trial.measurement.program] or () for trial in trials], rounds)
+            code[program] = built.code
+            self._kept[program] = (0.0, built.code)  # it may be remeasured often
+        message = messages.Remeasure([code[trial.measurement.program] or Code(()) for trial in trials], rounds)
         answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
@@ -114,9 +114,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
 
     def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
         """Run a stored program on inputs drawn from ``seed``. Return the failure and a message, or None if right."""
-        objects = self._code(program)
-        assert objects is not None
-        message = messages.CheckProgram(objects, seed)
+        code = self._code(program)
+        assert code is not None
+        message = messages.CheckProgram(code, seed)
         answer: Begun | messages.Right | Failed = self._ask(space, message, START_SECONDS, Begun)
         if isinstance(answer, Begun):
             answer = self._answer(self._runners.processes[0], self.settings.run_timeout, messages.Right)
@@ -129,7 +129,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self, space: Space, built: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         def run(program: str, best: float) -> Measurement:
-            code = built[program].objects
+            code = built[program].code
             answer = self._ask(space, messages.RunProgram(code, best), self.settings.run_timeout, Ran)
             if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat:
                 self._runners.close()
@@ -140,19 +140,19 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
 
         return nullcontext(run)
 
-    def _code(self, program: str) -> Objects | None:
+    def _code(self, program: str) -> Code | None:
         if program in self._kept:
             return self._kept[program][1]
         return self._programs.get(program) if self._programs else None
 
-    def _keep(self, measurement: Measurement, objects: Objects) -> None:
+    def _keep(self, measurement: Measurement, code: Code) -> None:
         """Keep the code that :meth:`remeasure` may need: that of the first and of the fastest working programs."""
         if math.isinf(measurement.cost):
             return
         if self._programs:
-            self._programs[measurement.program] = objects
+            self._programs[measurement.program] = code
         if self.sentinel or self.finalists:
-            self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, objects)
+            self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, code)
             if len(self._kept) > self.finalists + 2:
                 del self._kept[max(self._kept, key=lambda program: self._kept[program][0])]
 

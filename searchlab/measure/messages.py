@@ -15,7 +15,7 @@ from ..records import Failure
 from ..space import Config
 from ..target import Target
 from ..workload import Workload
-from .code import Objects
+from .code import Code
 from .contract import RunSettings
 from .fleet import Address
 
@@ -119,7 +119,7 @@ class Continue(NamedTuple):
 
 
 class Built(_Answer, frozen=True):
-    objects: Objects
+    code: Code
     seconds: Taken  # CPU time for scheduling and compiling
 
 
@@ -142,7 +142,7 @@ class Extracted(_Answer, frozen=True):
 class RunProgram(NamedTuple):
     """Check and time a program on this machine. The answer is Ran."""
 
-    objects: Objects
+    code: Code
     best: float  # the time that the run's fastest program so far takes, in seconds
 
 
@@ -155,7 +155,7 @@ class Ran(_Answer, frozen=True):
 class CheckProgram(NamedTuple):
     """Run a program on different inputs. The worker answers Begun, and then Right."""
 
-    objects: Objects
+    code: Code
     seed: int  # from which the inputs are drawn
 
 
@@ -170,7 +170,7 @@ class Right(_Answer, frozen=True):
 class Remeasure(NamedTuple):
     """Time all programs once per round, in turn. The answer is Remeasured."""
 
-    programs: list[Objects]
+    programs: list[Code]
     rounds: int
 
 
@@ -182,7 +182,7 @@ class RunOn(NamedTuple):
     """Run a program on a fleet device. The worker answers Begun followed by Ran, or instead Lost or Unfit."""
 
     address: Address
-    objects: Objects
+    code: Code
     best: float  # the time that the run's fastest program so far takes, in seconds
 
 

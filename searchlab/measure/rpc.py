@@ -205,7 +205,7 @@ class _Batch(Batch[_Task]):
         self.requested -= 1
         task, process = self.waiting.popleft(), self.idle.pop()
         task.address, task.connecting = address, None
-        process.send(RunOn(address, task.built.objects, self.best))
+        process.send(RunOn(address, task.built.code, self.best))
         self.begin(process, task, self.settings.connect_timeout)
 
     def _tracker_gone(self, error: Exception) -> None:

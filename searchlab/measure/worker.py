@@ -27,9 +27,9 @@ from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig, cut, text_of
 from ..machine.host import start_tvm_threads
 from ..space import Config, Space
-from ..workload import Argument, Workload, program_hash
+from ..workload import Packed, Workload, program_hash
 from . import messages
-from .code import Objects, compile_program, device_name, device_of, load_objects, reason, to_objects
+from .code import Code, Objects, device_name, device_of, load_objects, packed_inputs, reason, to_code
 from .contract import RunSettings
 from .fleet import LOADER, Address
 from .isolation import Watch, limit_memory, with_limit
@@ -40,6 +40,17 @@ COLD_SECONDS = 0.01  # a shorter first run is not used as a reading: caches are 
 EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
 
 Load = Callable[[], "tvm.runtime.Module"]
+
+
+class Program(NamedTuple):
+    """A program to run."""
+
+    load: Load
+    packed: Packed
+
+
+def _local(code: Code) -> Program:
+    return Program(partial(load_objects, code.objects), code.packed)
 
 
 class Case(NamedTuple):
@@ -85,15 +96,16 @@ class Runner:
         self.names = [argument.name for argument in workload.arguments]
         self.originals = inputs
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
+        self.packed: list[tuple[str, tvm.runtime.Tensor, Array]] = []  # of the current program, with the contents
         # To reveal elements that a program does not write, results are filled with NaN or an unattainable number.
-        self.unwritten = [np.full(one.shape, _unwritten(one)).astype(one.dtype) for one in results]
+        self.unwritten = [one.unwritten() for one in results]
         self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
         start_tvm_threads()  # so that the time this takes is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 
-    def run(self, load: Load, best: float = math.inf) -> Ran | Failed:
-        """Check a program and time it.
+    def run(self, program: Program, best: float = math.inf) -> Ran | Failed:
+        """Check a program and time it. Arguments that it takes packed are packed once, before both.
 
         If a program's first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned:
         it is not repeated. The first reading is the checked run if that takes long enough, or else the first repeat.
@@ -101,10 +113,11 @@ class Runner:
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         try:
-            (module,) = self.loaded = [load()]
+            (module,) = self.loaded = [program.load()]
+            inputs = self._prepared(module, program.packed, self.inputs)
             cold = 0.0
             if self.expected is not None:
-                cold, wrong = self._check(module, self.inputs, self.expected)
+                cold, wrong = self._check(module, inputs, self.expected)
                 if wrong:
                     return Failed("wrong_answer", wrong, time.perf_counter() - start)
             counts = cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3)
@@ -112,12 +125,12 @@ class Runner:
                 return Ran((cold,), True, time.perf_counter() - start)
             pruned = False
             if math.isinf(slow) or counts or self.settings.repeat == 1:
-                seconds = self.time(module, self.settings.repeat)
+                seconds = self.time(module, inputs, self.settings.repeat)
             else:
-                seconds = self.time(module, 1)
+                seconds = self.time(module, inputs, 1)
                 pruned = seconds[0] > slow
                 if not pruned:
-                    seconds += self.time(module, self.settings.repeat - 1)
+                    seconds += self.time(module, inputs, self.settings.repeat - 1)
         except Exception as error:  # a candidate may raise anything
             text = with_limit(reason(error), self.settings.memory_limit_mb)
             return Failed("run_error", text, time.perf_counter() - start)
@@ -128,37 +141,52 @@ class Runner:
             return Failed("run_error", text, time.perf_counter() - start)
         return Ran(seconds, pruned, time.perf_counter() - start)
 
-    def remeasure(self, loads: Sequence[Load], rounds: int) -> Remeasured | Failed:
+    def remeasure(self, programs: Sequence[Program], rounds: int) -> Remeasured | Failed:
         """Time each program once per round. The programs take turns, and each round begins with a different one."""
         try:
-            modules = self.loaded = [load() for load in loads]
+            modules = self.loaded = [program.load() for program in programs]
+            inputs = [
+                self._prepared(module, program.packed, self.inputs)
+                for module, program in zip(modules, programs, strict=True)
+            ]
             readings: list[list[float]] = [[] for _ in modules]
             for first in range(rounds):
                 for i in range(len(modules)):
                     which = (first + i) % len(modules)
-                    readings[which] += self.time(modules[which], 1)
+                    readings[which] += self.time(modules[which], inputs[which], 1)
         except Exception as error:
             return Failed("run_error", reason(error))
         return Remeasured([tuple(seconds) for seconds in readings])
 
-    def check(self, load: Load, case: Case) -> Right | Failed:
+    def check(self, program: Program, case: Case) -> Right | Failed:
         """Check a program's result for the inputs in ``case``."""
         assert case.expected is not None
         try:
             inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
-            (module,) = self.loaded = [load()]
-            _, wrong = self._check(module, inputs, case.expected)
+            (module,) = self.loaded = [program.load()]
+            prepared = self._prepared(module, program.packed, inputs)
+            _, wrong = self._check(module, prepared, case.expected)
         except Exception as error:  # as in run()
             return Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
         return Failed("wrong_answer", wrong) if wrong else Right()
 
-    def time(self, module: tvm.runtime.Module, repeat: int) -> tuple[float, ...]:
+    def time(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], repeat: int) -> tuple[float, ...]:
         """Return ``repeat`` times in seconds, each averaged over as many executions as the settings require.
 
         TVM first runs the program once without timing it.
         """
         evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
-        return tuple(evaluate(*self.inputs, *self.results).results)
+        return tuple(evaluate(*inputs, *self.results).results)
+
+    def _prepared(
+        self, module: tvm.runtime.Module, packed: Packed, inputs: Sequence[tvm.runtime.Tensor]
+    ) -> list[tvm.runtime.Tensor]:
+        """Return the arguments for a program: ``inputs``, of which it has packed those that it takes packed."""
+        named = packed_inputs(module, packed, dict(zip(self.names, inputs, strict=False)))
+        if self._guards_inputs:
+            arrays = [(f"{name}, packed", array) for name in named.keys() & packed for array in named[name]]
+            self.packed = [(name, array, array.numpy()) for name, array in arrays]
+        return [array for arrays in named.values() for array in arrays]
 
     def _check(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Sequence[Array]
@@ -182,13 +210,17 @@ class Runner:
 
         Inputs are compared only on this machine's CPU, where this is cheap.
         """
-        if self.expected is None or not self.local or self.device != tvm.cpu():
+        if not self._guards_inputs:
             return ""
-        for name, held, original in zip(self.names, self.inputs, self.originals, strict=False):
+        for name, held, original in (*zip(self.names, self.inputs, self.originals, strict=False), *self.packed):
             if not np.array_equal(held.numpy().view(np.uint8), original.view(np.uint8)):
                 held.copyfrom(original)
                 return f"the program writes to its input {name}"
         return ""
+
+    @property
+    def _guards_inputs(self) -> bool:
+        return self.expected is not None and self.local and bool(self.device == tvm.cpu())
 
     def _wrong(self, result: Array, expected: Array) -> str:
         """Return a description of the largest error in ``result``, or "" if the result is right."""
@@ -204,13 +236,6 @@ class Runner:
         return f"{count} of {off.size} elements are off; at [{at}], it is {result[worst]}, not {expected[worst]}"
 
 
-def _unwritten(result: Argument) -> float:
-    """Return what no program computes for ``result``, if its type has such a number."""
-    if result.is_float:
-        return math.nan
-    return 0 if result.dtype == "bool" else int(np.iinfo(result.dtype).min)
-
-
 class RemoteRunner:
     """Runs programs for one workload, each on the device that the tracker has lent for it."""
 
@@ -224,7 +249,7 @@ class RemoteRunner:
         self.case = case_of(self.workload, self.settings.check)
 
     def run(
-        self, connected: Callable[[], None], address: Address, objects: Objects, best: float
+        self, connected: Callable[[], None], address: Address, code: Code, best: float
     ) -> Ran | Failed | Lost | Unfit:
         """Run a program on the device at ``address`` in the same way as :meth:`Runner.run`.
 
@@ -242,14 +267,14 @@ class RemoteRunner:
                 with contextlib.suppress(AttributeError):  # a server without a thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
             runner = Runner(self.workload, self.settings, device, False, self.case, self.error_factor)
-            load = self._loader(session, objects)
+            load = self._loader(session, code.objects)
         except Exception as error:
             return Lost(reason(error))
         if isinstance(load, Failed):
             return load
         connected()
         start = time.perf_counter()
-        answer = runner.run(load, best)
+        answer = runner.run(Program(load, code.packed), best)
         if isinstance(answer, Failed) and answer.failure == "run_error":
             if EXPIRED in answer.message:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
@@ -337,14 +362,14 @@ class Workbench:
                 return self.build(config)
             case messages.Extract(features, configs):
                 return self.extract(features, configs)
-            case messages.RunProgram(objects, best):
-                return self.runner.run(partial(load_objects, objects), best)
-            case messages.CheckProgram(objects, seed):
-                return self.check(objects, seed)
+            case messages.RunProgram(code, best):
+                return self.runner.run(_local(code), best)
+            case messages.CheckProgram(code, seed):
+                return self.check(code, seed)
             case messages.Remeasure(programs, rounds):
-                return self.runner.remeasure([partial(load_objects, objects) for objects in programs], rounds)
-            case messages.RunOn(address, objects, best):
-                return self.remote.run(lambda: self.send(messages.Begun()), address, objects, best)
+                return self.runner.remeasure([_local(code) for code in programs], rounds)
+            case messages.RunOn(address, code, best):
+                return self.remote.run(lambda: self.send(messages.Begun()), address, code, best)
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
@@ -383,11 +408,11 @@ class Workbench:
             return messages.Skipped()
         start = cpu_seconds()
         try:
-            objects = to_objects(compile_program(module, self.space.target))
+            code = to_code(module, self.space.target)
         except Exception as error:  # the compiler may raise any exception, too
             text = with_limit(reason(error), self.memory_limit_mb)
             return Failed("build_error", text, scheduling + cpu_seconds() - start)
-        return messages.Built(objects, scheduling + cpu_seconds() - start)
+        return messages.Built(code, scheduling + cpu_seconds() - start)
 
     def extract(self, name: str, configs: list[Config]) -> messages.Extracted:
         start = cpu_seconds()
@@ -398,12 +423,12 @@ class Workbench:
         rows = [row.astype(np.float64).tobytes() for row in self.features[name].extract(configs)]
         return messages.Extracted(rows, cpu_seconds() - start)
 
-    def check(self, objects: Objects, seed: int) -> messages.Right | Failed:
+    def check(self, code: Code, seed: int) -> messages.Right | Failed:
         limit_memory(0)  # the limit does not apply to the inputs and the reference
         case = case_of(self.workload, True, seed)
         limit_memory(self.memory_limit_mb)
         self.send(messages.Begun())
-        return self.runner.check(partial(load_objects, objects), case)
+        return self.runner.check(_local(code), case)
 
 
 def cpu_seconds() -> float:

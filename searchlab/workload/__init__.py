@@ -1,6 +1,6 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
-from .base import WORKLOADS, Argument, Workload, rounding
+from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
 from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, parse_workload, preset_names
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, gemm
@@ -8,7 +8,7 @@ from .softmax import Softmax
 from .tir import Tir, from_primfunc, program_hash
 
 __all__ = [
-    "ACCUMULATED_IN", "EPILOGUE", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Softmax", "Tir",
-    "Workload", "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload", "parse_workload",
-    "preset_names", "program_hash", "rounding",
+    "ACCUMULATED_IN", "EPILOGUE", "PACK", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Packed",
+    "Softmax", "Tir", "Workload", "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload",
+    "packed_by", "parse_workload", "preset_names", "program_hash", "rounding",
 ]  # fmt: skip

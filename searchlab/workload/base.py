@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_FLOPS = 10**9
 
+PACK = "pack_"
+"""Begins the name of a program's function that packs an argument; see :func:`packed_by`."""
+
 
 class Argument(NamedTuple):
     """An argument of a workload's function: a dense array."""
@@ -34,6 +38,14 @@ class Argument(NamedTuple):
     @property
     def is_float(self) -> bool:
         return np.issubdtype(np.dtype(self.dtype), np.floating) or self.dtype == "bfloat16"
+
+    def unwritten(self) -> Array:
+        """Return an array filled with what no program computes, if the type has such a number."""
+        if self.is_float:
+            value: float = math.nan
+        else:
+            value = 0 if self.dtype == "bool" else int(np.iinfo(self.dtype).min)
+        return np.full(self.shape, value).astype(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -226,6 +238,29 @@ def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
             raise SearchlabError(f"the argument {parameter.name} has the shape {list(extents)}, and is empty")
         found.append(Argument(str(parameter.name), extents, str(parameter.ty.dtype.dtype)))
     return tuple(found)
+
+
+Packed = Mapping[str, tuple[Argument, ...]]
+"""The arguments that a program takes packed, by name, each with the arrays that replace it."""
+
+
+def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
+    """Return the arguments that a program takes packed, by name, each with the arrays that replace it.
+
+    Such a program has a function ``pack_NAME`` for each of these arguments, in addition to ``main``. Its first argument
+    is the workload's argument NAME; the others are the arrays that it writes, which take the place of NAME in ``main``.
+
+    Args:
+        module: A scheduled module.
+
+    Example:
+        >>> import searchlab
+        >>> searchlab.workload.packed_by(searchlab.gemm(8, 8, 8).module)
+        {}
+    """
+    functions = {variable.name_hint: function for variable, function in module.functions.items()}
+    packs = {name.removeprefix(PACK): function for name, function in functions.items() if name.startswith(PACK)}
+    return {name: arguments_of(function)[1:] for name, function in sorted(packs.items())}
 
 
 WORKLOADS = PluginKind("workload", "searchlab.workloads", Workload, positional=0)  # type: ignore[type-abstract]

@@ -117,7 +117,8 @@ def rows_of(workload: Workload, times: Mapping[str, list[float]], library: set[s
 
 def program(space: str, workload: Workload, target: Target, config: Config) -> Run:
     """Return a launcher for the program of ``config``. Raises AssertionError if its result differs from numpy's."""
-    main, args = build(space, workload, target, config)["main"], arguments(workload, target)
+    program, args = build(space, workload, target, config, arguments(workload, target))
+    main = program["main"]
     main(*args)
     rtol, atol = workload.tolerance()
     expected = workload.reference(workload.inputs())

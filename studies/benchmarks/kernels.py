@@ -1,13 +1,14 @@
 """Compares the best guided-gemm program of a short search with linear algebra libraries.
 
     python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl onednn] [--threads 1 2] [--batch 1 8]
-        [--dtype float32 int8 bfloat16] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE] [--markdown]
+        [--dtype float32 int8 bfloat16] [--weights packed] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE]
+        [--markdown]
 
 By default, the workloads are three nearly square GEMMs and two kinds from ResNet-50 v1.5: every distinct GEMM into
 which im2row converts a convolution (output pixels x output channels x products), and the fully connected layer, which
 is a vector-matrix product at batch 1. A is read in place; the search chooses the micro-tile, how B is packed, and kc.
 For int8 and bfloat16, it uses the CPU's dot-product instructions, if available; A is then packed if its rows are not a
-multiple of 32 bits.
+multiple of 32 bits. With ``--weights packed``, B is packed beforehand, which is not part of the time.
 
 The peers are ``openblas``, the BLAS in numpy's wheels (the default); ``mkl``, from Intel's wheel; and ``onednn``,
 called through PyTorch: its inner product or, for int8, which no other peer supports, its GEMM. OpenBLAS does not
@@ -27,7 +28,7 @@ from typing import Any
 
 from peers import GEMM, require_dtype
 from timing import SpaceSpec
-from versus import Benchmark
+from versus import Benchmark, Weights
 
 from searchlab.errors import SearchlabError
 from searchlab.target import Target
@@ -36,8 +37,9 @@ from searchlab_spaces.guided.gemm_words import Words
 from searchlab_spaces.guided.words import lacks
 
 
-def space(workload: Workload, target: Target) -> SpaceSpec:
-    options: dict[str, Any] = {"pack_a": False, "pack_b": "places", "kc": "knob", "tiles": "fitting"}
+def space(workload: Workload, target: Target, weights: Weights) -> SpaceSpec:
+    options: dict[str, Any] = {"pack_a": False, "kc": "knob", "tiles": "fitting"}
+    options |= {"pack_b": "places"} if weights == "plain" else {"weights": weights}
     if isinstance(workload, Gemm) and not lacks(workload.dtype, target):
         options |= {"dot": True, "pack_a": not Words(workload).a_is_words}
     return {"name": "guided-gemm", "options": options}

@@ -13,17 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 
-from searchlab.measure.code import compile_program, device_of
+from searchlab.measure.code import compile_program, device_of, packed_inputs
 from searchlab.space import SPACES, Config
 from searchlab.target import Target
-from searchlab.workload import Workload, parse_workload, preset_names
+from searchlab.workload import Workload, packed_by, parse_workload, preset_names
 
 if TYPE_CHECKING:
     import tvm
@@ -83,11 +83,15 @@ def resnet50(op: str) -> list[str]:
     return list(named.values())
 
 
-def build(space: SpaceSpec, workload: Workload, target: Target, config: Config) -> tvm.runtime.Module:
-    """Return the compiled and loaded program of ``config``."""
+def build(
+    space: SpaceSpec, workload: Workload, target: Target, config: Config, operands: Sequence[tvm.runtime.Tensor]
+) -> tuple[tvm.runtime.Module, list[tvm.runtime.Tensor]]:
+    """Return the compiled and loaded program of ``config``, and ``operands``, packed where it takes them packed."""
     plugin, _ = SPACES.named(space)
-    schedule = SPACES.make(plugin, workload, target).schedule(config)
-    return compile_program(schedule.mod, target).jit()
+    module = SPACES.make(plugin, workload, target).schedule(config).mod
+    program = compile_program(module, target).jit()
+    taken = packed_inputs(program, packed_by(module), dict(zip(workload.shapes, operands, strict=True)))
+    return program, [array for arrays in taken.values() for array in arrays]
 
 
 def arguments(workload: Workload, target: Target) -> list[tvm.runtime.Tensor]:
@@ -123,15 +127,16 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     fine = [trial for trial in result.trials if not trial.measurement.failure] or [result.best.trial]
     front = [trial.config for trial in sorted(fine, key=lambda trial: trial.cost)[:16]]
     args = arguments(workload, target)
+    programs = [build(space, workload, target, config, args) for config in front]
     timers = [
-        build(space, workload, target, config).time_evaluator(
-            "main", device_of(target.kind), number=1, repeat=1, min_repeat_ms=20
-        )
-        for config in front
+        program.time_evaluator("main", device_of(target.kind), number=1, repeat=1, min_repeat_ms=20)
+        for program, _ in programs
     ]
     # Clock drift exceeds the differences between programs, and other processes can slow a trial by half. The fastest
     # program may therefore be far from the first, so up to sixteen are timed again, in turn.
-    again = np.median([[timer(*args).mean for timer in timers] for _ in range(21)], axis=0)
+    again = np.median(
+        [[timer(*own).mean for timer, (_, own) in zip(timers, programs, strict=True)] for _ in range(21)], axis=0
+    )
     return {"config": front[int(np.argmin(again))].to_json(), **took}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from peers import require
@@ -23,6 +23,9 @@ from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Workload, parse_workload
 
+Weights = Literal["plain", "packed"]
+"""Whether searchlab's side packs the weights in every call, or only once."""
+
 TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
 """What tables call each peer."""
 
@@ -33,7 +36,7 @@ class Benchmark:
 
     script: str
     description: str
-    space: Callable[[Workload, Target], SpaceSpec]
+    space: Callable[[Workload, Target, Weights], SpaceSpec]
     layers: str  # the layers of ResNet-50: "gemm" or "conv"
     others: Mapping[int, Sequence[str]]  # other workloads by batch size; 0 for those that belong to no network
     peers: Mapping[str, Callable[[Any], Side]]
@@ -69,6 +72,9 @@ class Benchmark:
         )
         parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="batch sizes (1 8)")
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="dtype (float32)")
+        parser.add_argument(
+            "--weights", default="plain", choices=["plain", "packed"], help="whether ours are packed beforehand (plain)"
+        )
         parser.add_argument("--isa", choices=[*ISAS], help="newest instruction set for all sides (default: the CPU's)")
         parser.add_argument("--markdown", action="store_true", help="print the table in FILE without measuring")
         return parser.parse_args(argv)
@@ -102,7 +108,8 @@ class Benchmark:
 
     def row(self, name: str, batch: int, threads: int, options: argparse.Namespace) -> dict[str, Any]:
         """Run a search, time its best program and the peers in turn, and return the table's row."""
-        task = {"workload": name, "threads": threads} | ({"isa": options.isa} if options.isa else {})
+        task = {"workload": name, "threads": threads, "weights": options.weights}
+        task |= {"isa": options.isa} if options.isa else {}
         found = in_process(self.script, {**task, "trials": options.trials, "seed": options.seed})
         with ExitStack() as stack:
             ours, *others = (
@@ -129,18 +136,17 @@ class Benchmark:
             return
         cpu = {"mcpu": ISAS[task["isa"]][0]} if "isa" in task else {}
         target = resolve_target({"kind": "native", "num-cores": task["threads"]} | cpu)
+        space = self.space(workload, target, task["weights"])
         if "config" in task:
-            serve(workload, lambda: self.ours(workload, target, Config(task["config"])))
+            serve(workload, lambda: self.ours(space, workload, target, Config(task["config"])))
             return
-        print(json.dumps(search(self.space(workload, target), workload, target, task["trials"], task["seed"])))
+        print(json.dumps(search(space, workload, target, task["trials"], task["seed"])))
 
-    def ours(self, workload: Workload, target: Target, config: Config) -> Side:
-        program, args = (
-            build(self.space(workload, target), workload, target, config)["main"],
-            arguments(workload, target),
-        )
+    def ours(self, space: SpaceSpec, workload: Workload, target: Target, config: Config) -> Side:
+        program, args = build(space, workload, target, config, arguments(workload, target))
+        main = program["main"]
         return Side(
-            lambda: program(*args), args[-1].numpy, {"cpu": f"{cpu_model()} ({target.spec.get('mcpu', 'generic')})"}
+            lambda: main(*args), args[-1].numpy, {"cpu": f"{cpu_model()} ({target.spec.get('mcpu', 'generic')})"}
         )
 
 

@@ -103,10 +103,10 @@ def test_ratios_are_taken_within_each_round() -> None:
 
 
 def test_the_sides_take_turns_in_processes_of_their_own() -> None:
-    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1}
+    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1, "weights": "packed"}
     target = resolve_target({"kind": "native", "num-cores": 1})
     workload = parse_workload(task["workload"])
-    space = GuidedGemm(workload, target, **kernels.space(workload, target)["options"])
+    space = GuidedGemm(workload, target, **kernels.space(workload, target, task["weights"])["options"])
     config = space.config_at(0).to_json()
     with (
         turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours,
@@ -120,10 +120,14 @@ def test_the_sides_take_turns_in_processes_of_their_own() -> None:
 
 @pytest.mark.skipif(not target_has_features("avx2", resolve_target("native").tvm), reason="needs a CPU with AVX2")
 def test_no_side_takes_newer_instructions_than_asked() -> None:
-    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1, "isa": "avx2"}
+    task: dict[str, Any] = {"workload": "gemm:64x64x64", "threads": 1, "weights": "plain", "isa": "avx2"}
     target = resolve_target({"kind": "native", "num-cores": 1, "mcpu": "haswell"})
     workload = parse_workload(task["workload"])
-    config = GuidedGemm(workload, target, **kernels.space(workload, target)["options"]).config_at(0).to_json()
+    config = (
+        GuidedGemm(workload, target, **kernels.space(workload, target, task["weights"])["options"])
+        .config_at(0)
+        .to_json()
+    )
     with turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours:
         assert ours.facts["cpu"].endswith("(haswell)")
     with turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs:
@@ -233,6 +237,7 @@ def test_the_space_takes_sums_of_products_where_the_cpu_has_them(dtype: str) -> 
     able, unable = (resolve_target({**x86, "mcpu": cpu}) for cpu in ("sapphirerapids", "skylake"))
     for benchmark, spelling in ((kernels, "gemm:8x8x8"), (conv2d, "conv2d:1x8x8x8x8x3x3")):
         workload = parse_workload(f"{spelling}:{dtype}")
-        assert benchmark.space(workload, able)["options"]["dot"]
-        assert "dot" not in benchmark.space(workload, unable)["options"]
-    assert conv2d.space(parse_workload("conv2d:1x8x8x8x8x3x3"), able)["options"] == {"winograd": True}
+        assert benchmark.space(workload, able, "plain")["options"]["dot"]
+        assert "dot" not in benchmark.space(workload, unable, "plain")["options"]
+    options = conv2d.space(parse_workload("conv2d:1x8x8x8x8x3x3"), able, "packed")["options"]
+    assert options == {"winograd": True, "weights": "packed"}

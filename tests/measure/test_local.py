@@ -20,6 +20,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
+from tests.support.measure import packing
 from tests.support.measure.faulty import EXPECTED, Faulty, Unloadable
 
 WORKLOAD = parse_workload("gemm:8x8x8")
@@ -154,6 +155,24 @@ def test_the_code_of_programs_is_kept_in_a_folder_and_timed_later_without_a_buil
     (tmp_path / "file").touch()
     with pytest.raises(SearchlabError, match=r"cannot store programs in .*file/x"):
         LocalMeasurer(LocalSettings(programs=str(tmp_path / "file" / "x")), native, {}, 1)
+
+
+def test_programs_with_packed_arguments(native: Target, tmp_path: Path) -> None:
+    space = packing.Packing(parse_workload("gemm:8x12x4"), native)
+    kinds = [*packing.EXPECTED, "spoils"]
+    settings = LocalSettings(repeat=1, min_repeat_ms=0, run_timeout=5, programs=str(tmp_path))
+    with LocalMeasurer(settings, native, {}, 1) as measurer:
+        results = dict(zip(kinds, measurer.measure(space, [Config({"kind": kind}) for kind in kinds]), strict=True))
+        assert {kind: result.failure for kind, result in results.items()} == {
+            **packing.EXPECTED, "spoils": "wrong_answer"
+        }  # fmt: skip
+        assert "nan" in results["packs nothing"].message
+        assert results["spoils"].message == "the program writes to its input B, packed"
+    trials = [Trial(0, Config({"kind": kind}), results[kind]) for kind in ("packs", "none")]
+    with LocalMeasurer(settings, native, {}, 1) as later:
+        seconds = later.remeasure(space, trials, rounds=2)
+        assert [len(values) for values in seconds] == [2, 2]
+        assert later.check(space, results["packs"].program, 1) is None
 
 
 def test_the_seconds_of_a_build_are_those_of_the_cpu(measurer: LocalMeasurer) -> None:

@@ -31,6 +31,7 @@ from searchlab.schema import explained
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
+from tests.support.measure import packing
 from tests.support.measure.faulty import EXPECTED, Faulty
 
 WORKLOAD = parse_workload("gemm:8x8x8")
@@ -207,6 +208,12 @@ def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
     assert not first.reused and twin.reused and twin.seconds == first.seconds
     again = measured(measurer, "none")[0]
     assert again.reused and again.seconds == first.seconds
+
+
+def test_arguments_are_packed_on_the_device(measurer: RpcMeasurer) -> None:
+    space = packing.Packing(parse_workload("gemm:8x12x4"), measurer.target)
+    results = measurer.measure(space, [Config({"kind": kind}) for kind in packing.EXPECTED])
+    assert dict(zip(packing.EXPECTED, [result.failure for result in results], strict=True)) == packing.EXPECTED
 
 
 def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:

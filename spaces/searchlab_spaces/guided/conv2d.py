@@ -16,6 +16,7 @@ from ..asked import Memory
 from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 from .conv2d_winograd import ERROR, Winograd
+from .packed import Weights, packed_apart
 from .words import lacks
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class GuidedConv2d(Space):
         dot: Whether ``direct`` and ``im2row`` use the CPU's dot-product instruction, which adds the products of four
             int8 or two bfloat16 values at once. ``direct`` then also packs the image into 32-bit words, and ``depth``
             counts words. Such a program is not a transformation of the workload's own program.
+        weights: ``"plain"`` takes them as OIHW and packs them in every call. With ``"packed"``, they are constant: a
+            program takes them in the layout that its tile reads, or transformed for Winograd. Its function
+            ``pack_weight`` packs them once, which is not part of its time. Such a program is not a transformation of
+            the workload's own program, either.
     """
 
     takes = ("conv2d",)
@@ -54,7 +59,7 @@ class GuidedConv2d(Space):
 
     def __init__(
         self, workload: Workload, target: Target, *, blocks: Literal["model", "knobs"] = "model",
-        winograd: bool = False, dot: bool = False,
+        winograd: bool = False, dot: bool = False, weights: Weights = "plain",
     ) -> None:  # fmt: skip
         assert isinstance(workload, Conv2d)
         if target.kind != "llvm":
@@ -63,15 +68,16 @@ class GuidedConv2d(Space):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
-        searched = blocks == "knobs"
+        searched, packed = blocks == "knobs", weights == "packed"
         self._lowerings: dict[str, Direct | Im2row | Winograd] = {
-            "direct": Direct(workload, target, lanes, searched, dot)
+            "direct": Direct(workload, target, lanes, searched, dot, packed)
         }
         if Im2row.suits(workload):
-            self._lowerings["im2row"] = Im2row(workload, target, lanes, searched, dot)
+            self._lowerings["im2row"] = Im2row(workload, target, lanes, searched, dot, packed)
         if winograd and Winograd.suits(workload):
             self._lowerings["winograd"] = Winograd(workload, target, lanes)
             self.error_factor = ERROR
+        self.weights: Weights = weights
         self._memory = Memory()
 
     def decide(self, choose: Choose) -> Config:
@@ -87,4 +93,5 @@ class GuidedConv2d(Space):
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)
         choices: dict[str, Any] = {name: value for name, value in config.items() if name != "lowering"}
-        return self._lowerings[str(config["lowering"])].schedule(**choices)
+        sch = self._lowerings[str(config["lowering"])].schedule(**choices)
+        return packed_apart(sch, "weight") if self.weights == "packed" else sch

@@ -40,6 +40,7 @@ class Direct:
     lanes: int
     searched: bool = False  # whether the blocks are knobs
     dot: bool = False  # whether to use dot-product instructions; if so, depth counts words
+    packed: bool = False  # whether the weights are packed before the program runs
 
     @property
     def depth(self) -> int:
@@ -134,7 +135,7 @@ class Direct:
             around = (block, n, share)
         sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, *lane)
         task = block if by_block else sch.fuse(*around)
-        own = by_block or w.n == parts == 1
+        own = not self.packed and (by_block or w.n == parts == 1)
         if own:
             sch.compute_at(weights, task, preserve_unit_loops=True)
         sch.reverse_compute_at(result, task if cut else column, preserve_unit_loops=True)

@@ -39,6 +39,7 @@ class Im2row:
     lanes: int
     searched: bool = False  # whether the blocks are knobs
     dot: bool = False  # whether to use dot-product instructions; if so, k counts words
+    packed: bool = False  # whether the weights are packed before the program runs
 
     @staticmethod
     def suits(workload: Conv2d) -> bool:
@@ -101,7 +102,8 @@ class Im2row:
         cut = depth not in (0, self.depths[-1])
         step_k = depth if cut else UNROLLED
         # Unless edges must be padded, weights are read in place, in as many streams as a tile has rows.
-        pack_weights = bool(w.co % channels or self.reduction % step_k)
+        uneven = bool(w.co % channels or self.reduction % step_k)
+        pack_weights = self.packed or uneven
         words = PatchWords(w) if self.dot else None
         sch = Unchecked(words.module if words else w.module)
         conv = sch.get_sblock("conv2d")
@@ -121,7 +123,8 @@ class Im2row:
         sch.compute_inline(patches)
         if pack_weights:
             packed = sch.cache_read(conv, 1 - at_patches, "global")
-            sch.compute_inline(f"{named[1]}_pad")
+            if uneven:
+                sch.compute_inline(f"{named[1]}_pad")
             sch.transform_layout(
                 packed, ("write", 0), lambda o, k: (o // channels, k // UNROLLED, o % channels, k % UNROLLED)
             )

@@ -18,6 +18,7 @@ from .common import FORK, UNROLLED, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, AlgorithmName, extents
 from .gemm_schedule import Plan, basic, blocked
 from .gemm_words import Words
+from .packed import Weights, packed_apart
 from .words import lacks
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ class GuidedGemm(ProductSpace):
         dot: Whether int8 and bfloat16 use the CPU's dot-product instruction, which adds the products of four or two
             elements at once. This is off by default, because such a program is not a transformation of the workload's
             own program, and not every CPU has the instruction. If kc is searched, it then counts 32-bit words.
+        weights: With ``"packed"``, B is constant: a program takes it in micro-panels, into which its function
+            ``pack_B`` packs it once, which is not part of its time. Such a program is not a transformation of the
+            workload's own program, either. ``"plain"`` takes B as the workload does.
     """
 
     takes = ("gemm",)
@@ -116,6 +120,7 @@ class GuidedGemm(ProductSpace):
         kc: Literal[KC, "knob"] = "whole",
         tiles: Literal["all", "fitting"] = "all",
         dot: bool = False,
+        weights: Weights = "plain",
     ) -> None:
         assert isinstance(workload, Gemm)
         if target.kind != "llvm":
@@ -157,6 +162,11 @@ class GuidedGemm(ProductSpace):
             )
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
+        if weights == "packed" and (not packs or pack_b not in (None, True)):
+            raise SearchlabError(
+                "weights='packed' requires variant 'packed' or 'micro-kernel' and packs B; remove option 'pack_b'"
+            )
+        self.weights: Weights = weights
         self.product: Gemm | Words = Words(workload) if dot else workload
         self.packing = {"A": packs if pack_a is None else pack_a, "B": packs if pack_b is None else pack_b}
         self.lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)
@@ -220,7 +230,7 @@ class GuidedGemm(ProductSpace):
         places = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
         packed = frozenset(name for name, place in places.items() if place not in (False, "no"))
         by_panel = frozenset(name for name, place in places.items() if place == "panel")
-        return blocked(
+        sch = blocked(
             self.product,
             Plan(
                 self.algorithm,
@@ -229,10 +239,12 @@ class GuidedGemm(ProductSpace):
                 self._vector(packed),
                 packed,
                 by_panel,
+                frozenset("B" if self.weights == "packed" else ""),
                 self.variant == "micro-kernel",
                 parallel_loop,
             ),
         )
+        return packed_apart(sch, "B") if self.weights == "packed" else sch
 
     def _vector(self, packed: frozenset[str]) -> int:
         """Return the number of elements in a vector: a full register, or half if this avoids edges of an unpacked B.

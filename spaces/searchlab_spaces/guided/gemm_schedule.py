@@ -29,6 +29,7 @@ class Plan:
     lanes: int  # the number of elements of C in a vector
     packed: frozenset[str]  # the packed operands among A and B
     by_panel: frozenset[str]  # the operands packed by the task that uses them, one micro-panel at a time
+    apart: frozenset[str]  # the operands packed before everything else
     register_tile: bool  # whether the micro-tile is updated as a unit, unrolled, rather than row by row
     parallel: str  # the parallel loop, such as ic or jr; or ""
 
@@ -103,7 +104,8 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     places |= dict.fromkeys(plan.by_panel, f"{x}r")
     places |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
-        sch.compute_at(copies[name], loops[places[name]], preserve_unit_loops=True)
+        if name not in plan.apart:
+            sch.compute_at(copies[name], loops[places[name]], preserve_unit_loops=True)
     # The result is read from the scratch buffer once it is complete, outside the outermost loop over p.
     first_sum = min(order.index(name) for name in order if name.startswith("p"))
     if first_sum > 0:
@@ -128,7 +130,7 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     if plan.parallel:
         at = order.index(plan.parallel)
         # Packing outside the parallel loop is shared by that loop's tasks, and is itself parallel.
-        shared = [loop for name, loop in packing.items() if order.index(places[name]) < at]
+        shared = [loop for name, loop in packing.items() if name in plan.apart or order.index(places[name]) < at]
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
             sch.parallel(loop)
     # This must be last, because it prevents unroll, vectorize and parallel.

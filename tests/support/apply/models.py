@@ -32,13 +32,13 @@ Emit = Callable[..., Any]
 def log_of(
     path: Path,
     workload: str,
-    space: str = "sketch",
+    space: str | Plugin = "sketch",
     seconds: float = 1e-3,
     seed: int = 0,
     target: dict[str, Any] = HERE,
 ) -> Path:
     """A log of one random config, at a made-up time."""
-    plugin, resolved = Plugin(space), resolve_target(target)
+    plugin, resolved = Plugin(space) if isinstance(space, str) else space, resolve_target(target)
     made = SPACES.make(plugin, parse_workload(workload), resolved)
     header = Header(
         workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed, batch=1,

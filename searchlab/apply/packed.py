@@ -1,0 +1,132 @@
+"""Calls of functions that take arguments packed, in a model: constants are packed once, here.
+
+TVM's own passes for this are ``relax.transform.SplitLayoutRewritePreproc``, which splits a scheduled function, and
+``FoldConstant``. A program with packed arguments is split already; see :func:`~searchlab.workload.packed_by`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Op
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.tirx import PrimFunc
+
+from ..errors import SearchlabError
+from ..measure.code import compile_program, device_of, packed_inputs
+from ..target import Target, resolve_target
+from ..workload import PACK, Argument, packed_by
+from .matching import MARKS
+
+
+@dataclass(eq=False)
+class PackedFunction:
+    """A function of a model, and the program that replaces it.
+
+    Attributes:
+        program: The program, whose functions include those that pack.
+        main: Its function ``main``, with the function's parameters in place of those that are not packed.
+        arguments: The workload's argument for each parameter that the program takes packed, by the parameter's index
+            in the replaced function.
+        target: The target of the program.
+    """
+
+    program: tvm.IRModule
+    main: PrimFunc
+    arguments: Mapping[int, Argument]
+    target: Target
+
+    def packed(self, index: int, value: tvm.runtime.Tensor) -> list[tvm.runtime.Tensor]:
+        """Return the packed form of a constant argument."""
+        argument = self.arguments[index]
+        module, device = self._runs
+        given = tvm.runtime.tensor(value.numpy().reshape(argument.shape), device)
+        arrays = packed_inputs(module, packed_by(self.program), {argument.name: given})[argument.name]
+        return [tvm.runtime.tensor(array.numpy()) for array in arrays]
+
+    @cached_property
+    def _runs(self) -> tuple[tvm.runtime.Module, tvm.runtime.Device]:
+        """The functions that pack, compiled for this machine, and the device that they run on."""
+        target = resolve_target("native") if self.target.kind == "llvm" else self.target
+        packs = {name: function for name, function in self.program.functions.items() if name.name_hint != "main"}
+        return compile_program(tvm.IRModule(packs), target).jit(), device_of(target.kind)
+
+
+def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]) -> tuple[tvm.IRModule, list[str]]:
+    """Replace the calls of ``functions``, given by name, with calls of their programs.
+
+    The program of ``conv2d`` becomes the function ``conv2d_packed``, since its parameters have other shapes.
+
+    Returns:
+        The new module, and the names of the functions with packed arguments that are not constant. These are packed in
+        every call.
+
+    Raises:
+        SearchlabError: If a function is used other than by ``call_tir``.
+    """
+    calls = _Calls(mod, functions)
+    for variable, function in mod.functions.items():
+        if isinstance(function, relax.Function):
+            calls.builder_.update_func(variable, calls.visit_expr(function))
+    if calls.otherwise:
+        raise SearchlabError(
+            f"the function {calls.otherwise!r}, whose program takes weights packed, is used other than by call_tir; "
+            f"apply the logs right after relax.transform.LegalizeOps"
+        )
+    made = calls.builder_.get()
+    for variable in mod.functions:
+        if variable.name_hint in calls.programs:
+            del made[variable]
+    return made, list(dict.fromkeys(calls.every_time))
+
+
+@mutator
+class _Calls(PyExprMutator):  # type: ignore[misc]
+    """Rewrites the calls of ``functions``."""
+
+    def __init__(self, mod: tvm.IRModule, functions: Mapping[str, PackedFunction]) -> None:
+        super().__init__(mod)
+        self.functions = functions
+        self.programs: dict[str, Any] = {}  # the new functions that are called, by the name of those that they replace
+        self.every_time: list[str] = []
+        self.otherwise = ""  # a function that is not only called
+
+    def visit_call_(self, call: Any) -> Any:
+        if not call.op.same_as(Op.get("relax.call_tir")) or call.args[0].name_hint not in self.functions:
+            return super().visit_call_(call)
+        name = call.args[0].name_hint
+        function = self.functions[name]
+        given: list[Any] = []
+        for index, argument in enumerate(self.visit_expr(call.args[1])):
+            given += self._packed(name, function, index, argument) if index in function.arguments else [argument]
+        outputs = call.ty_args[0]
+        types = list(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else outputs
+        if name not in self.programs:
+            self.programs[name] = self.builder_.add_func(function.main, f"{name}_packed")
+        return relax.call_tir(self.programs[name], given, types)
+
+    def visit_global_var_(self, variable: Any) -> Any:
+        if variable.name_hint in self.functions:
+            self.otherwise = variable.name_hint  # TVM would turn an exception raised here into a RuntimeError
+        return variable
+
+    def _packed(self, name: str, function: PackedFunction, index: int, argument: Any) -> list[Any]:
+        value = self.lookup_binding(argument) if isinstance(argument, relax.Var) else argument
+        if isinstance(value, tvm.ir.GenericConst):
+            return [relax.const(array) for array in function.packed(index, value.value)]
+        self.every_time.append(name)
+        of = function.arguments[index]
+        pack = function.program[PACK + of.name].without_attr("global_symbol").with_attr(MARKS)
+        variable = self.builder_.add_func(pack, f"{name}_{PACK}{of.name}")
+        if tuple(argument.ty.shape) != of.shape:
+            argument = self.builder_.emit(relax.op.reshape(argument, of.shape))
+        types = [relax.TensorType(one.shape, one.dtype) for one in packed_by(function.program)[of.name]]
+        made = self.builder_.emit(relax.call_tir(variable, [argument], types if len(types) > 1 else types[0]))
+        if len(types) == 1:
+            return [made]
+        return [self.builder_.emit(relax.TupleGetItem(made, place)) for place in range(len(types))]

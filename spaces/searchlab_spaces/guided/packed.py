@@ -1,0 +1,106 @@
+"""Programs that take constant weights packed, in the layout in which their tiles read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from searchlab.workload import PACK
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+    from tvm.tirx import PrimFunc, Stmt, Var
+
+Weights = Literal["plain", "packed"]
+"""How a program takes the weights: in the workload's layout, or packed."""
+
+
+def packed_apart(sch: Schedule, name: str) -> Schedule:
+    """Move the statements that depend on nothing but the argument ``name`` from ``main`` to ``pack_NAME``.
+
+    The arrays that ``pack_NAME`` writes take the argument's place in ``main``. The statements must be outermost loops
+    that contain no other computation, and nothing else may read the argument.
+
+    Args:
+        sch: The schedule.
+        name: The argument.
+    """
+    import tvm
+    from tvm.s_tir import Schedule
+    from tvm.tirx import SeqStmt
+    from tvm_ffi import get_global_func
+
+    func = sch.mod["main"]
+    root = func.body.block
+    (given,) = (parameter for parameter in func.params if parameter.name == name)
+    apart, rest = _constant(list(root.body) if isinstance(root.body, SeqStmt) else [root.body], func, given)
+    written, read = _variables(apart), _variables(rest)
+    assert _key(given) not in read, f"packing {name} is not apart from the rest of the program"
+    made = [buffer for buffer in root.alloc_buffers if _key(buffer) in written]
+    packed = [buffer for buffer in made if _key(buffer) in read]
+    params: list[Var] = []
+    for parameter in func.params:
+        params += packed if parameter.same_as(given) else [parameter]
+    functions = {
+        "main": _function(func, params, [one for one in root.alloc_buffers if _key(one) not in written], rest),
+        PACK + name: _function(func, [given, *packed], [one for one in made if _key(one) not in read], apart),
+    }
+    renewed = get_global_func("s_tir.RenewDefs")  # because two functions must not share variables
+    named = {name: renewed(function).with_attr("global_symbol", name) for name, function in functions.items()}
+    return Schedule(tvm.IRModule(named))
+
+
+def _constant(statements: Sequence[Stmt], func: PrimFunc, given: Var) -> tuple[list[Stmt], list[Stmt]]:
+    """Return the ``statements`` of a function that depend on nothing but the argument ``given``, and the others."""
+    from tvm.tirx import DeclBuffer
+
+    views = [one.buffer for one in statements if isinstance(one, DeclBuffer)]
+    memory = {_key(buffer) for buffer in (*func.params, *func.body.block.alloc_buffers, *views)}
+    known = {_key(given)}
+    apart: list[Stmt] = []
+    rest: list[Stmt] = []
+    for one in statements:
+        written = _stored(one)
+        read = _variables([one]) & memory - written
+        if read and read <= known:
+            known |= written
+            apart.append(one)
+        else:
+            rest.append(one)
+    return apart, rest
+
+
+def _stored(statement: Stmt) -> set[int]:
+    """Return the keys of the buffers to which ``statement`` writes or, if it declares a view, of the view."""
+    from tvm.tirx import BufferStore, DeclBuffer
+    from tvm_ffi import structural_walk
+
+    if isinstance(statement, DeclBuffer):
+        return {_key(statement.buffer)}
+    found: set[int] = set()
+    structural_walk(statement, [(BufferStore, lambda node: found.add(_key(node.buffer)))])
+    return found
+
+
+def _variables(statements: Sequence[Stmt]) -> set[int]:
+    """Return the keys of the variables and buffers in ``statements``."""
+    from tvm.tirx import Var
+    from tvm_ffi import structural_walk
+
+    found: set[int] = set()
+    for one in statements:
+        structural_walk(one, [(Var, lambda variable: found.add(_key(variable)))])
+    return found
+
+
+def _key(variable: Var) -> int:
+    """Return the address of TVM's object, since variables are compared by identity."""
+    return int(variable.__chandle__())
+
+
+def _function(func: PrimFunc, params: Sequence[Var], buffers: Sequence[Var], body: Sequence[Stmt]) -> PrimFunc:
+    from tvm.s_tir import SBlock, SBlockRealize
+    from tvm.tirx import PrimFunc, SeqStmt
+
+    root = SBlock([], [], [], "root", SeqStmt(body) if len(body) > 1 else body[0], alloc_buffers=list(buffers))
+    return PrimFunc(list(params), SBlockRealize([], True, root), func.ret_type, func.attrs)

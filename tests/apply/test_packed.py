@@ -1,0 +1,121 @@
+"""Programs that take weights packed, in Relax modules and in libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import searchlab
+from searchlab import apply_history_best
+from searchlab.apply.best import export_library
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.plugins import Plugin
+from tests.support.apply.models import legal, log_of, operands, run, scheduled
+
+PACKED = Plugin("guided-conv2d", {"weights": "packed"})
+CONV2D = "conv2d:1x8x8x16x4x3x3:p1"
+
+
+def weights(*shape: int, seed: int = 0) -> Any:
+    return relax.const(np.random.default_rng(seed).integers(-8, 8, shape).astype("float32"))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return log_of(tmp_path_factory.mktemp("logs") / "a.jsonl", CONV2D, PACKED)
+
+
+def shapes(module: tvm.IRModule, called: str) -> list[list[list[int]]]:
+    """The shapes of the arguments in each call of a function."""
+    values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
+    calls = [one for one in values if isinstance(one, tvm.ir.Call) and "call_tir" in str(one.op)]
+    return [
+        [[int(extent) for extent in argument.ty.shape] for argument in one.args[1]]
+        for one in calls
+        if one.args[0].name_hint == called
+    ]
+
+
+def test_constant_weights_are_packed_once(log: Path) -> None:
+    def twice(builder: relax.BlockBuilder, x: Any) -> Any:
+        first, second = weights(16, 4, 3, 3), weights(16, 4, 3, 3, seed=1)
+        one = builder.emit(relax.op.nn.conv2d(x, first, padding=1))
+        return relax.op.add(one, builder.emit(relax.op.nn.conv2d(x, second, padding=1)))
+
+    module = legal(twice, (1, 4, 8, 8))
+    made = apply_history_best(module, log)
+    assert scheduled(made) == {"conv2d_packed"}
+    assert "conv2d" not in {variable.name_hint for variable in made.functions}
+    (packed,) = searchlab.workload.packed_by(searchlab.apply_best(log).module)["weight"]
+    assert shapes(made, "conv2d_packed") == [[[1, 4, 8, 8], list(packed.shape)]] * 2
+    (x,) = operands(module)
+    np.testing.assert_array_equal(run(made, x), run(module, x))
+
+
+def test_weights_that_are_not_constant_are_packed_in_every_call(log: Path) -> None:
+    module = legal(lambda _, x, w: relax.op.nn.conv2d(x, w, padding=1), (1, 4, 8, 8), (16, 4, 3, 3))
+    with pytest.warns(SearchlabWarning, match=r"for conv2d take weights packed, .* relax.transform.BindParams"):
+        made = apply_history_best(module, log)
+    assert scheduled(made) == {"conv2d_packed", "conv2d_pack_weight"}
+    arrays = operands(module)
+    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+    bound = relax.transform.BindParams("main", {"x1": arrays[1]})(module)
+    np.testing.assert_array_equal(run(apply_history_best(bound, log), arrays[0]), run(module, *arrays))
+
+
+def test_a_fused_gemm_whose_arguments_have_other_shapes(tmp_path: Path) -> None:
+    options = {"weights": "packed", "tiles": "fitting"}
+    log = log_of(tmp_path / "a.jsonl", "gemm:8x12x20:bias", Plugin("guided-gemm", options))
+    passes = [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
+
+    def emit(builder: relax.BlockBuilder, x: Any, bias: Any) -> Any:
+        return relax.op.add(builder.emit(relax.op.matmul(x, weights(20, 12))), bias)
+
+    module = tvm.ir.transform.Sequential(passes)(legal(emit, (1, 8, 20), (1, 1, 12)))
+    made = apply_history_best(module, log)
+    assert scheduled(made) == {"fused_matmul_add_packed"}
+    arrays = operands(module)
+    np.testing.assert_array_equal(run(made, *arrays), run(module, *arrays))
+
+
+def test_a_function_that_is_used_otherwise_is_refused(log: Path) -> None:
+    module = legal(lambda _, x: relax.op.nn.conv2d(x, weights(16, 4, 3, 3), padding=1), (1, 4, 8, 8))
+    lowered = relax.transform.CallTIRRewrite()(module)
+    with pytest.raises(SearchlabError, match="'conv2d', whose program takes weights packed, is used other than by"):
+        apply_history_best(lowered, log)
+
+
+CALL = """
+import sys
+import numpy as np
+import tvm
+rng = np.random.default_rng(0)
+data, weight = (tvm.runtime.tensor(rng.standard_normal(shape, "float32")) for shape in ((1, 4, 8, 8), (16, 4, 3, 3)))
+out = tvm.runtime.empty((1, 16, 8, 8))
+for statement in sys.argv[1:]:
+    exec(statement)
+print(float(out.numpy()[0, 3, 1, 1]), float((data.numpy()[0, :, :3, :3] * weight.numpy()[3]).sum()))
+"""
+
+
+def test_a_library_contains_the_function_that_packs(log: Path, tmp_path: Path) -> None:
+    exported = export_library([log], tmp_path / "best.o")
+    assert len(exported.packs) == 2 and "weight_packed" in exported.call
+    load = f"import tvm_ffi_orcjit; library = {exported.call.partition('[')[0]}"
+    rest = [one.replace(exported.call.partition("[")[0], "library") for one in (*exported.packs, exported.call)]
+    done = subprocess.run([sys.executable, "-c", CALL, load, *rest], capture_output=True, text=True, check=True)
+    computed, expected = map(float, done.stdout.split())
+    assert computed == pytest.approx(expected, rel=1e-4)
+
+
+def test_its_texts_contain_the_function_that_packs(log: Path) -> None:
+    best = searchlab.load_log(log).best
+    for name in ("tir", "python"):
+        assert "def pack_weight" in searchlab.apply.text_of(best, name)

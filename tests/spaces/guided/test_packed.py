@@ -1,0 +1,84 @@
+"""Programs of the guided spaces that take constant weights packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm.target.codegen import target_has_features
+
+from searchlab.errors import SearchlabError
+from searchlab.measure.code import packed_inputs
+from searchlab.plugins import Plugin
+from searchlab.space import SPACES, Config, Space
+from searchlab.target import Target, resolve_target
+from searchlab.workload import packed_by, parse_workload
+from searchlab_spaces.guided.words import INSTRUCTIONS
+
+
+@pytest.fixture(scope="module")
+def native() -> Target:
+    return resolve_target({"kind": "native", "num-cores": 2})
+
+
+def made(space: str, workload: str, target: Target, **options: Any) -> Space:
+    parsed = parse_workload(workload)
+    dtype = parsed.arguments[0].dtype
+    if options.get("dot") and not target_has_features(INSTRUCTIONS[dtype].feature, target.tvm):
+        pytest.skip(f"this CPU has no dot products of {dtype}")
+    return SPACES.make(Plugin(space, {**options, "weights": "packed"}), parsed, target)
+
+
+SPACES_AND_OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("guided-conv2d", "conv2d:2x7x8x30x17x3x3:p1:bias:relu", {"blocks": "knobs"}),
+    ("guided-conv2d", "conv2d:2x7x8x30x17x3x3:p1:int8", {"dot": True, "blocks": "knobs"}),
+    ("guided-conv2d", "conv2d:1x7x7x32x16x1x1:bias:add:int8", {"dot": True}),
+    ("guided-conv2d", "conv2d:1x7x7x30x17x3x3:bfloat16", {"dot": True}),
+    ("guided-gemm", "gemm:37x53x29:bias:relu", {"variant": "packed"}),
+    ("guided-gemm", "gemm:40x96x64", {"algorithm": "A3C2B0"}),
+    ("guided-gemm", "gemm:40x96x64", {"algorithm": "A3B2C0", "blocks": "knobs"}),
+    ("guided-gemm", "gemm:40x96x64", {"algorithm": "B3C2A0"}),
+    ("guided-gemm", "gemm:7x48x95:bias:int8", {"dot": True, "tiles": "fitting", "kc": "knob"}),
+]
+
+
+@pytest.mark.parametrize(("name", "workload", "options"), SPACES_AND_OPTIONS)
+def test_the_answer_is_right_and_the_weights_are_packed_once(
+    name: str, workload: str, options: dict[str, Any], native: Target
+) -> None:
+    space = made(name, workload, native, **options)
+    weights = {"guided-conv2d": "weight", "guided-gemm": "B"}[name]
+    inputs = {one: tvm.runtime.tensor(array) for one, array in space.workload.inputs().items()}
+    *_, result = space.workload.arguments
+    rtol, atol = space.workload.tolerance()
+    for config in space.sample_new(np.random.default_rng(2), 3, ()):
+        module = space.schedule(config).mod
+        packed = packed_by(module)
+        assert list(packed) == [weights]
+        program = tvm.compile(module, target=native.tvm).jit()
+        taken = packed_inputs(program, packed, inputs)
+        assert [array.shape for array in taken[weights]] == [one.shape for one in packed[weights]]
+        computed = tvm.runtime.tensor(result.unwritten())
+        program["main"](*(array for arrays in taken.values() for array in arrays), computed)
+        expected = space.workload.reference(space.workload.inputs())
+        np.testing.assert_allclose(computed.numpy(), expected, rtol=rtol, atol=atol)
+
+
+def test_winograd_takes_transformed_weights(native: Target) -> None:
+    space = made("guided-conv2d", "conv2d:1x9x9x16x8x3x3:p1", native, winograd=True)
+    (kernels,) = packed_by(space.schedule(Config({"lowering": "winograd", "pixels": 16, "channels": 14})).mod)["weight"]
+    assert kernels.shape[1:3] == (6, 6)
+
+
+def test_row_sums_of_int8_weights_are_packed_too(native: Target) -> None:
+    space = made("guided-conv2d", "conv2d:1x7x7x32x16x1x1:int8", native, dot=True)
+    arrays = packed_by(space.schedule(space.sample(np.random.default_rng(0))).mod)["weight"]
+    assert [one.shape for one in arrays if one.name == "sums"] == [(32,)] and len(arrays) == 2
+
+
+@pytest.mark.parametrize("options", [{"variant": "blocked"}, {"pack_b": False}, {"pack_b": "panel"}])
+def test_a_gemm_whose_b_cannot_be_packed_is_refused(options: dict[str, Any], native: Target) -> None:
+    with pytest.raises(SearchlabError, match="weights='packed' requires variant"):
+        made("guided-gemm", "gemm:8x8x8", native, **options)
