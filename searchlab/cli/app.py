@@ -39,7 +39,7 @@ COMMANDS = {
     "suite": ("suite:suites", "Compare policies on suites of tables, with registered baselines."),
     "fleet": ("fleet:fleet", "Measure on remote devices behind TVM's RPC tracker."),
     "store": ("store:store", "Store and look up the measurements from all studies."),
-    "log": ("logs:log", "Check and repair the logs of runs."),
+    "log": ("logs:log", "Check the logs of runs."),
     "costmodel": ("logs:costmodel", "Evaluate cost models without a search."),
 }
 """The location of each subcommand, and its line in the help."""

@@ -18,7 +18,7 @@ from ..errors import SearchlabError
 from ..log.columns import read_logs
 from ..log.format import find_logs, read_log
 from ..log.result import Best, drift, fastest, load_log, noise, sentences
-from ..log.writer import examine, repair
+from ..log.writer import examine
 from .terminal import (
     AsJson,
     Logs,
@@ -34,7 +34,7 @@ from .terminal import (
     say_json,
 )
 
-log = typer.Typer(no_args_is_help=True, help="Check and repair the logs of runs.")
+log = typer.Typer(no_args_is_help=True, help="Check the logs of runs.")
 table = typer.Typer(no_args_is_help=True, help="Record measurements that stand in for the machine, and describe them.")
 costmodel = typer.Typer(no_args_is_help=True, help="Evaluate cost models without a search.")
 
@@ -172,23 +172,11 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
                 say(f"{one.path}, line {line.number}: {line.problem}")
             if not one.problems:
                 say(f"{one.path} is intact: {one.trials:,} trials")
-            elif one.prefix:
-                say(f"to repair it: searchlab log repair {one.path}")
+            elif one.intact:
+                keep = f"head -n {one.intact} {one.path} > NEW.jsonl"
+                say(f"its run can resume from the {one.trials:,} trials before: {keep}")
     if any(one.problems for one in examined):
         raise typer.Exit(1)
-
-
-@log.command(name="repair")
-def log_repair(file: Annotated[Path, Argument(help="The log to repair.", metavar="FILE")]) -> None:
-    """Truncate a damaged log at the first lost trial so that its run can resume. Later trials are saved separately."""
-    done = repair(file)
-    if done is None:
-        say(f"{file} is intact; nothing was changed")
-        return
-    say(f"{file} now has {done.trials:,} trials, from which its run can resume")
-    if done.rest:
-        say(f"the {done.rest_trials:,} trials after the first lost one were saved as {done.rest}")
-    say(f"the damaged log was saved as {done.saved}")
 
 
 # --- tables -----------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Write, read and repair the logs of runs, and evaluate the results and the noise in them."""
+"""Write, read and check the logs of runs, and evaluate the results and the noise in them."""

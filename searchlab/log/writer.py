@@ -1,14 +1,13 @@
-"""Write and repair logs. Only one process at a time can write a log: the one that holds its lock."""
+"""Write and check logs. Only one process at a time can write a log: the one that holds its lock."""
 
 from __future__ import annotations
 
 import fcntl
 import gzip
 import os
-import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -369,113 +368,36 @@ def pack(log: Path, to: Path) -> None:
 
 @dataclass(frozen=True)
 class Examined:
-    """A log's problems and its intact lines."""
+    """A log's problems, and the number of lines from which a run can resume.
+
+    Attributes:
+        path: The log.
+        problems: The damaged lines.
+        trials: The number of trials before the first lost one.
+        intact: The number of lines up to the last of these trials, or 0 if the header is damaged.
+    """
 
     path: Path
     problems: tuple[Line, ...]
-    prefix: tuple[bytes, ...]  # the lines from which a run can resume: the header and all trials before the first gap
-    rest: tuple[bytes, ...]  # the intact lines after the gap
-    trials: int  # the number of trials in the prefix
-    rest_trials: int
+    trials: int
+    intact: int
 
 
 def examine(path: Path) -> Examined:
     """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read at all."""
     problems: list[Line] = []
-    prefix: list[bytes] = []
-    rest: list[bytes] = []
-    trials = rest_trials = 0
+    trials = intact = 0
     for line in scan(read_bytes(path)):
         if isinstance(line.item, Header):
             try:
                 computation_of(line.item)
-                prefix.append(line.data)
             except SearchlabError as error:
                 line = msgspec.structs.replace(line, problem=f"the header is damaged: {error}")
-        elif isinstance(line.item, Record):
-            if prefix and not rest and line.item.index == trials:
-                trials += 1
-                prefix.append(line.data)
-            else:
-                rest_trials += 1
-                rest.append(line.data)
-        elif isinstance(line.item, Final | Ended):
-            (rest if rest or not prefix else prefix).append(line.data)
         if line.problem:
             problems.append(line)
-    if not problems and not prefix:
+        elif not problems:
+            trials += isinstance(line.item, Record)
+            intact = line.number
+    if not problems and not intact:
         problems.append(Line(1, b"", None, "the log is empty: it has no header yet"))
-    return Examined(path, tuple(problems), tuple(prefix), tuple(rest), trials, rest_trials)
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """The result of a repair. ``saved`` is the damaged original, and ``rest`` contains the later trials, if any."""
-
-    trials: int
-    saved: Path
-    rest: Path | None
-    rest_trials: int
-
-
-def repair(path: Path) -> Repaired | None:
-    """Repair the log at ``path``. Returns None if nothing is wrong with it.
-
-    The log keeps the trials before the first gap, from which its run can resume: a run's i-th trial must be the i-th
-    that its policy proposes. The original is kept as ``*.damaged``. Intact trials after the gap are stored in
-    ``*.rest``, below a copy of the header and with their original numbers.
-
-    Raises:
-        SearchlabError: If the header is damaged, another process is writing the log, or the log is compressed. Nothing
-            is changed in these cases.
-    """
-    if path.suffix == ".gz":
-        raise SearchlabError(f"{path} is compressed; unpack it with gunzip and repair the unpacked log")
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below, with its lock
-    except OSError as error:
-        raise SearchlabError(f"cannot read the log {path}: {error.strerror}") from None
-    with file:
-        try:
-            _lock(file)
-        except OSError:
-            raise SearchlabError(f"another process is writing {path}; wait for it to finish") from None
-        examined = examine(path)
-        if not examined.problems:
-            return None
-        if not examined.prefix:
-            raise SearchlabError(
-                f"{path} cannot be repaired: line 1: {examined.problems[0].problem}. Without a header, "
-                f"its trials cannot be used; copy the first line from another log of the same run"
-            )
-        try:
-            saved = _free(path, ".damaged")
-            shutil.copyfile(path, saved)
-            rest = None
-            if examined.rest:
-                rest = _free(path, ".rest")
-                _replace(rest, [examined.prefix[0], *examined.rest])
-            _replace(path, examined.prefix)
-        except OSError as error:
-            raise SearchlabError(f"cannot write files beside {path}: {error.strerror}; the log is unchanged") from None
-    return Repaired(examined.trials, saved, rest, examined.rest_trials)
-
-
-def _free(path: Path, ending: str) -> Path:
-    """Return ``path`` with ``ending``, plus a number if this name is already in use. It is never mistaken for a log."""
-    names = (path.with_name(f"{path.name}{ending}{number or ''}") for number in range(1 << 16))
-    return next(name for name in names if not name.exists())
-
-
-def _replace(path: Path, lines: Sequence[bytes]) -> None:
-    """Write ``lines`` to ``path``, either completely or not at all."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with open(part, "wb") as file:
-            file.write(b"".join(line + b"\n" for line in lines))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    return Examined(path, tuple(problems), trials, intact)

@@ -36,7 +36,7 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.imports import As, import_file
 from searchlab.log.format import read_header, read_log
 from searchlab.log.result import sentences
-from searchlab.log.writer import examine, repair
+from searchlab.log.writer import examine
 from searchlab.measure.suite import read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.tables.info import TableInfo, info_table
@@ -79,7 +79,6 @@ def log(path: Path) -> None:
     """Read a log with every function that accepts logs from untrusted sources."""
     refused(read_header, path)
     refused(examine, path)
-    refused(lambda: (repaired := Path(shutil.copy(path, path.parent / f"copy-{path.name}")), repair(repaired)))
     whole = read_log(path)
     result = searchlab.load_log(path)
     sentences(whole)

@@ -1,0 +1,116 @@
+"""Checking logs: all problems are named, and the lines from which a run can resume are counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from searchlab.cli.app import app
+from searchlab.log.format import Ended, Final, Finalist, read_log
+from searchlab.log.writer import LogWriter, examine
+from tests.support.logs import HEADER, trial, written
+
+
+def lines_of(path: Path, count: int = 8) -> list[bytes]:
+    return written(path, count).splitlines()
+
+
+def problems(path: Path, lines: list[bytes]) -> dict[int, str]:
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return {line.number: line.problem for line in examine(path).problems}
+
+
+def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    written(path, 8)
+    writer = LogWriter(path, HEADER)
+    writer.append(Ended(trials=8))
+    writer.append(Final(trials=8, finalists=(Finalist(3, (1e-3,)),)))
+    writer.append(trial(8))
+    writer.close()
+    found = examine(path)
+    assert not found.problems and (found.trials, found.intact) == (9, 12)
+
+
+def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = lines_of(path, 12)
+    lines[3] = b"garbage"
+    lines[5] = lines[5][:20]
+    lines[9] = lines[8]
+    lines[11] = b'{"kind":"finalists","trials":99,"finalists":[{"index":0,"seconds":[1.0]}]}'
+    lines.append(b'{"kind":"ended","trials":98}')
+    found = problems(path, lines)
+    assert list(found) == [4, 6, 10, 11, 12, 14] and "98 trials" in found[14]
+    assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]
+    assert (
+        found[10] == "it contains trial 7 instead of trial 8" and found[11] == "it contains trial 9 instead of trial 8"
+    )
+    path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])
+    assert [(line.number, "incomplete" in line.problem) for line in examine(path).problems] == [(4, True)]
+
+
+@given(st.data())
+def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("log") / "a.jsonl"
+    lines = lines_of(path, 6)
+    whole = [*lines]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(1, len(lines) - 1))
+        match data.draw(st.sampled_from(["drop", "garbage", "twice"])):
+            case "drop" if len(lines) > 2:
+                del lines[at]
+            case "garbage":
+                lines[at] = data.draw(st.binary(max_size=9)).replace(b"\n", b"").replace(b"\r", b"")
+            case _:
+                lines.insert(at, lines[at])
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    found = examine(path)
+    kept = lines[: found.intact]
+    path.write_bytes(b"\n".join(kept) + b"\n")
+    assert kept == whole[: len(kept)] and len(read_log(path).records) == found.trials == len(kept) - 1
+    assert bool(found.problems) == (len(kept) < len(lines))
+    writer = LogWriter(path, HEADER)
+    writer.append(trial(found.trials))
+    writer.close()
+    assert len(read_log(path).records) == found.trials + 1
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "the log is empty"),
+        (b"dear diary\n", "damaged"),
+        (b'{"searchlab_log":99}\n', "log format is 99"),
+        (b'{"searchlab_log":1}\n', "the header is damaged"),
+        (b'{"index":0,"config":{}}\n', "not a searchlab log, or its first line is missing"),
+    ],
+)
+def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(data)
+    found = examine(path)
+    assert said in found.problems[0].problem and (found.trials, found.intact) == (0, 0)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    written(good, 2)
+    lines = lines_of(bad, 3)
+    lines[2] = b"{"
+    bad.write_bytes(b"\n".join(lines) + b"\n")
+
+    def invoke(*words: object) -> tuple[int, str]:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        return done.exit_code, " ".join(done.output.split())
+
+    assert invoke("log", "check", good) == (0, f"{good} is intact: 2 trials")
+    code, said = invoke("log", "check", tmp_path)
+    assert code == 1 and f"{bad}, line 3: it is damaged" in said and f"head -n 2 {bad} > " in said and str(good) in said
+    code, said = invoke("log", "check", bad, "--json")
+    assert code == 1 and json.loads(said)[0]["problems"][0]["line"] == 3
