@@ -16,7 +16,7 @@ from ..errors import SearchlabError, described, did_you_mean, first_line
 from ..plugins import execute_file, load_attribute
 from ..space import SPACES
 from ..target import Target
-from ..workload import Workload, conv2d, from_primfunc, gemm
+from ..workload import Workload, conv2d, from_primfunc, gemm, operations_of
 from .scheduler import ScheduledTask
 
 if TYPE_CHECKING:
@@ -152,15 +152,9 @@ def _called(module: tvm.IRModule) -> Iterator[str]:
 
 
 def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
-    from tvm import IRModule
-    from tvm.s_tir.analysis import estimate_tir_flops
-
     if function.attrs and function.attrs.get("tirx.is_scheduled", False):
         return Task(names, occurs, None, 0, "it is already scheduled")
-    try:
-        flops = max(0, int(estimate_tir_flops(IRModule({"main": function}))))
-    except Exception:  # TVM cannot count them
-        flops = 0
+    flops = operations_of(function)
     if not flops and _elements(function) < FEW:
         return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
     try:

@@ -5,10 +5,10 @@ from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, parse_workload, preset_names
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, gemm
 from .softmax import Softmax
-from .tir import Tir, from_primfunc, program_hash
+from .tir import Tir, from_primfunc, operations_of, program_hash
 
 __all__ = [
     "ACCUMULATED_IN", "EPILOGUE", "PACK", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Packed",
     "Softmax", "Tir", "Workload", "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload",
-    "packed_by", "parse_workload", "preset_names", "program_hash", "rounding",
+    "operations_of", "packed_by", "parse_workload", "preset_names", "program_hash", "rounding",
 ]  # fmt: skip

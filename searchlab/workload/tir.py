@@ -113,7 +113,6 @@ class Tir(Workload):
         """Return the workload that computes ``func``; see :func:`from_primfunc`."""
         import tvm
         from tvm.s_tir import SBlockRealize
-        from tvm.s_tir.analysis import estimate_tir_flops
 
         if not isinstance(func, tvm.tirx.PrimFunc):
             raise SearchlabError(f"a tir workload is made from a tvm.tirx.PrimFunc, not from {type(func).__name__}")
@@ -139,18 +138,14 @@ class Tir(Workload):
                 f"the function {name} writes to {', '.join(named) or 'none of its arguments'}; a workload writes only "
                 f"to its last arguments, which are its results"
             )
-        module = tvm.IRModule({"main": func})
-        try:
-            operations = int(estimate_tir_flops(module))
-        except Exception:  # TVM cannot count them
-            operations = 0
         text = tvm.ir.save_json(func)
         try:
             load_json(text)
         except SearchlabError as error:
             raise SearchlabError(f"the function {name} is no workload: {error}") from None
         packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-        return cls(name, program_hash(module), packed, max(operations, 0), results, terms)
+        digest = program_hash(tvm.IRModule({"main": func}))
+        return cls(name, digest, packed, operations_of(func), results, terms)
 
     @property
     def spelling(self) -> str:
@@ -372,6 +367,17 @@ def load_json(text: str) -> Any:
         if not isinstance(one, str) or not HARMLESS.fullmatch(one):
             raise SearchlabError(f"it contains an object of type {one!r}, but a program consists of TensorIR")
     return tvm.ir.load_json(json.dumps(graph))  # not text, in which TVM might read another of two equal keys
+
+
+def operations_of(func: tvm.tirx.PrimFunc) -> int:
+    """Return the number of floating-point operations of one execution, or 0 if TVM cannot count them."""
+    import tvm
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    try:
+        return max(0, int(estimate_tir_flops(tvm.IRModule({"main": func}))))
+    except Exception:  # for example, because an extent is not a constant
+        return 0
 
 
 def _examined(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
