@@ -78,6 +78,7 @@ class Card:
             "failures": self.info.failures, "gflops": self.best, "noise": self.info.noise,
             "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
             "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
+            "landscape": self.info.landscape.to_json(),
             "sha256": self.table.digest,
         }  # fmt: skip
 
@@ -95,6 +96,7 @@ class Card:
             "configs": f"{self.configs:,}, {'all' if self.info.exhaustive else 'not all'} of the space",
             "failed": self._failures(),
             **self._speeds(),
+            **self.info.landscape.rows(),
             "timed": self.info.timed,
             "spread of the repeats": "" if self.info.noise is None else f"{100 * self.info.noise:.1f} % (median)",
             **self._random_search(),

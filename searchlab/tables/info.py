@@ -21,6 +21,7 @@ from rich.text import Text
 from ..arrays import Floats
 from ..log.format import TABLE, Log, Passes
 from ..log.result import noise
+from .landscape import Landscape
 from .passes import DRIFTED
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -58,6 +59,10 @@ class TableInfo:
     def noise(self) -> float | None:
         """The median of (slowest - fastest) / cost over all configs, or None without repeats."""
         return noise(self.log)
+
+    @cached_property
+    def landscape(self) -> Landscape:
+        return Landscape.of(self.log, complete=bool(self.exhaustive))
 
     @cached_property
     def unsteady(self) -> str:
@@ -101,6 +106,7 @@ class TableInfo:
                 "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
                 "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
                 "near_best": self.near_best,
+                "landscape": self.landscape.to_json(),
             }
         return facts
 
@@ -121,6 +127,7 @@ def info_table(info: TableInfo) -> Table:
             unit: f"best {gflops[-1]:.4g}, median {np.median(gflops):.4g}, worst {gflops[0]:.4g}",
             "quantiles": ", ".join(f"{100 * q:g} % {np.quantile(gflops, q):.4g}" for q in QUANTILES),
             "within 5 % of the best": f"{100 * info.near_best:.2g} % of the configs",
+            **info.landscape.rows(),
         }
     rows = {
         "workload": header.workload,

@@ -1,0 +1,95 @@
+"""Landscape measures of tables, against brute force and a simulated walk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from searchlab.log.format import Log, read_log
+from searchlab.measure.suite import find_suite
+from searchlab.space import Config
+from searchlab.tables.info import TableInfo
+from searchlab.tables.landscape import Landscape, encoded, mean_distance
+from searchlab_policies.neighbours import distance
+from tests.support import toys
+from tests.support.logs import write_table
+
+TABLE = "gemm-64x64x64-trace-1t"  # 1,458 configs
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    return read_log(find_suite("v1").table(TABLE).path)
+
+
+@pytest.fixture(scope="module")
+def near(log: Log) -> list[list[int]]:
+    """The neighbours of each config, one pair at a time."""
+    configs = [record.trial.config for record in log.records]
+    return [[j for j, other in enumerate(configs) if distance(one, other) == 1] for one in configs]
+
+
+def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) -> None:
+    costs = log.costs
+    optima = [i for i, around in enumerate(near) if around and costs[i] <= costs[around].min()]
+    found = TableInfo(log).landscape
+    assert found.local_optima == pytest.approx(len(optima) / len(costs)) and len(optima) > 10
+    assert found.good_optima == pytest.approx(np.mean(costs[optima] <= costs.min() / 0.95))
+
+
+def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[int]]) -> None:
+    rng = np.random.default_rng(0)
+    fitness = np.log(log.costs)
+    degrees = np.array([len(around) for around in near])
+    at = rng.choice(len(near), size=500, p=degrees / degrees.sum()).tolist()  # configs that many walks have reached
+    steps = []
+    for _ in range(100):
+        then = [near[i][int(rng.integers(len(near[i])))] for i in at]
+        steps += zip(at, then, strict=True)
+        at = then
+    expected = np.corrcoef(fitness[np.array(steps).T])[0, 1]
+    found = TableInfo(log).landscape
+    assert found.distance == 1 and found.autocorrelation == pytest.approx(expected, abs=0.01)
+    assert found.correlation_length == pytest.approx(-1 / math.log(found.autocorrelation))
+
+
+def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
+    configs = [record.trial.config for record in log.records[:60]] + [Config({"other": 1}), Config({"other": 2})]
+    expected = np.mean([distance(a, b) for i, a in enumerate(configs) for j, b in enumerate(configs) if i != j])
+    assert mean_distance(encoded(configs)) == pytest.approx(expected)
+
+
+def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
+    sample = np.random.default_rng(1).permutation(len(log.records))[:60].tolist()
+    found = Landscape.of(replace(log, records=tuple(log.records[i] for i in sample)), complete=False)
+    assert found.local_optima is None and found.good_optima is None and found.spread is not None
+    assert found.distance is not None and found.distance > 1 and found.autocorrelation is not None
+
+
+def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
+    write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth, counted=True)
+    whole = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
+    assert whole.failures == 0 and whole.autocorrelation is not None and whole.autocorrelation > 0.3
+    records = read_log(tmp_path / "a.jsonl")
+    few = Landscape.of(replace(records, records=records.records[:1]), complete=False)
+    assert few.autocorrelation is None and few.rows() == {}
+
+
+def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None:
+    failed = [msgspec.structs.replace(one, seconds=(), failure="run_error") for one in log.records[:100]]
+    found = Landscape.of(replace(log, records=(*failed, *log.records[100:])), complete=True)
+    without = Landscape.of(replace(log, records=log.records[100:]), complete=True)
+    assert found.failures == pytest.approx(100 / len(log.records))
+    assert replace(found, failures=0.0) == without
+
+
+def test_it_is_on_the_card_and_in_the_facts(log: Log) -> None:
+    info = TableInfo(log)
+    assert info.to_json()["landscape"]["good_optima"] == info.landscape.good_optima
+    card = (find_suite("v1").directory / "cards" / f"{TABLE}.md").read_text("utf-8")
+    assert all(f"| {title} | {text} |" in card for title, text in info.landscape.rows().items())
