@@ -50,8 +50,8 @@ class GuidedConv2d(Space):
             counts words. Such a program is not a transformation of the workload's own program.
         weights: ``"plain"`` takes them as OIHW and packs them in every call. With ``"packed"``, they are constant: a
             program takes them in the layout that its tile reads, or transformed for Winograd. Its function
-            ``pack_weight`` packs them once, which is not part of its time. Such a program is not a transformation of
-            the workload's own program, either.
+            ``pack_weight`` packs them once, which is not part of its time. ``direct`` also omits products with padding,
+            except in words. Such a program is not a transformation of the workload's own program, either.
     """
 
     takes = ("conv2d",)

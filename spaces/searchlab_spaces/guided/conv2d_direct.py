@@ -133,7 +133,8 @@ class Direct:
         around = (n, share, block) if outer == "rows" else (n, block, share)
         if by_block:
             around = (block, n, share)
-        sch.reorder(*around, *sums[:-1], row, column, sums[-1], ry, rx, tile_y, tile_x, vector, *lane)
+        products = (ry, sums[-1]) if self._skips_padding else (sums[-1], ry)
+        sch.reorder(*around, *sums[:-1], row, column, *products, rx, tile_y, tile_x, vector, *lane)
         task = block if by_block else sch.fuse(*around)
         own = not self.packed and (by_block or w.n == parts == 1)
         if own:
@@ -155,8 +156,56 @@ class Direct:
             sch.parallel(task)
         if self.dot and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
-        sch.decompose_reduction(conv, sums[0])  # last, because it prevents unroll, vectorize and parallel
+        # This must be last, because it prevents unroll, vectorize and parallel.
+        sch.decompose_reduction(conv, sums[0] if cut else products[0])
+        if self._skips_padding:
+            return self._without_padding(sch, height, width)
         return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS, "a") if self.dot else sch.copy()
+
+    @property
+    def _skips_padding(self) -> bool:
+        """Whether products with the image's padding are omitted, which no schedule primitive can do.
+
+        In int8, the padding counts (see :mod:`.conv2d_words`).
+        """
+        return self.packed and not self.dot and self.workload.padding != (0, 0)
+
+    def _without_padding(self, sch: Schedule, height: int, width: int) -> Schedule:
+        """Omit a tile's products with rows of padding and, if the tile is as wide as the image, with columns of it."""
+        import tvm
+        from tvm.s_tir import SBlockRealize, Schedule
+        from tvm.tirx import For, IfThenElse, IntImm, Var
+        from tvm.tirx import all as both
+        from tvm_ffi import structural_map, structural_walk
+
+        w = self.workload
+        (sy, sx), (py, px), (dy, dx) = w.stride, w.padding, w.dilation
+
+        def product(node: SBlockRealize) -> SBlockRealize:
+            if node.block.name_hint != "conv2d_update" or width < w.out_size[1]:
+                return node
+            column = node.iter_values[3] * sx + node.iter_values[6] * dx
+            inside = both(node.predicate, column >= px, column < w.w + px)
+            return SBlockRealize(node.iter_values, inside, node.block)
+
+        def rows(node: For) -> For:
+            if node.loop_var.name != "ry":
+                return node
+            inner: list[Var] = []
+            products: list[SBlockRealize] = []
+            seen = [(For, lambda one: inner.append(one.loop_var)), (SBlockRealize, lambda one: products.append(one))]
+            structural_walk(node.body, seen)
+            values = structural_map(
+                products[0].iter_values,
+                [(Var, lambda variable: IntImm("int32", 0) if any(map(variable.same_as, inner)) else variable)],
+            )
+            first = values[2] * sy + values[5] * dy
+            inside = both(first + (height - 1) * sy >= py, first < w.h + py)
+            body = IfThenElse(inside, node.body, None)
+            return For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, node.annotations)
+
+        main = structural_map(sch.mod["main"], [(SBlockRealize, product), (For, rows)])
+        return Schedule(tvm.IRModule({"main": main}))
 
     def _packed(self, channels: int) -> tuple[Schedule, SBlockRV, SBlockRV, SBlockRV]:
         """Pack weights and sums. Return the schedule and the blocks for the weights, the sums and the result."""
@@ -179,7 +228,10 @@ class Direct:
             if w.co % channels:
                 sch.compute_inline("weight_pad")
         result = finish(sch, conv)
-        sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, c, a, b, o % channels))
+        if self._skips_padding:
+            sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, a, c, b, o % channels))
+        else:
+            sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, c, a, b, o % channels))
         sch.transform_layout(conv, ("write", 0), lambda n, o, y, x: (n, o // channels, y, x, o % channels))
         return sch, weights, conv, result
 

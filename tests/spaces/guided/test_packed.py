@@ -78,6 +78,30 @@ def test_row_sums_of_int8_weights_are_packed_too(native: Target) -> None:
     assert [one.shape for one in arrays if one.name == "sums"] == [(32,)] and len(arrays) == 2
 
 
+@pytest.mark.parametrize(
+    ("workload", "taps"),
+    [
+        ("conv2d:1x1x8x16x4x3x3:p1", (slice(None), slice(None), [0, 2], slice(None))),
+        ("conv2d:1x8x1x16x4x3x3:p1", (slice(None), slice(None), slice(None), [0, 2])),
+    ],
+)
+def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...], native: Target) -> None:
+    """Weights that only meet padding may be anything, even NaN."""
+    space = made("guided-conv2d", workload, native)
+    inputs = space.workload.inputs()
+    expected = space.workload.reference(inputs)
+    inputs["weight"][taps] = np.nan
+    configs = [one for one in space.enumerate() if one["lowering"] == "direct"]
+    for config in configs[:2]:
+        module = space.schedule(config).mod
+        program = tvm.compile(module, target=native.tvm).jit()
+        tensors = {name: tvm.runtime.tensor(array) for name, array in inputs.items()}
+        taken = packed_inputs(program, packed_by(module), tensors)
+        result = tvm.runtime.empty(expected.shape)
+        program["main"](*(array for arrays in taken.values() for array in arrays), result)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("options", [{"variant": "blocked"}, {"pack_b": False}, {"pack_b": "panel"}])
 def test_a_gemm_whose_b_cannot_be_packed_is_refused(options: dict[str, Any], native: Target) -> None:
     with pytest.raises(SearchlabError, match="weights='packed' requires variant"):
