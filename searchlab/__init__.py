@@ -1,6 +1,6 @@
 """searchlab: which search strategy finds a fast tensor program soonest?
 
-``import searchlab`` imports neither TVM nor any plug-in: each name below is imported on first use.
+``import searchlab`` imports neither TVM nor any plug-in: names are imported on first use.
 """
 
 from __future__ import annotations

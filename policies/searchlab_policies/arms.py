@@ -15,7 +15,7 @@ from searchlab.space import Space
 
 
 def make_arms(arms: Sequence[str | Mapping[str, Any]], space: Space, seed: int) -> list[Policy]:
-    """Instantiate the policies in the option ``arms``, each with a seed of its own.
+    """Instantiate the policies in the option ``arms``, each with its own seed.
 
     Args:
         arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``.

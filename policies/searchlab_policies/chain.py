@@ -63,8 +63,8 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         shares = [trials] * (len(self.arms) - 1) if isinstance(trials, int) else list(trials)
         if len(shares) != len(self.arms) - 1:
             raise SearchlabError(
-                f"option 'trials' is {trials}; a list must have a number for each of 'arms' but the last, which are "
-                f"{len(self.arms) - 1}"
+                f"option 'trials' is {trials}; a list must contain a number for each of 'arms' except the last, that "
+                f"is, {len(self.arms) - 1}"
             )
         self.shares = [*shares, math.inf]
         self.patience = patience

@@ -26,7 +26,7 @@ class DualAnnealing(Minimiser):
     """Simulated annealing with jumps of a heavy-tailed distribution, followed by local searches.
 
     Each knob is a real number that selects one of its choices. scipy's minimiser needs the result of a trial before it
-    proposes the next, so use ``batch = 1``: in larger batches, each config comes from an annealing of its own. With a
+    proposes the next, so use ``batch = 1``: in larger batches, each config comes from a separate annealing. With a
     warm start, the first annealing starts from the fastest trial.
 
     Args:

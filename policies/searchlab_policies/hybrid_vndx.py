@@ -38,11 +38,11 @@ class HybridVndx(NeverTwice, needs_asks=True):
     Each step draws a neighbourhood by weight. The candidates are neighbours of the current config, a crossover of two
     elites, and random configs. The prediction is the mean cost of the nearest known configs by Hamming distance. The
     current config moves to the measured candidate as in simulated annealing, which also adapts the weights. In a batch,
-    the candidates come from as many pools around the same config; use ``batch = 1`` for the sequential algorithm.
+    each config comes from a separate pool around the same config; use ``batch = 1`` for the sequential algorithm.
 
     With ``repaired``, faults of the released code are corrected: the elites are the fastest configs, not the slowest;
     temperatures refer to the logarithm of the cost, not to milliseconds; a failure counts as the worst measured cost in
-    predictions, not as an infinite one; known configs are no candidates; a neighbourhood's weight depends only on
+    predictions, not as an infinite one; known configs are not candidates; a neighbourhood's weight depends only on
     candidates that come from it; and a restart follows ``restart`` steps without a new best, not as many rejections in
     a row.
 

@@ -1,6 +1,6 @@
 """Functions that minimise a function of real numbers, such as ``scipy.optimize.dual_annealing``, as policies.
 
-Such a minimiser calls the function itself, whereas a policy is asked. It therefore runs in a thread of its own, which
+Such a minimiser calls the function itself, whereas a policy is asked. It therefore runs in a separate thread, which
 waits while the config at a point is measured. Only one of the two runs at a time, so nothing depends on their timing.
 """
 
@@ -75,7 +75,7 @@ class Minimise(Protocol):
 class Minimiser(NeverTwice):
     """A policy that proposes the configs for which a minimiser calls its function.
 
-    A minimiser needs each value before it calls again. If a batch has several configs, each comes from a run of its own
+    A minimiser needs each value before it calls again. If a batch has several configs, each comes from a separate run
     with different random numbers. Configs that are known are not measured again. A run that ends is followed by
     another. With a warm start, the first run starts from the fastest trial.
 
@@ -162,14 +162,14 @@ def called_for(
         calls = Calls(partial(minimise, box=box, start=box.point(config), rng=rng))
         point = calls.first()
         if point is None:
-            raise SearchlabError("the minimiser ended without a call of its function; it must call it at least once")
+            raise SearchlabError("the minimiser ended without calling its function, which it must call at least once")
         while point is not None:
             value = yield box.config(point)
             point = calls.next(value)
 
 
 class Calls:
-    """The calls that a minimiser makes in a thread of its own, which waits for the value of each.
+    """The calls that a minimiser makes in a separate thread, which waits for the value of each.
 
     The thread ends with the minimiser, or when this object is no longer referenced.
 

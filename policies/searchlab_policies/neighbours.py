@@ -1,7 +1,7 @@
 """The neighbourhoods of a config, for local searches: all configs at a Hamming distance of one, or all adjacent ones.
 
 :meth:`searchlab.Space.neighbours` repairs every config that a constraint forbids, and may thus end far away. Here, such
-a config is no neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). Only a knob that
+a config is not a neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). Only a knob that
 cannot be changed alone, like the one that chooses a sketch, is changed together with those that depend on it.
 """
 

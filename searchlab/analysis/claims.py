@@ -4,8 +4,7 @@ A claim compares a strategy with one or more others by one measure. Each compari
 mean difference, or of the mean log ratio for measures that have a unit; see
 :func:`~searchlab.analysis.stats.inference.paired_difference`. They are about workloads like these if there are enough
 workloads for that, and otherwise about these workloads. p-values are corrected for all comparisons of all claims in a
-report (Holm). These tests are a family of their own, apart from the report's other tests. Intervals are for one
-comparison alone.
+report (Holm). These tests are a separate family from the report's other tests. Intervals are for one comparison alone.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Strategies are tested only by the area under the curve: each pair on each worklo
 claim about these and once for a claim about others like them. Trials and seconds to the target are only described.
 
 **Which test.** Most policies begin with random trials that depend only on the seed, so seeds pair the runs of two
-strategies. For policies with a start of their own (cmaes, qmc), pairs by seed are as good as any others. The
+strategies. For policies with their own start (cmaes, qmc), pairs by seed are as good as any others. The
 signed-rank test uses pairs, so the luck of a seed's random trials cancels, and ten seeds suffice for differences for
 which the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and correcting for all
 tests in a report requires a level far below 0.05. If two strategies share too few seeds for that, with one to spare,

@@ -212,7 +212,7 @@ def leaves_its_input(model: CostModelSubject) -> None:
             raise Breach(f"it modified {name}")
 
 
-@rule("draw from a generator of your own: np.random.default_rng(seed)", [*RUNS, "same-seed"])
+@rule("draw from your own generator: np.random.default_rng(seed)", [*RUNS, "same-seed"])
 def global_random_state(model: CostModelSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     scored = []

@@ -208,7 +208,7 @@ def same_study(subject: ExecutorSubject) -> None:
         for one, other in zip(plain, found, strict=True):
             first, second = ([(trial.config, trial.cost) for trial in run.trials] for run in (one, other))
             if first != second:
-                raise Breach(f"the run with seed {one.log.header.seed} has other trials")
+                raise Breach(f"the run with seed {one.log.header.seed} has different trials")
 
 
 RULES = (

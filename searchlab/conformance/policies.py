@@ -182,7 +182,7 @@ def other_seed(policy: PolicySubject) -> None:
         raise Breach("it declares uses_seed=False, but its proposals depend on the seed", "omit uses_seed")
 
 
-@rule('draw from a generator of your own: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
+@rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*RUNS, "same-seed"])
 def global_random_state(policy: PolicySubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     where = policy.spaces["large"]

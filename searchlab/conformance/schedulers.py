@@ -143,7 +143,7 @@ def same_seed(one: SchedulerSubject) -> None:
         _check_same(chosen[0], chosen[1], "when started again, it chooses")
 
 
-@rule("draw from a generator of your own: self.rng()", [*RUNS, "same-seed"])
+@rule("draw from your own generator: self.rng()", [*RUNS, "same-seed"])
 def global_random_state(one: SchedulerSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     chosen = []

@@ -431,7 +431,7 @@ def trace_replays(space: SpaceSubject) -> None:
         _check_equal(schedule, fresh, f"the trace for {config.to_json()} leads to a different program")
 
 
-@rule("draw from a generator of your own, such as np.random.default_rng(0), if one is needed", PROGRAMS)
+@rule("draw from your own generator, such as np.random.default_rng(0), if one is needed", PROGRAMS)
 def global_random_state(space: SpaceSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     with global_streams(1), global_streams_untouched():

@@ -143,7 +143,7 @@ def one_function(subject: WorkloadSubject) -> None:
     _ = subject.arguments
     here, there = in_two_processes(_hash_of, subject.workload)
     if here != there:
-        raise Breach("another process builds another function")
+        raise Breach("another process builds a different function")
 
 
 def _hash_of(workload: Workload) -> str:

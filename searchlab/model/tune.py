@@ -93,7 +93,7 @@ def tune_model(
 ) -> TunedModel:
     """Tune the tasks of a Relax model, and put their best programs back.
 
-    Each task has a run of its own, with its own policy and log. A scheduler decides which run advances by a batch. Call
+    Each task has its own run, with its own policy and log. A scheduler decides which run advances by a batch. Call
     it again to resume an interrupted call, or to extend a complete one with more trials.
 
     Args:
@@ -108,7 +108,7 @@ def tune_model(
         features: As in :func:`~searchlab.run.tune.tune`.
         batch: The number of trials in a round.
         seed: The seed, which determines everything except the measurements.
-        stop_after: Leave a task after this many trials without a gain of more than 1 %. By default, none is left.
+        stop_after: Leave a task after this many trials without a gain of more than 1 %. By default, no task is left.
         target: The target; see :func:`resolve_target`.
         measure: How to measure, as in a study file.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and

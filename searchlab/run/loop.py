@@ -77,7 +77,7 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
 class Search:
     """A run that advances batch by batch. Its trials come from the log until it is exhausted, then from the measurer.
 
-    Use it as a context; its log can be written by no one else meanwhile. Several runs may advance in turn.
+    Use it as a context manager. In the meantime, no other process can write its log. Several runs may take turns.
 
     Args:
         run: The run, whose log is created or resumed.

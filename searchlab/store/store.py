@@ -487,7 +487,7 @@ SCHEMA = (
 def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     """Open the store at ``path``; if ``write`` is true, create it if necessary.
 
-    Outside :func:`transaction`, each statement is a transaction of its own.
+    Outside :func:`transaction`, each statement is a separate transaction.
 
     Raises:
         SearchlabError: If the store to read does not exist, or on any SQLite error, including in the ``with`` body.

@@ -264,7 +264,7 @@ class Conv2d(ProductWithEpilogue):
 
     @property
     def op(self) -> str:
-        """``conv2d``, or ``grouped-conv2d`` if there are several groups, which need programs of their own."""
+        """``conv2d``, or ``grouped-conv2d`` if there are several groups, which need different programs."""
         return "conv2d" if self.groups == 1 else "grouped-conv2d"
 
     @property

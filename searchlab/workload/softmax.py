@@ -1,4 +1,4 @@
-"""The workload ``softmax``, which is no product: maxima, exponentials and sums over rows."""
+"""The workload ``softmax``, which is not a product: maxima, exponentials and sums over rows."""
 
 from __future__ import annotations
 

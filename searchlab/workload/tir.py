@@ -129,7 +129,7 @@ class Tir(Workload):
         try:
             arguments = arguments_of(func)
         except SearchlabError as error:
-            raise SearchlabError(f"the function {name} is no workload: {error}") from None
+            raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
         written, terms = _examined(func)
         results = sum(written)
         if not results or written != [False] * (len(arguments) - results) + [True] * results:
@@ -142,7 +142,7 @@ class Tir(Workload):
         try:
             load_json(text)
         except SearchlabError as error:
-            raise SearchlabError(f"the function {name} is no workload: {error}") from None
+            raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
         packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
         digest = program_hash(tvm.IRModule({"main": func}))
         return cls(name, digest, packed, operations_of(func), results, terms)
@@ -267,14 +267,14 @@ class Tir(Workload):
             if one.shape != other.shape or not np.allclose(one, other, rtol=rtol, atol=atol):
                 off = float(np.abs(one - other).max()) if one.shape == other.shape else f"of shape {other.shape}"
                 raise SearchlabError(
-                    f"{where} computes another result {number} than the program, which computes an array of shape "
-                    f"{one.shape}: the difference is {off}"
+                    f"result {number} of {where} differs from the program's, which has the shape {one.shape}: the "
+                    f"difference is {off}"
                 )
         if len(ours) != len(theirs):
             raise SearchlabError(f"{where} returns {len(theirs)} results, but the program has {len(ours)}")
 
     def content(self) -> str:
-        """Return the program and what was found out about it, as JSON."""
+        """Return the program and its properties as JSON."""
         return json.dumps([self.program, self.operations, self.outputs, self.terms])
 
     @classmethod
@@ -285,7 +285,7 @@ class Tir(Workload):
             program, *numbers = json.loads(content)
             operations, outputs, terms = numbers
             if not isinstance(program, str) or not all(type(one) is int and one >= 0 for one in numbers) or not outputs:
-                raise ValueError("it consists of other values")
+                raise ValueError("it contains unexpected values")
         except (ValueError, TypeError) as error:
             raise SearchlabError(f"the program of tir:{spelling} is damaged: {error}") from None
         return cls(name, digest, program, operations, outputs, terms)
@@ -303,7 +303,7 @@ def from_primfunc(func: tvm.tirx.PrimFunc, name: str = "") -> Tir:
         name: The name for logs and reports; by default, the function's ``global_symbol``.
 
     Raises:
-        SearchlabError: If ``func`` is no such function.
+        SearchlabError: If ``func`` is not such a function.
 
     Example:
         >>> import searchlab

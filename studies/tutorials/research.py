@@ -1,4 +1,4 @@
-"""From a question to an answer: a study over a table, its report, a policy of our own, and whether it is better.
+"""From a question to an answer: a study over a table, its report, our own policy, and whether it is better.
 
     python studies/tutorials/research.py
 
@@ -63,7 +63,7 @@ columns = ["strategy", "area_median", "trials_to_target_median", "best_gflops_me
 print(first.strategies_frame()[columns])
 
 # %% [markdown]
-# ## A policy of our own
+# ## Our own policy
 #
 # Is a population needed at all? Hill climbing only mutates the best config so far. `NeverTwice` removes configs that
 # have been proposed before and fills the batch with random ones. `space.mutate` changes one knob and works in any

@@ -414,7 +414,7 @@ class Looks(NamedTuple):
         ranked = summary.overall.diagram.strategies if summary.overall else []
         ranked = [*ranked, *(row.strategy for item in summary.workloads for row in item.strategies), *names]
         lit = list(dict.fromkeys([*registered, *ranked]))[:HIGHLIGHTED]
-        if len(names) > len(COLOURS):  # highlighted strategies get colours of their own
+        if len(names) > len(COLOURS):  # highlighted strategies get distinct colours
             names = sorted(names, key=lambda name: (name not in lit, name))
         return cls(names, registered[0] if registered else None, lit)
 
