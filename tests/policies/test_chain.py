@@ -108,7 +108,10 @@ def test_beats_random_search() -> None:
         ({"arms": []}, r"option 'arms' is \[\]; it must be a list of at least one policy"),
         ({"arms": ["randon"]}, "unknown policy 'randon'; did you mean 'random'"),
         ({"trials": 0}, "option 'trials' is 0"),
-        ({"trials": [8, 8]}, r"option 'trials' is \[8, 8\]; a list must contain a number for each of 'arms' except the last"),
+        (
+            {"trials": [8, 8]},
+            r"option 'trials' is \[8, 8\]; a list must contain a number for each of 'arms' except the last",
+        ),
         ({"trials": [0]}, "option 'trials'"),
         ({"patience": 0}, "option 'patience' is 0"),
     ],
