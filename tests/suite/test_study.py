@@ -38,6 +38,15 @@ def test_each_table_brings_all_but_the_policies(bare: Path) -> None:
     assert [(str(run.log), run.trials) for run in fewer] == [(f"{name}/random/seed7.jsonl", 5) for name in TEST]
 
 
+def test_a_study_file_next_to_its_suite(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path is relative to the current directory, and the suite's is relative to it."""
+    shutil.copytree(bare, tmp_path / "here" / "mini")
+    (tmp_path / "here" / "study.toml").write_text(f'suite = "mini/{TEST[0]}"\npolicies = ["random"]\nseeds = 1\n')
+    monkeypatch.chdir(tmp_path)
+    (result,) = Study.load("here/study.toml").run("results", progress=False)
+    assert len(result.trials) == 12
+
+
 def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Path) -> None:
     """As many as random draws take, in the mean, to the goal: here drawn 2,000 times where all are equally likely."""
     tables = find_suite(bare).tables
