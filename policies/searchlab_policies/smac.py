@@ -39,9 +39,8 @@ class Smac(ParameterPolicy):
     Args:
         n_startup: The number of random trials to run before the model is used.
         epsilon: The probability that a place in the batch goes to a random config.
-        challengers: The number of random configs for which the expected improvement is evaluated (10,000 in SMAC).
-        searches: The number of the best trials, and of the best random configs, from which local searches start (10 in
-            SMAC).
+        challengers: The number of random configs for which the expected improvement is evaluated.
+        searches: The number of the best trials, and of the best random configs, from which local searches start.
         plateau: The number of neighbourhoods without an improvement after which a local search ends.
         trees: The number of trees in the forest.
         memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
@@ -55,7 +54,6 @@ class Smac(ParameterPolicy):
         "original",
         (
             "32 random trials first, instead of a Sobol sequence for a quarter of the budget",
-            "1,000 challengers and local searches from 5 starts of each kind, instead of 10,000 and 10",
             "the forest is trained for each batch, not after every 8 trials",
             "the number of leaves is not limited (2^20 in SMAC), which makes training 50 times as fast",
             "the starts of local searches are sorted; in SMAC, their order depends on Python's hash seed",
@@ -67,7 +65,7 @@ class Smac(ParameterPolicy):
 
     def __init__(
         self, space: Space, *, seed: int, n_startup: Count = 32, epsilon: UnitInterval = 0.2,
-        challengers: Count = 1000, searches: Count = 5, plateau: Count = 10, trees: Count = 10,
+        challengers: Count = 10_000, searches: Count = 10, plateau: Count = 10, trees: Count = 10,
         memory: Annotated[int, Between(4)] = 500,
     ) -> None:  # fmt: skip
         try:

@@ -24,6 +24,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "autotvm-xgb-rank": {"plan_size": 8, "chains": 16, "steps": 10},
     "autotvm-ga": {"population": 16},
     "xgb": {"chains": 16, "steps": 10},
+    "pretrained": {"chains": 16, "steps": 10},
     "evolutionary-model": {"population": 32},
     "ansor": {"population": 24, "n_startup": 24},
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
@@ -41,7 +42,7 @@ SKETCHES: dict[str, Callable[[], Space]] = {
 IN_SKETCH = ("metaschedule",)
 """Policies that refuse toys: for traces of TVM's samples alone."""
 
-SAME = ("autotvm-random", "autotvm-grid", "autotvm-xgb-rank")
+SAME = ("autotvm-random", "autotvm-grid", "autotvm-xgb-rank", "pretrained")
 
 REQUIRED = {"gp": ("torch", "PyTorch"), "smac": ("smac", "SMAC3")}
 """The module that a policy requires, and its name, if an extra installs it."""

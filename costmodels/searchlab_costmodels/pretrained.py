@@ -1,0 +1,68 @@
+"""``pretrained``: a ranking model of other tasks, whose weight falls with every trial of the task itself.
+
+Sources: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 4, for the sum of a global and a
+local model; Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS
+2021, Datasets and Benchmarks), section 4, for models of many tasks with a ranking loss.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from searchlab.arrays import Floats, Ints
+from searchlab.costmodel import CostModel
+from searchlab.options import NonNegative
+
+from .pack_sum import PackSum
+from .xgboost import XGBoost
+
+
+class Pretrained(CostModel):
+    """Two models that rank: one of other tasks, and one of the task itself, which takes over.
+
+    Both are the cost model ``xgboost`` or, with the features ``per-store``, ``pack-sum``, with ``objective = "rank"``.
+    The first is trained once, and the second after every batch, on the task's own trials alone. After n of them, the
+    prediction is the weighted sum of both, in which the first has the weight ``prior / (prior + n)``. Without other
+    tasks, there is only the second.
+
+    Args:
+        prior: The number of trials after which both models have the same weight.
+    """
+
+    per_store = True
+    uncertainty = "bootstrap"
+
+    def __init__(self, *, seed: int, prior: NonNegative = 32.0) -> None:
+        super().__init__(seed=seed)
+        self.prior = prior
+        self.weight = 0.0  # of the model of other tasks
+        self._others: CostModel | None = None
+        self._own: CostModel | None = None
+        self._columns = 0  # those of other tasks, which are the first
+
+    def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
+        self._others = self._trained(features, scores, groups)
+        self._columns = features.shape[1]
+        self.weight = 1.0
+        return True
+
+    def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
+        self._own = self._trained(features, scores, groups)
+        if self._others is not None:
+            self.weight = self.prior / (self.prior + len(scores))
+
+    def predict(self, features: Floats) -> Floats:
+        predicted = np.zeros(len(features))
+        if self._others is not None:
+            columns = features if self.columns_per_store else features[:, : self._columns]
+            predicted += self.weight * self._others.predict(columns)
+        if self._own is not None:
+            predicted += (1 - self.weight) * self._own.predict(features)
+        return predicted
+
+    def _trained(self, features: Floats, scores: Floats, groups: Ints) -> CostModel:
+        kind = PackSum if self.columns_per_store else XGBoost
+        model = kind(seed=self.seed, objective="rank")
+        model.columns_per_store = self.columns_per_store
+        model.fit(features, scores, groups)
+        return model

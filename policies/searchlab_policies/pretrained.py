@@ -1,0 +1,36 @@
+"""Search on a ranking model that was trained on other workloads, and that the run's own trials take over.
+
+Sources: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), sections 4 and 5, for the sum of a global
+and a local model, and for the search; Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned
+Tensor Compilers" (NeurIPS 2021, Datasets and Benchmarks), section 4, for models of many workloads with a ranking loss.
+"""
+
+from __future__ import annotations
+
+from searchlab.policy import Origin, OwnModel
+
+from .xgb import Xgb
+
+
+class Pretrained(Xgb, own_model=OwnModel("pretrained")):
+    """The policy ``xgb`` with the cost model ``pretrained``, which transfers from other workloads.
+
+    With a warm start from runs of other shapes in the same space, the first batch is selected by a model of these runs
+    alone. Its weight falls with every trial of the run itself, whose own model takes over. With features of programs,
+    runs in other spaces serve as well. Without a warm start, this is ``xgb`` with a ranking loss. The options are those
+    of ``xgb``.
+    """
+
+    origin = Origin(
+        "AutoTVM's transfer of a global model, with TenSet's ranking loss",
+        "2018 and 2021",
+        "Chen et al., NeurIPS 2018, section 4; Zheng et al., NeurIPS 2021 Datasets and Benchmarks, section 4",
+        "relative",
+        (
+            "the global model's weight is 32 / (32 + n) after n trials, and that of the local model is the rest",
+            "the local model ranks the run's own trials, not what the global model leaves to be explained",
+            "boosted trees on a config's knobs by default; TenSet's models see the stores of programs",
+            "the global model is trained on a few workloads, not on a dataset of millions of programs",
+            "the search is that of xgb",
+        ),
+    )
