@@ -325,7 +325,7 @@ def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial
         return replace(program, message=now.message + " (inputs from seed 0)" * (now.failure == "wrong_answer"))
     for seed in seeds:
         if failed := measurer.check(space, now.program, seed):
-            return replace(program, failure=failed[0], message=f"{failed[1]} (inputs from seed {seed})")
+            return replace(program, failure=failed.failure, message=f"{failed.message} (inputs from seed {seed})")
     if was.program and not was.nearest and was.program != now.program:
         message = (
             f"its config now builds the program {now.program}, but {was.program} was measured: the version of TVM or "

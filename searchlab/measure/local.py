@@ -18,9 +18,9 @@ from ..target import Target
 from . import messages
 from .code import Code, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
-from .messages import Begun, Built, Failed, Ran, SetUpRunner, Work
+from .messages import Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
-from .process import START_SECONDS, AnswerT, MeasuringWorker, Spoiled, WorkerDied
+from .process import AnswerT, MeasuringWorker, Spoiled, WorkerDied
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -112,15 +112,13 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             raise CannotMeasure("the running process did not send the requested times")
         return answer.seconds
 
-    def check(self, space: Space, program: str, seed: int) -> tuple[Failure, str] | None:
-        """Run a stored program on inputs drawn from ``seed``. Return the failure and a message, or None if right."""
+    def check(self, space: Space, program: str, seed: int) -> Failed | None:
+        """Run a stored program on inputs drawn from ``seed``. Return how it failed, or None if its result is right."""
         code = self._code(program)
         assert code is not None
-        message = messages.CheckProgram(code, seed)
-        answer: Begun | messages.Right | Failed = self._ask(space, message, START_SECONDS, Begun)
-        if isinstance(answer, Begun):
-            answer = self._answer(self._runners.processes[0], self.settings.run_timeout, messages.Right)
-        return (answer.failure, answer.message) if isinstance(answer, Failed) else None
+        # Compared with a program that takes no time, it is slow, so it is not repeated.
+        answer = self._ask(space, messages.RunProgram(code, 0.0), self.settings.run_timeout, Ran, seed)
+        return answer if isinstance(answer, Failed) else None
 
     def _prepare(self, space: Space, count: int) -> None:
         self._runners.prepare(self._setup(space), 1)
@@ -156,13 +154,16 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             if len(self._kept) > self.finalists + 2:
                 del self._kept[max(self._kept, key=lambda program: self._kept[program][0])]
 
-    def _setup(self, space: Space) -> SetUpRunner:
-        return SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor)
+    def _setup(self, space: Space, seed: int = 0) -> SetUpRunner:
+        settings = self.settings.for_worker()
+        return SetUpRunner(space.workload, settings, self.target, space.error_factor, seed=seed)
 
-    def _ask(self, space: Space, message: Work, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
+    def _ask(
+        self, space: Space, message: Work, timeout: float, expected: type[AnswerT], seed: int = 0
+    ) -> AnswerT | Failed:
         """Send ``message`` to the runner and return its answer. If the answer is spoiled, ask a new runner."""
         for _ in range(2):
-            (runner,) = self._runners.ready(self._setup(space), 1)
+            (runner,) = self._runners.ready(self._setup(space, seed), 1)
             runner.send(message)
             try:
                 return self._answer(runner, timeout, expected)
@@ -178,10 +179,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             if not runner.channel.poll(timeout):
                 return Failed("run_timeout", f"running took longer than {timeout:g} s", time.perf_counter() - start)
             answer: AnswerT | Failed = runner.recv(expected, Failed)
-            # Begun is only the first of two answers; the second may also have arrived.
-            usable = isinstance(answer, Begun) or (
-                runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
-            )
+            usable = runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
             return answer
         except Spoiled:
             raise

@@ -75,6 +75,7 @@ class SetUpRunner(NamedTuple):
     target: Target
     error_factor: float  # see searchlab.space.Space
     fleet: tuple[float, str] | None = None  # connect_timeout and cc: see RpcSettings; None: run on this machine
+    seed: int = 0  # from which the inputs are drawn
 
     def __str__(self) -> str:
         return str(self.workload)
@@ -152,19 +153,8 @@ class Ran(_Answer, frozen=True):
     run_seconds: Taken  # for checking and timing
 
 
-class CheckProgram(NamedTuple):
-    """Run a program on different inputs. The worker answers Begun, and then Right."""
-
-    code: Code
-    seed: int  # from which the inputs are drawn
-
-
 class Begun(_Answer, frozen=True):
-    """The inputs are ready (on the device, if it is remote), and the program's clock starts."""
-
-
-class Right(_Answer, frozen=True):
-    """The result is right."""
+    """The inputs are on the device, and the program's clock starts."""
 
 
 class Remeasure(NamedTuple):
@@ -199,8 +189,8 @@ class Unfit(_Answer, frozen=True):
 
 
 SetUp = SetUpBuilder | SetUpRunner
-Work = Build | Extract | RunProgram | CheckProgram | Remeasure | RunOn
-Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Right | Remeasured | Lost | Unfit
+Work = Build | Extract | RunProgram | Remeasure | RunOn
+Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | Lost | Unfit
 """The last answer to a message."""
 Answer = Started | Scheduled | Begun | Done
 

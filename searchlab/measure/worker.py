@@ -33,7 +33,7 @@ from .code import Code, Objects, device_name, device_of, load_objects, packed_in
 from .contract import RunSettings
 from .fleet import LOADER, Address
 from .isolation import Watch, limit_memory, with_limit
-from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, Right, SetUp, SetUpRunner, Unfit, Work
+from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp, SetUpRunner, Unfit, Work
 from .process import Channel
 
 COLD_SECONDS = 0.01  # a shorter first run is not used as a reading: caches are cold, and memory is not mapped yet
@@ -158,18 +158,6 @@ class Runner:
             return Failed("run_error", reason(error))
         return Remeasured([tuple(seconds) for seconds in readings])
 
-    def check(self, program: Program, case: Case) -> Right | Failed:
-        """Check a program's result for the inputs in ``case``."""
-        assert case.expected is not None
-        try:
-            inputs = [tvm.runtime.tensor(value, self.device) for value in case.inputs]
-            (module,) = self.loaded = [program.load()]
-            prepared = self._prepared(module, program.packed, inputs)
-            _, wrong = self._check(module, prepared, case.expected)
-        except Exception as error:  # as in run()
-            return Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
-        return Failed("wrong_answer", wrong) if wrong else Right()
-
     def time(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], repeat: int) -> tuple[float, ...]:
         """Return ``repeat`` times in seconds, each averaged over as many executions as the settings require.
 
@@ -245,7 +233,7 @@ class RemoteRunner:
         assert setup.fleet is not None
         self.connect = rpc.connect
         self.connect_timeout, self.cc = setup.fleet
-        self.workload, self.settings, self.target, self.error_factor, _ = setup
+        self.workload, self.settings, self.target, self.error_factor, *_ = setup
         self.case = case_of(self.workload, self.settings.check)
 
     def run(
@@ -327,7 +315,6 @@ class Workbench:
 
     space: Space
     features: dict[str, ScheduledFeatures]
-    workload: Workload
     runner: Runner
     remote: RemoteRunner
 
@@ -364,8 +351,6 @@ class Workbench:
                 return self.extract(features, configs)
             case messages.RunProgram(code, best):
                 return self.runner.run(_local(code), best)
-            case messages.CheckProgram(code, seed):
-                return self.check(code, seed)
             case messages.Remeasure(programs, rounds):
                 return self.runner.remeasure([_local(code) for code in programs], rounds)
             case messages.RunOn(address, code, best):
@@ -379,9 +364,11 @@ class Workbench:
                 case messages.SetUpBuilder(data):
                     self.space = pickle.loads(data)
                     self.features = {}
-                case messages.SetUpRunner(workload, settings, target, error_factor, None):
-                    self.workload = workload
-                    self.runner = Runner(workload, settings, device_of(target.kind), error_factor=error_factor)
+                case messages.SetUpRunner(workload, settings, target, error_factor, None, seed):
+                    case = case_of(workload, settings.check, seed)
+                    self.runner = Runner(
+                        workload, settings, device_of(target.kind), case=case, error_factor=error_factor
+                    )
                 case messages.SetUpRunner():
                     self.remote = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported
@@ -422,13 +409,6 @@ class Workbench:
             self.features[name] = features
         rows = [row.astype(np.float64).tobytes() for row in self.features[name].extract(configs)]
         return messages.Extracted(rows, cpu_seconds() - start)
-
-    def check(self, code: Code, seed: int) -> messages.Right | Failed:
-        limit_memory(0)  # the limit does not apply to the inputs and the reference
-        case = case_of(self.workload, True, seed)
-        limit_memory(self.memory_limit_mb)
-        self.send(messages.Begun())
-        return self.runner.check(_local(code), case)
 
 
 def cpu_seconds() -> float:

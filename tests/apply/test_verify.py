@@ -53,7 +53,7 @@ class Beside(Space):
     def __init__(self, workload: Workload, target: Target) -> None:
         assert isinstance(workload, Gemm)
         self.plain = workload
-        super().__init__(Slow("float32", False, False, workload.m, workload.n, workload.k), target)
+        super().__init__(Slow("float32", m=workload.m, n=workload.n, k=workload.k), target)
 
     def decide(self, choose: Choose) -> Config:
         return Config({})
