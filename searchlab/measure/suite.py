@@ -132,7 +132,9 @@ class SuiteTable:
     def settings(self, noise: bool = False) -> TableSettings:
         """Return the settings for measuring from the table."""
         statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
-        return TableSettings(str(self.path.absolute()), noise=noise, statistic=statistic, name=self.name, digest=self.digest)
+        return TableSettings(
+            str(self.path.absolute()), noise=noise, statistic=statistic, name=self.name, digest=self.digest
+        )
 
 
 @dataclass(frozen=True)
