@@ -493,7 +493,7 @@ def read_bytes(path: Path) -> bytes:
     """Return the uncompressed bytes of the log at ``path``. Raises SearchlabError if it cannot be read."""
     data = _read(path)
     if path.suffix == packed.SUFFIX:
-        return b"".join(line + b"\n" for line in packed.unpack(path, data).lines())
+        return _unpacked_table(packed.unpack(path, data))
     return unpacked(path, data) if path.suffix == ".gz" else data
 
 
@@ -529,6 +529,21 @@ def unpacked(path: Path, data: bytes) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None
     return b"".join(pieces)
+
+
+def _unpacked_table(table: Packed) -> bytes:
+    """Return a packed table as the lines of a log."""
+    lines = [table.header]
+    for index, config in enumerate(table.configs):
+        found = table.measurement(index)
+        propose_seconds, train_seconds = table.spent[index, 2:].tolist()
+        record = Record(
+            index=index, batch=index, config=msgspec.Raw(config),  # type: ignore[arg-type]
+            propose_seconds=propose_seconds, train_seconds=train_seconds,
+            **{name: getattr(found, name) for name in _MEASURED},
+        )  # fmt: skip
+        lines.append(msgspec.json.encode(record))
+    return b"\n".join([*lines, b""])
 
 
 def find_logs(path: Path) -> list[Path]:

@@ -8,7 +8,7 @@ measured by other tuners, nothing is lost except the time of day. Packed tables 
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,23 +84,6 @@ class Packed:
     def costs(self, statistic: Statistic) -> Floats:
         """Return the ``statistic`` over each trial's readings, or infinity if the trial failed; shape (trials,)."""
         return costs_of(self.readings, self.counts, self.failures, [statistic] * len(self.configs))
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the log's lines, without line endings."""
-        yield self.header
-        for index, config in enumerate(self.configs):
-            found = self.measurement(index)
-            fields: dict[str, Any] = {
-                "kind": "trial",
-                "index": index,
-                "batch": index,
-                "config": msgspec.Raw(config),
-                "seconds": found.seconds,
-            }
-            if found.failure is not None:
-                fields |= {"failure": found.failure, "message": found.message}
-            fields |= {"statistic": self.statistic, **dict(zip(_SPENT, self.spent[index].tolist(), strict=True))}
-            yield msgspec.json.encode(fields)
 
 
 def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
