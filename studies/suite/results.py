@@ -180,7 +180,7 @@ def proposing(runs: Iterable[Trajectories], layer: float) -> str:
 
 def layer_seconds(place: Path) -> float:
     """Return the mean seconds for building and running a trial in the logs in ``place``."""
-    return float(np.mean(np.concatenate([read_log(path).spent[:, 2:].sum(axis=1) for path in find_logs(place)])))
+    return float(np.mean(np.concatenate([read_log(path).charged[:, 2:].sum(axis=1) for path in find_logs(place)])))
 
 
 def put(part: str, text: str) -> None:
