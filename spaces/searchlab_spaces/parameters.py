@@ -9,7 +9,6 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Never
@@ -107,7 +106,10 @@ class Parameters(ProductSpace):
         return super().config_at(self._indices[int(rng.integers(len(self._indices)))])
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        return Space.knobs(self, config)
+        return self._tree.knobs(config) or Space.knobs(self, config)  # which reports what is wrong
+
+    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        return self._tree.repaired(wanted, rng)
 
     def size(self, limit: int = 0) -> int:
         return len(self._indices)
@@ -220,12 +222,30 @@ def _damaged(why: object) -> Never:
 # --- the tree of prefixes ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class _Node:
-    """A choice after some prefix of values."""
+    """A choice after some prefix of values, which the rows from ``first`` to ``end`` have in common."""
 
-    knob: Knob
-    rows: Mapping[Value, tuple[int, int]]  # the range of rows in which each value comes next
+    __slots__ = ("_depth", "_tree", "children", "knob", "rows")
+
+    def __init__(self, tree: _Tree, depth: int, first: int, end: int) -> None:
+        knob = tree.axes[depth]
+        positions, starts = np.unique(tree.columns[depth][first:end], return_index=True)
+        values = [knob.choices[position] for position in positions.tolist()]
+        limits = [*(first + starts).tolist(), end]
+        self.knob = Knob(knob.name, values)
+        self.rows: Mapping[Value, tuple[int, int]] = dict(zip(values, pairwise(limits), strict=True))
+        self.children: dict[Value, _Node] = {}  # filled lazily
+        self._tree, self._depth = tree, depth
+
+    def after(self, value: Value) -> _Node:
+        """Return the choice after ``value``, or the root after the last knob."""
+        child = self.children.get(value)
+        if child is None:
+            depth = self._depth + 1
+            tree = self._tree
+            child = _Node(tree, depth, *self.rows[value]) if depth < len(tree.axes) else tree.root
+            self.children[value] = child
+        return child
 
 
 class _Tree:
@@ -239,27 +259,40 @@ class _Tree:
             columns.append((rest % len(knob.choices)).astype(np.int64))
             rest = rest // len(knob.choices)
         order = np.lexsort(columns[::-1])
-        self._axes = axes
-        self._columns = [column[order] for column in columns]
-        self._count = len(indices)
-        self._nodes: dict[tuple[int, int], _Node] = {}
+        self.axes = axes
+        self.columns = [column[order] for column in columns]
+        self.root = _Node(self, 0, 0, len(indices))
 
     def decide(self, choose: Choose) -> Config:
-        items = []
-        first, end = 0, self._count
-        for depth, knob in enumerate(self._axes):
-            node = self._node(depth, first, end)
-            value = choose(node.knob)
-            first, end = node.rows[value]
-            items.append((knob.name, value))
-        return Config(items)
+        values: dict[str, Value] = {}
+        node = self.root
+        for knob in self.axes:
+            values[knob.name] = value = choose(node.knob)
+            node = node.after(value)
+        return Config.of(values)
 
-    def _node(self, depth: int, first: int, end: int) -> _Node:
-        """Return the choice that follows the common prefix of the rows from ``first`` to ``end``."""
-        if (depth, first) not in self._nodes:
-            knob = self._axes[depth]
-            positions, starts = np.unique(self._columns[depth][first:end], return_index=True)
-            values = [knob.choices[position] for position in positions.tolist()]
-            limits = [*(first + starts).tolist(), end]
-            self._nodes[depth, first] = _Node(Knob(knob.name, values), dict(zip(values, pairwise(limits), strict=True)))
-        return self._nodes[depth, first]
+    # The same as in Space. Searches that a model guides spend most of their time in these two.
+
+    def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
+        """Return the knobs of ``config``, or None if it is not listed."""
+        found: list[Knob] = []
+        node = self.root
+        for knob in self.axes:
+            value = config.get(knob.name)
+            if value not in node.rows:
+                return None
+            found.append(node.knob)
+            node = node.children.get(value) or node.after(value)  # type: ignore[arg-type]
+        return found if len(config) == len(found) else None
+
+    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        """Return the config that :meth:`Space.repaired` returns, with the same draws."""
+        values: dict[str, Value] = {}
+        node = self.root
+        for knob in self.axes:
+            value = wanted.get(knob.name)
+            if value is None or value not in node.rows:
+                value = node.knob.choices[int(rng.integers(len(node.rows)))]
+            values[knob.name] = value
+            node = node.children.get(value) or node.after(value)
+        return Config.of(values)

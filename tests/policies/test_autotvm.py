@@ -73,12 +73,13 @@ def test_a_wrong_option_is_refused(options: dict[str, Any]) -> None:
 def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
     space, rng = toys.Large(), np.random.default_rng(0)
     config = space.sample(rng)
+    knobs = space.knobs(config)
     changed: dict[str, int] = dict.fromkeys(config, 0)
     for _ in range(3000):
-        other = walked(space, config, rng)
+        other = walked(space, config, knobs, rng)
         (name,) = [name for name in config if config[name] != other[name]]
         changed[name] += 1
-    share = {knob.name: 1 - 1 / len(knob.choices) for knob in space.knobs(config)}
+    share = {knob.name: 1 - 1 / len(knob.choices) for knob in knobs}
     for name, count in changed.items():
         assert count / 3000 == pytest.approx(share[name] / sum(share.values()), abs=0.04)
 

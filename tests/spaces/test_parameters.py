@@ -55,6 +55,13 @@ def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[st
             assert space.config_at(space.index_of(config)) == config
             assert {space.mutate(config, rng), *space.neighbours(config, rng)} <= listed
     assert {space.sample(rng) for _ in range(5)} <= listed
+    for chosen in itertools.product(*parameters.values()):
+        wanted = dict(zip(parameters, chosen, strict=True))
+        ours, theirs = (np.random.default_rng(1) for _ in range(2))
+        assert space.repaired(wanted, ours) == Space.repaired(space, wanted, theirs)
+        assert ours.random() == theirs.random()
+        if Config(wanted) in listed:
+            assert space.knobs(wanted) == Space.knobs(space, wanted)
     again = cloudpickle.loads(cloudpickle.dumps(space))
     assert again.fingerprint == space.fingerprint and list(again.enumerate()) == list(space.enumerate())
 

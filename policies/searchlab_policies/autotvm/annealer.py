@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from itertools import count
 
 import numpy as np
 
 from searchlab.costmodel import BoundCostModel
-from searchlab.space import Config, ProductSpace, Space
+from searchlab.space import Config, Knob, ProductSpace, Space
 
 from ..model_guided import Best, predicted
 
@@ -30,12 +30,16 @@ class Annealer:
         met = count()
         best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
         known: dict[Config, float] = {}
+        knobs: dict[Config, Sequence[Knob]] = {}  # of the points, at which a chain stays for many steps
         scores = predicted(model.predict, points, known)
         best.offer(points, scores)
         temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
         step = changed = 0
         while step < self.steps and step < changed + self.early_stop:
-            moved = [walked(self.space, point, rng) for point in points]
+            for point in points:
+                if point not in knobs:
+                    knobs[point] = self.space.knobs(point)
+            moved = [walked(self.space, point, knobs[point], rng) for point in points]
             new = predicted(model.predict, moved, known)
             accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
             points = [there if yes else here for there, here, yes in zip(moved, points, accepted, strict=True)]
@@ -49,10 +53,12 @@ class Annealer:
         return [config for score, _, config in ranked if score >= 0]
 
 
-def walked(space: Space, config: Config, rng: np.random.Generator) -> Config:
-    """Redraw randomly chosen knobs of ``config``, one after another, until it has changed (``random_walk``)."""
+def walked(space: Space, config: Config, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
+    """Redraw randomly chosen knobs of ``config``, one after another, until it has changed (``random_walk``).
+
+    ``knobs`` are those of ``config``.
+    """
     new = config
-    knobs = space.knobs(config)
     if all(len(knob.choices) == 1 for knob in knobs):
         return config
     while new == config:
