@@ -217,7 +217,7 @@ def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> It
         return
     sizes = sorted(math.prod(shape) for shape in rest)
     channels = out[1] if convolution else out[-1]
-    for bias, add in product((False, True), repeat=2):
+    for bias, add in product((True, False), repeat=2):  # a bias comes first, if a single row could be either
         if sizes != sorted([channels] * bias + [math.prod(out)] * add):
             continue
         if convolution:

@@ -46,6 +46,7 @@ def test_spaces_say_which_tasks_they_take() -> None:
         "gemm:5x6x7:bias",
         "gemm:5x6x7:bias:relu",
         "gemm:5x6x7:bias:add",
+        "gemm:1x6x7:bias",
         "gemm:1x6x7:float64:relu",
         "conv2d:2x9x9x4x3x3x3",
         "conv2d:1x9x7x4x3x3x1:s2x1:p1x0:bias",
