@@ -5,11 +5,12 @@
     python studies/suite/questions.py portfolio hub-v1/test
     python studies/suite/questions.py failures hub-v1/test
     python studies/suite/questions.py rankings v1/test hub-v1/test
+    python studies/suite/questions.py landscapes v1 hub-v1
     python studies/suite/questions.py batches hub-v1/dev --runs results/batches
 
 Each command prints Markdown tables. `portability` and `importance` compare tables with the same configs, such as those
-of one kernel on several GPUs; `portfolio`, `failures` and `rankings` compare the baselines. `batches`, and `failures`
-with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`.
+of one kernel on several GPUs; `portfolio`, `failures`, `rankings` and `landscapes` compare the baselines. `batches`,
+and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
+from searchlab.tables.info import TableInfo
 
 Costs = Mapping[bytes, float]
 """config as JSON -> seconds, according to the table's statistic; infinity for a failure."""
@@ -234,6 +236,83 @@ def rankings(suites: Sequence[Suite]) -> str:
     return f"{markdown(head, rows)}\n\n{agreements}"
 
 
+MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
+    "configs": lambda info: len(info.log.records),
+    "autocorrelation": lambda info: info.landscape.autocorrelation or 0.0,
+    "local optima": lambda info: info.landscape.local_optima or 0.0,
+    "good optima": lambda info: info.landscape.good_optima or 0.0,
+    "spread of the best": lambda info: info.landscape.spread or 0.0,
+    "near the best": lambda info: info.near_best,
+    "failures": lambda info: info.landscape.failures,
+    "noise": lambda info: info.noise or 0.0,
+}
+"""Measures of a table, by title."""
+
+LOCAL = {"annealing", "autotvm-ga", "droplet", "dual-annealing", "evolutionary", "greedy-ils", "one-plus-one"}
+"""The baselines that move from good configs to their neighbours, without a model."""
+
+
+def landscapes(suites: Sequence[Suite]) -> str:
+    """Return how the advantage of each strategy depends on measures of a table's landscape.
+
+    The advantage on a table is the strategy's area less the mean area of all common baselines; on all tables of the
+    suites, its rank correlation with each measure is computed. The last row is the mean area of local searches less
+    that of the strategies with a model. The intervals contain 95 % of 2,000 bootstrap samples of the tables; tables of
+    one kernel are drawn together.
+    """
+    shipped = [baselines(suite) for suite in suites]
+    common = set.intersection(*({one.strategy for one in runs} for runs in shipped))
+    kept = [one for one in shipped[0] if one.strategy in common]
+    names = [one.strategy for one in kept]
+    columns, infos, clusters = [], [], []
+    for suite, runs in zip(suites, shipped, strict=True):
+        known = curves(suite, [one for one in runs if one.strategy in common])
+        for table in suite.tables:
+            columns.append([known[name][table.entry.name].mean() for name in names])
+            infos.append(TableInfo(read_log(table.path)))
+            clusters.append(table.entry.family if table.imported else table.name)
+    areas = np.array(columns).T  # (strategies, tables)
+    advantages = dict(zip((f"`{name}`" for name in names), areas - areas.mean(axis=0), strict=True))
+    local = [place for place, one in enumerate(kept) if one.policy.name in LOCAL]
+    guided = [place for place, one in enumerate(kept) if one.cost_model is not None]
+    title = f"{len(local)} local searches less {len(guided)} with a model"
+    advantages[title] = areas[local].mean(axis=0) - areas[guided].mean(axis=0)
+    measured = {title: np.array([measure(info) for info in infos]) for title, measure in MEASURES.items()}
+    groups = [np.flatnonzero(np.array(clusters) == one) for one in dict.fromkeys(clusters)]
+    rng = np.random.default_rng(0)
+    draws = [
+        np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))]) for _ in range(2000)
+    ]  # fmt: skip
+    clear = 0
+
+    def cell(advantage: Floats, measure: Floats) -> str:
+        nonlocal clear
+        drawn = [correlation(advantage[some], measure[some]) for some in draws]
+        lower, upper = np.quantile(drawn, (0.025, 0.975))
+        clear += bool(lower > 0 or upper < 0)
+        mark = "**" if lower > 0 or upper < 0 else ""
+        return f"{mark}{correlation(advantage, measure):.2f}{mark} ({lower:.2f} to {upper:.2f})"
+
+    rows = [
+        [name, *(cell(advantage, measure) for measure in measured.values())] for name, advantage in advantages.items()
+    ]
+    ordered = sorted(rows[:-1], key=lambda row: -float(areas[names.index(row[0].strip("`"))].mean()))
+    count = len(rows) * len(measured)
+    said = (
+        f"{len(infos)} tables in {len(groups)} independent groups. {clear} of the {count} intervals, in bold, do not "
+        f"contain 0; if nothing depended on anything, {0.05 * count:.0f} would be expected."
+    )
+    return f"{markdown(['strategy', *measured], [*ordered, rows[-1]])}\n\n{said}"
+
+
+def correlation(first: Floats, second: Floats) -> float:
+    """Return Spearman's rank correlation; 0 if either is constant."""
+    one, other = rankdata(first), rankdata(second)
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
 def batches(suite: Suite, runs: Sequence[Trajectories]) -> str:
     """Return the mean area of each strategy for each batch size, from runs labelled ``STRATEGY, BATCH``."""
     known = curves(suite, runs)
@@ -298,6 +377,7 @@ QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Trajectories]], str]
     "portfolio": lambda suites, _: portfolio(suites[0]),
     "failures": lambda suites, runs: failures(suites[0], runs),
     "rankings": lambda suites, _: rankings(suites),
+    "landscapes": lambda suites, _: landscapes(suites),
     "batches": lambda suites, runs: batches(suites[0], runs),
 }
 
