@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tvm
 from tvm.target.codegen import target_has_features
 
+import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.measure.code import packed_inputs
 from searchlab.plugins import Plugin
@@ -106,3 +108,21 @@ def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...],
 def test_a_gemm_whose_b_cannot_be_packed_is_refused(options: dict[str, Any], native: Target) -> None:
     with pytest.raises(SearchlabError, match="weights='packed' requires variant"):
         made("guided-gemm", "gemm:8x8x8", native, **options)
+
+
+def test_a_run_resumes_and_a_table_replays_it(tmp_path: Path, native: Target) -> None:
+    log, space = tmp_path / "a.jsonl", {"name": "guided-gemm", "options": {"weights": "packed"}}
+    options: dict[str, Any] = {
+        "space": space, "policy": "random", "batch": 2, "seed": 3, "target": native,
+        "measure": {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0, "sentinel": 0},
+    }  # fmt: skip
+    complete = searchlab.tune("gemm:8x16x8", trials=4, log=log, **options)
+    assert [trial.measurement.failure for trial in complete.trials] == [None] * 4
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:3]))
+    resumed = searchlab.tune("gemm:8x16x8", trials=4, log=log, **options)
+    assert [trial.config for trial in resumed.trials] == [trial.config for trial in complete.trials]
+    assert searchlab.load_log(log).space.made_with == {"weights": "packed"}
+    table = {"measure": {"kind": "table", "path": str(log)}}
+    replayed = searchlab.tune("gemm:8x16x8", trials=4, log=tmp_path / "b.jsonl", **{**options, **table})
+    assert [trial.cost for trial in replayed.trials] == [trial.cost for trial in resumed.trials]
