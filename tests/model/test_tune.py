@@ -69,6 +69,18 @@ def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> 
     assert done.comparison is not None and done.comparison.difference < 1e-5
 
 
+def test_constant_weights_are_packed(tmp_path: Path) -> None:
+    module = models.mlp()
+    _, *arrays = random_inputs(module["forward"], np.random.default_rng(1))
+    bound = {one.name: array for one, array in zip(module["forward"].params[1:], arrays, strict=True)}
+    constant = relax.transform.BindParams("forward", bound)(module)
+    space = [{"name": "guided-gemm", "options": {"weights": "packed"}}, "sketch"]
+    done = tuned(tmp_path / "mlp", 12, mod=constant, space=space, compile=True)
+    names = {variable.name_hint for variable in done.module.functions}
+    assert sum(name.endswith("_packed") for name in names) == 2 and not any("pack_B" in name for name in names)
+    assert done.comparison is not None and done.comparison.difference < 1e-5
+
+
 def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
     uninterrupted, killed = tmp_path / "a", tmp_path / "b"
     tuned(uninterrupted, scheduler="round-robin")
