@@ -1,6 +1,6 @@
 """Simulated annealing on a cost model, followed by the selection of a fast and diverse batch.
 
-Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5, Algorithm 1 and equation (2);
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), Algorithm 1 and equation (2);
 AutoTVM's XGBTuner (``model_based_tuner`` and ``sa_model_optimizer`` in ``tvm.autotvm.tuner``, TVM up to 0.22).
 """
 

@@ -51,7 +51,7 @@ class Tested(msgspec.Struct, frozen=True):
     """The verdicts of a study."""
 
     title: str
-    suite: str
+    where: str  # the suite's split, or "this machine"
     seeds: int
     claims: list[ClaimVerdict]
     as_published: list[str] = []
@@ -87,14 +87,16 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     """Run the study in ``file``, on ``split`` of its suite unless that is empty, and return its verdicts."""
     text = file.read_text("utf-8")
     data = tomllib.loads(text)
-    suite = re.sub("/(dev|test)$", f"/{split}", data["suite"]) if split else data["suite"]
-    study = Study.from_dict({**data, "suite": suite, **({"seeds": seeds} if seeds else {})}, file.parent)
-    out = Path("results", "papers", file.stem, suite.replace("/", "-"))
+    if "suite" in data and split:
+        data["suite"] = re.sub("/(dev|test)$", f"/{split}", data["suite"])
+    where = data.get("suite", "this machine")
+    study = Study.from_dict({**data, **({"seeds": seeds} if seeds else {})}, file.parent)
+    out = Path("results", "papers", file.stem, where.replace("/", "-").replace(" ", "-"))
     study.run(out, jobs=jobs, progress=console)
     runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
     entries = study.spec.policy_entries
     return Tested(
-        Costed.read(file).title, suite, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims),
+        Costed.read(file).title, where, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims),
         as_published=[*study.baselines, *(described(one) for one in entries if not one.tuned_on)],
         tuned=[described(one) for one in entries if one.tuned_on],
     )  # fmt: skip
@@ -107,7 +109,7 @@ def page() -> Iterator[str]:
         tested = msgspec.json.decode(path.read_bytes(), type=Tested)
         _, command, cost = Costed.read(STUDIES / f"{path.stem}.toml")
         yield from (f"## {tested.title}", "")
-        yield f"`{command}` ({cost}); here, {tested.suite}, at most {tested.seeds} seeds.\n"
+        yield f"`{command}` ({cost}); here, {tested.where}, at most {tested.seeds} seeds.\n"
         yield f"As published: {', '.join(tested.as_published)}."
         yield f"Tuned on dev: {', '.join(tested.tuned) or 'none'}.\n"
         for one in tested.claims:

@@ -8,10 +8,29 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 
 from searchlab.run.study import Study
+from searchlab.workload import parse_workload
+from tests.support import toys
+from tests.support.logs import write_table
 
 ROOT = Path(__file__).parents[2]
+STUDY = """# A paper.
+#
+#   python studies/papers/verdicts.py study.toml    # about 1 minute
+workloads = ["gemm:64x64x64"]
+spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+policies = ["random", "grid"]
+trials = 4
+measure = { kind = "table", path = "tables" }
+
+[[claims]]
+text = "Random search is better than the grid."
+source = "nowhere"
+strategy = "random"
+against = "grid"
+"""
 STUDIES = sorted((ROOT / "studies" / "papers").glob("*.toml"))
 
 
@@ -45,3 +64,15 @@ def test_the_page_names_both_classes_of_strategies(verdicts: ModuleType) -> None
     assert by_name["greedy-ils"] == "greedy-ils"
     tuned = by_name["greedy-ils-tuned"]
     assert tuned.startswith("greedy-ils-tuned (greedy-ils, no_improvement = ") and tuned.endswith(", hub-v1/dev)")
+
+
+def test_a_study_without_a_suite(
+    verdicts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusting: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "tables" / "table.jsonl", toys.Small(parse_workload("gemm:64x64x64")), toys.smooth)
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    tested = verdicts.test(study, "dev", 2, 1, Console(quiet=True))
+    assert (tested.title, tested.where, tested.seeds) == ("A paper", "this machine", 2)
+    assert [one.claim.text for one in tested.claims] == ["Random search is better than the grid."]

@@ -1,6 +1,6 @@
 """AutoTVM's XGBTuner: plans many trials at once by simulated annealing on the predictions of boosted trees.
 
-Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 5; ``xgboost_tuner.py``,
+Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018); ``xgboost_tuner.py``,
 ``model_based_tuner.py`` and ``sa_model_optimizer.py`` in ``python/tvm/autotvm/tuner`` of TVM 0.17.
 """
 
