@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,9 @@ FAILURES: tuple[Failure, ...] = get_args(Failure)
 
 Statistic = Literal["median", "mean"]
 """The statistic of the repeats that serves as the cost; the mean is sensitive to outliers."""
+
+SHORTEST = sys.float_info.min
+"""The cost, in seconds, that stands for 0 in logarithms; a clock that is too coarse reads 0."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from searchlab.options import Count, NonNegative, UnitInterval
 from searchlab.policy import NeverTwice, Origin, private_rng
-from searchlab.records import Trial
+from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 
@@ -112,4 +112,4 @@ def acceptance(new: Trial, old: Trial | None, temperature: float) -> float:
         return 0.0
     if old is None or new.cost <= old.cost:
         return 1.0
-    return math.exp(-math.log(new.cost / old.cost) / temperature) if temperature > 0 else 0.0
+    return math.exp(-math.log(new.cost / max(old.cost, SHORTEST)) / temperature) if temperature > 0 else 0.0

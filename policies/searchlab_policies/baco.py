@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from searchlab.arrays import Floats
 from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import NeverTwice, Origin
-from searchlab.records import Trial
+from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 from .acquisition import expected_improvement
@@ -162,7 +162,7 @@ class FeasibleImprovement:
     """
 
     def __init__(self, trials: Sequence[Trial], encoding: Encoding, works: Works) -> None:
-        costs = np.log([trial.cost for trial in trials])
+        costs = np.log([max(trial.cost, SHORTEST) for trial in trials])
         costs = (costs - costs.mean()) / (costs.std() or 1.0)
         self.threshold = 0.0
         self._encoding = encoding

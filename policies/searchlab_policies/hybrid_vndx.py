@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import reduce
@@ -20,19 +19,17 @@ import numpy as np
 
 from searchlab.arrays import Floats, Ints
 from searchlab.options import Between, Count, NonNegative, UnitInterval
-from searchlab.policy import NeverTwice, Origin, private_rng
+from searchlab.policy import Origin
 from searchlab.records import Trial
 from searchlab.space import Config, Space, Value
 
+from .generated import GeneratedOptimiser
 from .neighbours import around
 
 NEIGHBOURHOODS = ("strictly-adjacent", "adjacent", "Hamming")
 
-PATIENCE = 20
-"""After this many candidates in a row that are known, a random config is proposed: the space is nearly exhausted."""
 
-
-class HybridVndx(NeverTwice, needs_asks=True):
+class HybridVndx(GeneratedOptimiser[str]):
     """HybridVNDX: of a few candidates around the current config, measures the one with the best prediction.
 
     Each step draws a neighbourhood by weight. The candidates are neighbours of the current config, a crossover of two
@@ -73,18 +70,18 @@ class HybridVndx(NeverTwice, needs_asks=True):
     )
 
     n_startup = 1
+    most_known = 20
+    tag = "hybrid-vndx"
 
     def __init__(
         self, space: Space, *, seed: int, k: Count = 5, pool: Annotated[int, Between(2)] = 8, restart: Count = 100,
         tabu: Count = 300, elites: Annotated[int, Between(2)] = 5, temperature: NonNegative = 1.0,
         cooling: UnitInterval = 0.995, repaired: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(space, seed=seed)
+        super().__init__(space, seed=seed, repaired=repaired)
         self.k, self.pool, self.restart, self.elites = k, pool, restart, elites
-        self.temperature, self.cooling, self.repaired = temperature, cooling, repaired
+        self.temperature, self.cooling = temperature, cooling
         self.weights = dict.fromkeys(NEIGHBOURHOODS, 1.0)
-        self._costs: dict[Config, float] = {}
-        self._pending: dict[Config, str] = {}  # the neighbourhood of each proposal that was not told yet
         self._current: tuple[Config, float] | None = None  # None before the first step and before a restart
         self._best, self._worst = math.inf, -math.inf
         self._history = History()
@@ -93,31 +90,21 @@ class HybridVndx(NeverTwice, needs_asks=True):
         self._rejected = 0
         self._temperature = temperature
 
-    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        known = 0
-        while known < PATIENCE:
-            config, neighbourhood = self._candidate(rng)
-            if config not in self.seen:
-                self._pending[config] = neighbourhood
-                known = 0
-                yield config
-            else:
-                known += 1
-                if config in self._costs and not self.repaired:
-                    self._step(config, self._costs[config], neighbourhood, rng)
+    def _candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, str]]:
+        while True:
+            yield self._candidate(rng)
 
-    def tell(self, trials: Sequence[Trial]) -> None:
-        before = len(self.trials)
-        super().tell(trials)
-        for number, trial in enumerate(self.trials[before:], before):
-            cost = self._costs[trial.config] = objective(trial, self.repaired)
-            self._worst = max(self._worst, cost if math.isfinite(cost) else -math.inf)
-            if trial.config in self._pending:
-                rng = private_rng(self.seed, "hybrid-vndx", number)
-                self._step(trial.config, cost, self._pending.pop(trial.config), rng)
-            else:
-                self._history.append(trial.config, cost)
-                self._promote(trial.config, cost)
+    @property
+    def _settles_known(self) -> bool:
+        return not self.repaired
+
+    def _learn(self, config: Config, cost: float) -> None:
+        self._remember(config, cost)
+        self._promote(config, cost)
+
+    def _remember(self, config: Config, cost: float) -> None:
+        self._history.append(config, cost)
+        self._worst = max(self._worst, cost if math.isfinite(cost) else -math.inf)
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from earlier trials, and begin at the fastest."""
@@ -171,9 +158,9 @@ class HybridVndx(NeverTwice, needs_asks=True):
 
     # --- a step -------------------------------------------------------------------------------------
 
-    def _step(self, config: Config, cost: float, neighbourhood: str, rng: np.random.Generator) -> None:
+    def _settle(self, config: Config, cost: float, neighbourhood: str, rng: np.random.Generator) -> None:
         """Move to a measured candidate, or reject it."""
-        self._history.append(config, cost)
+        self._remember(config, cost)
         if self._current is None:
             if not self._elites:
                 self._promote(config, cost)
@@ -211,13 +198,6 @@ class HybridVndx(NeverTwice, needs_asks=True):
         heapq.heappush(self._elites, (-cost if self.repaired else cost, places, config))
         if len(self._elites) > self.elites:
             heapq.heappop(self._elites)
-
-
-def objective(trial: Trial, repaired: bool) -> float:
-    """Return what a generated optimiser minimises: milliseconds, or their logarithm if it is repaired."""
-    if math.isinf(trial.cost):
-        return math.inf if repaired else sys.float_info.max
-    return math.log(trial.cost * 1e3) if repaired else trial.cost * 1e3
 
 
 class History:

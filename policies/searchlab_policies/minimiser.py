@@ -20,7 +20,7 @@ import numpy as np
 from searchlab.arrays import Floats
 from searchlab.errors import SearchlabError
 from searchlab.policy import NeverTwice, private_rng
-from searchlab.records import Trial
+from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 from .unit_cube import UnitCube
@@ -110,7 +110,8 @@ class Minimiser(NeverTwice):
         super().tell(trials)
         for trial in trials:
             if trial.config in self.seen:
-                self._values[trial.config] = math.log(trial.cost) if math.isfinite(trial.cost) else FAILED
+                cost = max(trial.cost, SHORTEST)
+                self._values[trial.config] = math.log(cost) if math.isfinite(cost) else FAILED
 
 
 class Run:

@@ -17,18 +17,15 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 
 from searchlab.options import Between, Count, NonNegative, UnitInterval
-from searchlab.policy import NeverTwice, Origin, private_rng
+from searchlab.policy import Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
-from .hybrid_vndx import objective
+from .generated import GeneratedOptimiser
 from .neighbours import around
 
 LEADERS = 3
 """Alpha, beta and delta: the wolves that lead the pack."""
-
-PATIENCE = 100
-"""After this many children in a row that are known, a random config is proposed: the space is nearly exhausted."""
 
 
 class Wolf(NamedTuple):
@@ -38,7 +35,7 @@ class Wolf(NamedTuple):
     cost: float
 
 
-class TabuGreyWolf(NeverTwice, needs_asks=True):
+class TabuGreyWolf(GeneratedOptimiser[int]):
     """Adaptive Tabu Grey Wolf: a pack whose members recombine with the three fastest.
 
     In each iteration, every wolf that does not lead gets a child, which takes each knob from one of the leaders or from
@@ -85,19 +82,20 @@ class TabuGreyWolf(NeverTwice, needs_asks=True):
         ),
     )
 
+    most_known = 100
+    tag = "tabu-grey-wolf"
+
     def __init__(
         self, space: Space, *, seed: int, pack: Annotated[int, Between(LEADERS + 1)] = 8, tabu: Count = 3,
         shake: UnitInterval = 0.2, jump: UnitInterval = 0.15, patience: Count = 80,
         restart: Annotated[float, Between(0.01, 1)] = 0.3, temperature: NonNegative = 1.0, decay: NonNegative = 5.0,
         min_temperature: Annotated[float, Between(1e-12)] = 1e-4, budget: Count = 5000, repaired: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(space, seed=seed)
+        super().__init__(space, seed=seed, repaired=repaired)
         self.n_startup = pack
         self.shake, self.jump, self.patience, self.restart = shake, jump, patience, restart
         self.temperature, self.decay, self.min_temperature = temperature, decay, min_temperature
-        self.budget, self.repaired = budget, repaired
-        self._costs: dict[Config, float] = {}
-        self._pending: dict[Config, int] = {}  # the place in the pack of each proposal that was not told yet
+        self.budget = budget
         self._tabu: deque[Config] = deque(maxlen=pack * tabu)
         self._evaluations = 0
         self._stagnation = 0
@@ -113,35 +111,18 @@ class TabuGreyWolf(NeverTwice, needs_asks=True):
             self._begin()
         return super().ask(min(n, len(self._turns) or n))  # no more than the rest of the iteration
 
-    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        known = 0
-        while known < PATIENCE:
+    def _candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, int] | None]:
+        """Yield the child of each wolf in turn, with the wolf's place in the pack, until the iteration must wait."""
+        while self._turns or not self._pending:
             if not self._turns:
-                if self._pending:
-                    return
                 self._begin()
-                known += not self._turns
+            if not self._turns:
+                yield None
                 continue
             place = self._turns.popleft()
             config = self._child(place, rng) if self._hunting else self._newcomer(place, rng)
             self._tabu.append(config)
-            if config not in self.seen:
-                self._pending[config] = place
-                known = 0
-                yield config
-            else:
-                known += 1
-                if config in self._costs:
-                    self._settle(place, config, rng)
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        before = len(self.trials)
-        super().tell(trials)
-        for number, trial in enumerate(self.trials[before:], before):
-            self._costs[trial.config] = objective(trial, self.repaired)
-            if trial.config in self._pending:
-                rng = private_rng(self.seed, "tabu-grey-wolf", number)
-                self._settle(self._pending.pop(trial.config), trial.config, rng)
+            yield config, place
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from earlier trials: the fastest of them take the places of the pack's random configs."""
@@ -204,11 +185,10 @@ class TabuGreyWolf(NeverTwice, needs_asks=True):
         """Return a random neighbour, or ``config`` if it has none."""
         return next(iter(around(self.space, config, neighbourhood, 1, rng)), config)
 
-    def _settle(self, place: int, config: Config, rng: np.random.Generator) -> None:
+    def _settle(self, config: Config, cost: float, place: int, rng: np.random.Generator) -> None:
         """Replace the wolf at ``place`` with its child, depending on the difference in cost and the temperature."""
         self._evaluations += 1
-        cost, old = self._costs[config], self._pack[place].cost
-        worse = cost - old
+        worse = cost - self._pack[place].cost
         if not self._hunting or worse <= 0 or rng.random() < math.exp(-worse / self._heat):
             self._pack[place] = Wolf(config, cost)
 

@@ -24,6 +24,7 @@ from scipy.stats import norm
 import searchlab_costmodels.autotvm as cost_model
 import searchlab_policies.autotvm.genetic as genetic
 import searchlab_policies.autotvm.xgb as xgb
+import searchlab_policies.generated as generated
 import searchlab_policies.greedy_ils as greedy_ils
 import searchlab_policies.hybrid_vndx as hybrid_vndx
 import searchlab_policies.one_plus_one as one_plus_one
@@ -287,7 +288,7 @@ def generated_numbers(seed: int) -> Iterator[None]:
     with (
         originals_numbers(seed),
         patch.object(np.random, "default_rng", lambda *_: PythonsNumbers()),
-        patch.object(hybrid_vndx, "private_rng", lambda *_: PythonsNumbers()),
+        patch.object(generated, "private_rng", lambda *_: PythonsNumbers()),
         patch.object(tabu_grey_wolf, "private_rng", lambda *_: PythonsNumbers()),
         patch.object(hybrid_vndx, "around", around),
         patch.object(tabu_grey_wolf, "around", around),

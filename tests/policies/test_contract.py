@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from searchlab.policy import Policy
 from searchlab.records import Measurement
 from searchlab.space import Config
+from searchlab_policies.hybrid_vndx import HybridVndx
 from tests.support import toys
 from tests.support.policies import LEARN_NOTHING, names, start
 
@@ -30,6 +32,14 @@ def test_warm_start_with_a_whole_space_leaves_nothing_to_propose(name: str) -> N
     policy = start(name, "small")
     policy.warm_start(toys.trials_of(list(policy.space.enumerate()), toys.smooth))
     assert list(policy.ask(8)) == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["dual-annealing", "annealing", "baco", "tpe", "hybrid-vndx repaired"])
+def test_a_coarse_clock_may_read_0(name: str) -> None:
+    """Policies that take logarithms of costs go on, and 0 is the best of all."""
+    policy: Policy = HybridVndx(toys.Large(), seed=0, repaired=True) if " " in name else start(name, "large")
+    assert len(toys.run(policy, lambda config: toys.timed(max(0.0, toys.smooth(config).cost - 0.005)), 40, 1)) == 40
 
 
 @pytest.mark.parametrize("seed", [0, 1])

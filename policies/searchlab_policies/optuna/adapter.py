@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from searchlab.errors import InvalidConfig
 from searchlab.policy import NeverTwice, Origin
-from searchlab.records import Trial
+from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, Value
 
 from .parameters import Parameters, Part
@@ -157,7 +157,7 @@ class StudyTrial(FrozenTrial):
         running = cost is None
         super().__init__(
             number=-1, trial_id=-1, state=TrialState.RUNNING if running else TrialState.COMPLETE,
-            value=None if cost is None else float(np.log(cost)), datetime_start=datetime.min,
+            value=None if cost is None else float(np.log(max(cost, SHORTEST))), datetime_start=datetime.min,
             datetime_complete=None if running else datetime.min, params=params, distributions=distributions,
             user_attrs={}, system_attrs={}, intermediate_values={},
         )  # fmt: skip
