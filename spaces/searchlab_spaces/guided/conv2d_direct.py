@@ -170,6 +170,21 @@ class Direct:
         """
         return self.packed and not self.dot and self.workload.padding != (0, 0)
 
+    @property
+    def _skips_pixels(self) -> bool:
+        """Whether the kernel reads a copy of the pixels that it uses: their rows are shorter, and contiguous.
+
+        Without this, each block of channels reads every second pixel, for example, of the image.
+        """
+        w = self.workload
+        return self.packed and not self.dot and w.kh == w.kw == 1 and w.stride != (1, 1) and w.padding == (0, 0)
+
+    def _copy_pixels(self, sch: Schedule, pixels: SBlockRV) -> None:
+        *outer, _, column = sch.get_loops(pixels)
+        sch.unroll(column)
+        if parallel(self.workload, self.target):
+            sch.parallel(sch.fuse(*outer))
+
     def _without_padding(self, sch: Schedule, height: int, width: int) -> Schedule:
         """Omit a tile's products with rows of padding and, if the tile is as wide as the image, with columns of it."""
         import tvm
@@ -219,11 +234,15 @@ class Direct:
         else:
             if not sch.get_consumers(conv):
                 sch.cache_write(conv, 0, "global")
-            if w.co % channels:
+            if w.co % channels or self._skips_pixels:
                 # pad_einsum requires an einsum, in which no index is a sum, so the image is replaced with its patches.
                 patches = sch.reindex(conv, ("read", 0))
-                sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
-                sch.compute_inline(patches)
+                if w.co % channels:
+                    sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
+                if self._skips_pixels:
+                    self._copy_pixels(sch, patches)
+                else:
+                    sch.compute_inline(patches)
             weights = sch.cache_read(conv, 1, "global")
             if w.co % channels:
                 sch.compute_inline("weight_pad")
