@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -399,6 +400,7 @@ def _of_loop(loop: Loop) -> list[float]:
     return row
 
 
+@lru_cache(1 << 16)
 def _log(number: int) -> float:
     return math.copysign(math.log2(abs(number) + 1), number)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from ..tiles import Tile, factors, powers_of_two
 
@@ -50,6 +51,11 @@ def splits(
             extend past the end of the loop, where the schedule guards it.
     """
     exact = policy == "factors" if no_tail is None else no_tail
+    return list(_splits(extent, num_outputs, policy, max_factor, exact))
+
+
+@lru_cache(1024)  # a template defines the same splits for every config
+def _splits(extent: int, num_outputs: int, policy: str, max_factor: int | None, exact: bool) -> tuple[Tile, ...]:
     candidates = [f for f in SPLIT_POLICIES[policy](extent) if max_factor is None or f <= max_factor]
 
     def grow(inner: Tile, size: int) -> Iterator[Tile]:
@@ -60,7 +66,7 @@ def splits(
             if (extent % (size * factor) == 0) if exact else (size * factor <= extent):
                 yield from grow((factor, *inner), size * factor)
 
-    return list(grow((), 1))
+    return tuple(grow((), 1))
 
 
 def intervals(count: int, begin: int, end: int) -> list[Tile]:
