@@ -1,26 +1,31 @@
-"""Record what the scripts of studies/tutorials print, for their pages: ``python docs/record.py [NAME ...]``.
+"""Record what the scripts of studies/tutorials print, for their pages: ``python docs/record.py [NAME ...] [-- ...]``.
 
-Each script runs in full, in an empty directory, which takes between 15 seconds and three minutes. Record on a machine
-that is otherwise idle: the pages show the times, and say so if searchlab warned that the machine was busy.
+Each script runs in an empty directory, with the options after ``--``, or in full, which takes between 15 seconds and
+three minutes, and an hour for resnet18. Record on a machine that is otherwise idle: the pages show the times, and say
+so if searchlab warned that the machine was busy.
 """
 
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from generate import DOCS, ROOT, SCRIPTS
 
 from searchlab.machine.host import available_cores, cpu_model
 
+FOLDER = ROOT / "studies" / "tutorials"
 
-def record(name: str) -> None:
-    script = (ROOT / "studies" / "tutorials" / f"{name}.py").read_text("utf-8")
+
+def record(name: str, options: Sequence[str] = ()) -> None:
+    script = (FOLDER / f"{name}.py").read_text("utf-8")
     first, *rest = re.split(r"^# %% ([^\n]*)$", script, flags=re.MULTILINE)
     marked = first + f"# %% {rest[0]}{rest[1]}"
     for title, code in zip(rest[2::2], rest[3::2], strict=True):
@@ -29,14 +34,18 @@ def record(name: str) -> None:
         copy = Path(folder) / f"{name}.py"
         copy.write_text(marked, "utf-8")
         began = time.perf_counter()
-        done = subprocess.run([sys.executable, str(copy)], cwd=folder, capture_output=True, text=True, check=True)
+        paths = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])  # for models.py
+        done = subprocess.run(
+            [sys.executable, str(copy), *options], cwd=folder, capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONPATH": paths},
+        )  # fmt: skip
         seconds = time.perf_counter() - began
     about = {
-        "command": f"python studies/tutorials/{name}.py",
+        "command": " ".join(["python", f"studies/tutorials/{name}.py", *options]),
         "date": datetime.date.today().isoformat(),
         "machine": f"{available_cores()} cores of {cpu_model()}",
         "seconds": f"{seconds:.0f}",
-        "busy": "yes" if "SearchlabWarning" in done.stderr and "busy" in done.stderr else "no",
+        "busy": "yes" if re.search("warning: .*busy", done.stderr, re.IGNORECASE) else "no",
     }
     lines = [f"# {key}: {value}" for key, value in about.items()]
     text = "\n".join([*lines, done.stdout.replace(folder, ".")])
@@ -44,5 +53,8 @@ def record(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or SCRIPTS:
-        record(name)
+    names, options = sys.argv[1:], []
+    if "--" in names:
+        names, options = names[: names.index("--")], names[names.index("--") + 1 :]
+    for name in names or SCRIPTS:
+        record(name, options)

@@ -1,10 +1,10 @@
-"""Compares a tuned ResNet-18 with PyTorch: the same outputs, and the times in turn.
+"""Compares a tuned model of the tutorials with PyTorch: the same outputs, and the times in turn.
 
     searchlab model tune studies/tutorials/models.py:resnet18 --trials 1000 --out resnet18
-    python studies/benchmarks/resnet18.py resnet18/model.so [--threads 2] [--rounds 21]
+    python studies/benchmarks/pytorch.py resnet18 resnet18/model.so [--threads 2] [--rounds 21]
 
 Both models have the same random weights. Each runs in a process of its own, since idle threads of one library would
-disturb the other, and they take turns. PyTorch runs in eager mode, and calls oneDNN for convolutions.
+disturb the other, and they take turns. PyTorch runs in eager mode, and calls oneDNN for convolutions and products.
 """
 
 from __future__ import annotations
@@ -28,55 +28,75 @@ LEAST = 0.05
 """How long a reading lasts at least, in seconds."""
 
 
-def inputs() -> list[Any]:
-    """Return the image and the weights, in the order of the model's parameters."""
-    from models import resnet18
+def inputs(model: str) -> list[Any]:
+    """Return the model's input and weights, in the order of its parameters."""
+    import models
 
     from searchlab.model.compiled import random_inputs
 
-    return list(random_inputs(resnet18()["forward"], np.random.default_rng(0)))
+    return list(random_inputs(getattr(models, model)()["forward"], np.random.default_rng(0)))
 
 
-def tuned(library: str, threads: int) -> Callable[[], Any]:
+def tuned(model: str, library: str, threads: int) -> Callable[[], Any]:
     os.environ["TVM_NUM_THREADS"] = str(threads)
     import tvm
     from tvm import relax
 
     machine = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())
-    arrays = [tvm.runtime.tensor(array) for array in inputs()]
+    arrays = [tvm.runtime.tensor(array) for array in inputs(model)]
     return lambda: machine["forward"](*arrays).numpy()
 
 
-def pytorch(library: str, threads: int) -> Callable[[], Any]:
+def pytorch(model: str, library: str, threads: int) -> Callable[[], Any]:
     import torch
-    from torch.nn.functional import conv2d, linear, max_pool2d, relu
 
     torch.set_num_threads(threads)
-    image, *weights = map(torch.from_numpy, inputs())
+    x, *weights = map(torch.from_numpy, inputs(model))
 
     def forward() -> Any:
-        left: Iterator[Any] = iter(weights)
-
-        def convolution(x: Any, stride: int, padding: int) -> Any:
-            return conv2d(x, next(left), next(left), stride, padding)
-
         with torch.inference_mode():
-            x = max_pool2d(relu(convolution(image, 2, 3)), 3, 2, 1)
-            for number in range(8):
-                stride = 2 if number in (2, 4, 6) else 1
-                y = convolution(relu(convolution(x, stride, 1)), 1, 1)
-                x = relu(y + (convolution(x, stride, 0) if stride == 2 else x))
-            return linear(x.mean((2, 3)), next(left), next(left)).numpy()
+            return MODELS[model](x, iter(weights)).numpy()
 
     return forward
 
 
+def resnet18(x: Any, left: Iterator[Any]) -> Any:
+    from torch.nn.functional import conv2d, linear, max_pool2d, relu
+
+    def convolution(x: Any, stride: int, padding: int) -> Any:
+        return conv2d(x, next(left), next(left), stride, padding)
+
+    x = max_pool2d(relu(convolution(x, 2, 3)), 3, 2, 1)
+    for number in range(8):
+        stride = 2 if number in (2, 4, 6) else 1
+        y = convolution(relu(convolution(x, stride, 1)), 1, 1)
+        x = relu(y + (convolution(x, stride, 0) if stride == 2 else x))
+    return linear(x.mean((2, 3)), next(left), next(left))
+
+
+def transformer(x: Any, left: Iterator[Any]) -> Any:
+    from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
+
+    batch, length, width = x.shape
+    heads = 12
+    layers = [(next(left), next(left)) for _ in range(8)]
+    query, key, value, out, wide, narrow, *norms = layers
+
+    def split(layer: Any) -> Any:
+        return linear(x, *layer).reshape(batch, length, heads, width // heads).transpose(1, 2)
+
+    mixed = scaled_dot_product_attention(split(query), split(key), split(value))
+    x = layer_norm(x + linear(mixed.transpose(1, 2).reshape(x.shape), *out), (width,), *norms[0])
+    return layer_norm(x + linear(gelu(linear(x, *wide)), *narrow), (width,), *norms[1])
+
+
+MODELS = {"resnet18": resnet18, "transformer": transformer}
 SIDES = {"tuned": tuned, "PyTorch": pytorch}
 
 
-def serve(side: str, library: str, threads: int, pipe: Connection) -> None:
+def serve(side: str, model: str, library: str, threads: int, pipe: Connection) -> None:
     """Send the model's output, and then the time of one execution whenever it is requested."""
-    forward = SIDES[side](library, threads)
+    forward = SIDES[side](model, library, threads)
     pipe.send(forward())
     forward()
     while pipe.recv():
@@ -89,7 +109,8 @@ def serve(side: str, library: str, threads: int, pipe: Connection) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library", help="the model that `searchlab model tune` has exported")
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("library", help="the library that `searchlab model tune` has exported")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=21)
     args = parser.parse_args()
@@ -97,7 +118,7 @@ def main() -> None:
     pipes = {}
     for side in SIDES:
         pipes[side], other = context.Pipe()
-        context.Process(target=serve, args=(side, args.library, args.threads, other), daemon=True).start()
+        context.Process(target=serve, args=(side, args.model, args.library, args.threads, other), daemon=True).start()
     outputs = {side: pipe.recv() for side, pipe in pipes.items()}
     scale = float(np.abs(outputs["PyTorch"]).max())
     difference = float(np.abs(outputs["tuned"] - outputs["PyTorch"]).max()) / scale
