@@ -22,7 +22,7 @@ from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess
+from .gaussian_process import Encoding, GaussianProcess, selected
 from .model_guided import SLOW_PREDICTIONS, Works
 from .neighbours import stepped
 
@@ -99,7 +99,7 @@ class Baco(NeverTwice):
     def _batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return the batch, given the trials that succeeded, fastest first."""
         self._works.fit(self.trials)
-        acquisition = FeasibleImprovement(self._modelled(ranked), self.encoding, self._works)
+        acquisition = FeasibleImprovement(selected(ranked, self.memory), self.encoding, self._works)
         drawn = self._drawn(rng)
         batch: list[Config] = []
         for _ in range(n):
@@ -129,11 +129,6 @@ class Baco(NeverTwice):
     def _first(self) -> list[Config]:
         """The first configs of the space, one more than the number of points."""
         return list(islice(self.space.enumerate(), self.points + 1))
-
-    def _modelled(self, ranked: Sequence[Trial]) -> list[Trial]:
-        fastest = ranked[: self.memory // 2]
-        others = sorted(ranked[self.memory // 2 :], key=lambda trial: trial.index)
-        return [*fastest, *others[-(self.memory - len(fastest)) :]]
 
     def _climbed(
         self, config: Config, acquisition: FeasibleImprovement, batch: Sequence[Config], rng: np.random.Generator

@@ -9,7 +9,7 @@ divided by the square of the knob's length scale.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 import numpy as np
@@ -18,10 +18,8 @@ from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 
 from searchlab.arrays import Floats, Ints
+from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
-
-SHAPE, RATE = 1.3, 0.1
-"""The gamma prior of a length scale, as in BaCO's scenarios (``lengthscale_prior``)."""
 
 LENGTHS, NOISE = (0.05, 50.0), (1e-6, 1.0)
 """The ranges of the length scales and of the noise variance, which is relative to the signal variance."""
@@ -60,6 +58,17 @@ class Encoding:
                     code = self._coders[name](value)
                     row[self._starts[name] : self._starts[name] + len(code)] = code
         return rows
+
+
+def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
+    """Return at most ``memory`` trials to model: half are the fastest, and the rest are the latest of the others.
+
+    Args:
+        ranked: The trials, fastest first.
+        memory: The maximum number of trials.
+    """
+    others = sorted(ranked[memory // 2 :], key=lambda trial: trial.index)
+    return [*ranked[: memory // 2], *others[-(memory - memory // 2) :]]
 
 
 class _Coder:
@@ -102,6 +111,28 @@ def _are_permutations(choices: Sequence[Value]) -> bool:
     return all(isinstance(choice, tuple) and sorted(choice) == sorted(choices[0]) for choice in choices)  # type: ignore[arg-type]
 
 
+Prior = Callable[[Floats, float], tuple[float, Floats]]
+"""Maps the length scales, of shape (knobs,), and the noise variance to the negative logarithm of their prior density,
+up to a constant, and its slopes with respect to their logarithms, of shape (knobs + 1,)."""
+
+
+def gamma_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
+    """Length scales have the gamma prior of BaCO's scenarios (``lengthscale_prior``), and noise has a flat one."""
+    shape, rate = 1.3, 0.1
+    density = np.sum((shape - 1) * np.log(lengths) - rate * lengths)
+    return -float(density), np.append(rate * lengths - (shape - 1), 0.0)
+
+
+def lognormal_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
+    """The prior keeps a fit to a few trials close to a process that treats all knobs alike.
+
+    The median of the length scales is a quarter of the root of the number of knobs, and that of the noise is 0.01. The
+    standard deviations of their logarithms are 1 and 2.
+    """
+    z = np.append(np.log(lengths * 4 / math.sqrt(len(lengths))), math.log(noise / 0.01) / 2)
+    return float(z @ z) / 2, z / np.append(np.ones(len(lengths)), 2.0)
+
+
 class GaussianProcess:
     """Gaussian process regression with maximum a posteriori hyperparameters.
 
@@ -112,12 +143,18 @@ class GaussianProcess:
         rows: The training configs, of shape (n, columns).
         values: Their values, of shape (n,).
         knobs: The knob that each column describes; see :class:`Encoding`.
+        prior: The prior of the hyperparameters.
+
+    Attributes:
+        loss: The negative logarithm of the posterior density of the hyperparameters, up to a constant. Processes with
+            the same configs and scale can be compared by it.
     """
 
-    def __init__(self, rows: Floats, values: Floats, knobs: Ints) -> None:
+    def __init__(self, rows: Floats, values: Floats, knobs: Ints, prior: Prior = gamma_prior) -> None:
         self.rows = rows
         self.values = values
         self.knobs = knobs
+        self._prior = prior
         self.mean = float(np.mean(values))
         count = int(knobs.max(initial=-1)) + 1
         self._distances = np.stack([squared(rows[:, knobs == k], rows[:, knobs == k]) for k in range(count)], axis=-1)
@@ -127,6 +164,7 @@ class GaussianProcess:
         ]
         start = min(starts, key=lambda parameters: self._loss(parameters)[0])
         fitted = minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+        self.loss = float(fitted.fun)
         self.lengths = np.exp(fitted.x[:-1])
         self.noise = float(np.exp(fitted.x[-1]))
         del self._distances
@@ -156,9 +194,8 @@ class GaussianProcess:
         outer = (inverse - np.outer(weights, weights) / variance) / 2
         slopes = np.tensordot(outer * (5 / 3) * (1 + root) * decay, self._distances, axes=2) * lengths**-2
         loss = 0.5 * n * math.log(variance) + float(np.log(np.diag(factor)).sum())
-        loss -= float(np.sum((SHAPE - 1) * parameters[:-1] - RATE * lengths))
-        slopes -= (SHAPE - 1) - RATE * lengths
-        return loss, np.append(slopes, noise * np.trace(outer))
+        unlikely, prior_slopes = self._prior(lengths, noise)
+        return loss + unlikely, np.append(slopes, noise * np.trace(outer)) + prior_slopes
 
     def believe(self, row: Floats, value: float) -> None:
         """Add an observation without changing the hyperparameters (appends to the Cholesky factor in O(n^2))."""

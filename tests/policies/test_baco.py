@@ -16,7 +16,15 @@ from searchlab.records import Measurement
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.acquisition import expected_improvement
 from searchlab_policies.baco import Baco, FeasibleImprovement
-from searchlab_policies.gaussian_process import Encoding, GaussianProcess, squared
+from searchlab_policies.gaussian_process import (
+    Encoding,
+    GaussianProcess,
+    Prior,
+    gamma_prior,
+    lognormal_prior,
+    selected,
+    squared,
+)
 from searchlab_policies.model_guided import Works
 from searchlab_policies.random import Random
 from tests.support import toys
@@ -49,9 +57,10 @@ def test_it_predicts_what_scikit_learns_does() -> None:
         process.believe(new[7], 0.5)  # as if it had been trained on it with the same hyperparameters
 
 
-def test_its_loss_has_the_gradient_it_returns_and_is_minimised() -> None:
+@pytest.mark.parametrize("prior", [gamma_prior, lognormal_prior])
+def test_its_loss_has_the_gradient_it_returns_and_is_minimised(prior: Prior) -> None:
     rows, values = observed()
-    process = GaussianProcess(rows, values, KNOBS)
+    process = GaussianProcess(rows, values, KNOBS, prior)
     process._distances = np.stack([squared(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
     fitted = np.log([*process.lengths, process.noise])
     for parameters in (fitted, np.log([0.3, 2.0, 1.0, 0.05])):
@@ -170,9 +179,8 @@ def test_predictions_are_limited() -> None:
 
 
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
-    policy = Baco(toys.Large(), seed=0, memory=10)
-    trials = toys.trials_of(policy.space.sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
+    trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
-    kept = policy._modelled(ranked)
+    kept = selected(ranked, 10)
     assert kept[:5] == ranked[:5]
     assert [t.index for t in kept[5:]] == sorted(t.index for t in ranked[5:])[-5:]

@@ -101,7 +101,8 @@ def test_runs_without_a_success_are_skipped() -> None:
     assert len(policy.ask(8)) == 8
 
 
-def test_a_run_receives_the_trials_of_other_shapes_and_resumes(native: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["copula", "gp-prior"])
+def test_a_run_receives_the_trials_of_other_shapes_and_resumes(policy: str, native: Target, tmp_path: Path) -> None:
     def tuned(shape: str, log: str, trials: int = 8, **options: Any) -> list[Any]:
         table = tmp_path / f"table-{shape}"
         if not table.exists():
@@ -113,9 +114,9 @@ def test_a_run_receives_the_trials_of_other_shapes_and_resumes(native: Target, t
         return [record.config for record in read_log(tmp_path / log).records]
 
     tuned("gemm:16x8x8", "earlier.jsonl", 32, policy="random")
-    warm = tuned("gemm:8x8x8", "warm.jsonl", policy="copula", warm_start=[tmp_path / "earlier.jsonl"])
-    assert warm != tuned("gemm:8x8x8", "cold.jsonl", policy="copula")
+    warm = tuned("gemm:8x8x8", "warm.jsonl", policy=policy, warm_start=[tmp_path / "earlier.jsonl"])
+    assert warm != tuned("gemm:8x8x8", "cold.jsonl", policy=policy)
     assert len(read_log(tmp_path / "warm.jsonl").header.warm_start) == 1
-    short = tuned("gemm:8x8x8", "short.jsonl", 3, policy="copula", warm_start=[tmp_path / "earlier.jsonl"], batch=1)
-    longer = tuned("gemm:8x8x8", "short.jsonl", 6, policy="copula", warm_start=[tmp_path / "earlier.jsonl"], batch=1)
+    short = tuned("gemm:8x8x8", "short.jsonl", 3, policy=policy, warm_start=[tmp_path / "earlier.jsonl"], batch=1)
+    longer = tuned("gemm:8x8x8", "short.jsonl", 6, policy=policy, warm_start=[tmp_path / "earlier.jsonl"], batch=1)
     assert longer[:3] == short

@@ -1,0 +1,246 @@
+"""A Gaussian process that can start from what other workloads have taught.
+
+Sources: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (1998), for the process and its
+expected improvement; Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization" (2010), for batches by
+kriging believer; Geurts et al., "Extremely Randomized Trees" (2006), for the prior mean. Averaging the processes with
+and without the prior mean, by how well each explains the trials, is Bayesian model averaging (Hoeting et al., 1999).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+from sklearn.ensemble import ExtraTreesRegressor
+from threadpoolctl import ThreadpoolController
+
+from searchlab.arrays import Floats
+from searchlab.options import Between, Count
+from searchlab.policy import NeverTwice
+from searchlab.records import Trial
+from searchlab.space import Config, Space, coordinates
+
+from .acquisition import expected_improvement
+from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, selected
+from .model_guided import SLOW_PREDICTIONS
+
+SLOWER = 3.0
+"""The cost of a failed trial, relative to the slowest trial that succeeded."""
+
+TOURNAMENT = 256
+"""The number of random configs among which the prior mean chooses a place in the first batches."""
+
+RANDOM_EVERY = 4
+"""Every fourth of the first trials is random, in case the prior mean misleads."""
+
+NEAR = 4
+"""The number of the fastest trials around which to look for candidates."""
+
+CERTAINTY = 4.0
+"""The weight of the belief that the prior mean is right as it is, compared with that of a trial."""
+
+ODDS = 2.0
+"""The logarithm of the odds, before any trial, that the prior mean helps."""
+
+
+class GpPrior(NeverTwice, transfers=True):
+    """Expected improvement under a Gaussian process, whose prior mean may be learnt from other workloads.
+
+    The process models the logarithm of the cost, with a length scale for each knob. The candidates for a batch are
+    random configs and mutations of the fastest trials. Each place goes to the candidate with the largest expected
+    improvement, and the process then believes its own prediction for it.
+
+    With a warm start from other workloads, trees learn to predict how a config ranks among those of a workload. This
+    prediction chooses the first trials, and a multiple of it is the prior mean of a second process. The acquisition
+    function is averaged over both processes, with their probabilities given the trials.
+
+    Args:
+        n_startup: The number of trials before a process is used.
+        points: The number of random candidates for a batch.
+        neighbours: The number of candidates near the fastest trials for a batch.
+        memory: The maximum number of trials to model: half are the fastest, and the rest are the latest of the others.
+            The fitting time grows with the cube of this number.
+    """
+
+    def __init__(
+        self, space: Space, *, seed: int, n_startup: Count = 8, points: Count = 500, neighbours: Count = 200,
+        memory: Annotated[int, Between(2)] = 256,
+    ) -> None:  # fmt: skip
+        super().__init__(space, seed=seed)
+        self.n_startup = n_startup
+        self.memory = memory
+        limit = SLOW_PREDICTIONS / (points + neighbours) if space.builds_programs else 1.0
+        self.points, self.neighbours = (max(1, int(min(1.0, limit) * n)) for n in (points, neighbours))
+        if (self.points, self.neighbours) != (points, neighbours):
+            self.effective = {"points": self.points, "neighbours": self.neighbours}
+        self._learnt: Learnt | None = None
+        self._threads = ThreadpoolController()
+
+    def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
+        useful = [(space, trials) for space, trials in tasks if trials]
+        self._learnt = Learnt(useful, self.seed) if useful else None
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        return Encoding(self.space)
+
+    def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
+        worked = sum(math.isfinite(trial.cost) for trial in self.trials)
+        with self._threads.limit(limits=1):  # one thread adds in a deterministic order
+            return self._first(n, rng) if len(self.trials) < self.n_startup or worked < 2 else self._batch(n, rng)
+
+    def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        """Return the winners of tournaments between random configs, and some random configs; without a prior, none."""
+        if self._learnt is None:
+            return []
+        batch: list[Config] = []
+        for place in range(len(self.trials), len(self.trials) + n):
+            entrants = 1 if place % RANDOM_EVERY == RANDOM_EVERY - 1 else TOURNAMENT
+            drawn = [config for config in self.space.sample_new(rng, entrants, self.seen) if config not in batch]
+            if drawn:
+                batch.append(drawn[int(np.argmin(self._learnt(self.space, drawn)))])
+        return batch
+
+    def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
+        known = selected(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
+        candidates = self._candidates(known[:NEAR], rng)
+        if not candidates:
+            return []
+        rows, values = self.encoding([trial.config for trial in known]), standardised([trial.cost for trial in known])
+        processes = [Shifted(rows, values, self.encoding)]
+        priors = np.zeros(len(candidates))
+        if self._learnt is not None:
+            before = self._learnt(self.space, [trial.config for trial in known])
+            priors = self._learnt(self.space, candidates)
+            processes.append(Shifted(rows, values, self.encoding, before))
+        losses = np.array([process.loss for process in processes]) - ODDS * np.arange(len(processes))
+        weights = np.exp(losses.min() - losses)
+        weights /= weights.sum()
+        others = self.encoding(candidates)
+        best = float(values.min())
+        left = np.ones(len(candidates), dtype=bool)
+        batch = []
+        for _ in range(min(n, len(candidates))):
+            predicted = [process.predict(others, priors) for process in processes]
+            gains = sum(w * expected_improvement(*one, best) for w, one in zip(weights, predicted, strict=True))
+            place = int(np.argmax(np.where(left, gains, -np.inf)))
+            left[place] = False
+            batch.append(candidates[place])
+            value = float(sum(w * mean[place] for w, (mean, _) in zip(weights, predicted, strict=True)))
+            for process in processes:
+                process.believe(others[place], value, priors[place])
+            best = min(best, value)
+        return batch
+
+    def _candidates(self, best: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
+        """Return new configs: neighbours of the ``best`` trials at a distance of one or two mutations, and others."""
+        found: dict[Config, None] = {}
+        for i in range(self.neighbours):
+            config = self.space.mutate(best[i % len(best)].config, rng)
+            if rng.random() < 0.4:
+                config = self.space.mutate(config, rng)
+            if config not in self.seen:
+                found[config] = None
+        found.update(dict.fromkeys(self.space.sample_new(rng, self.points, self.seen)))
+        return list(found)
+
+
+def standardised(costs: Sequence[float]) -> Floats:
+    """Return the logarithms of ``costs``, with mean 0 and deviation 1, of shape (n,).
+
+    A failure costs three times the slowest success, and distances above the median are halved: how slow a slow program
+    is says little about where the fast ones are.
+    """
+    finite = np.isfinite(costs)
+    slowest = float(np.max(np.asarray(costs)[finite]))
+    values = np.log(np.maximum(np.where(finite, costs, SLOWER * slowest), np.finfo(float).tiny))
+    median = float(np.median(values[finite]))
+    values = np.where(values > median, (values + median) / 2, values)
+    centred: Floats = values - values.mean()
+    return centred / (centred.std() or 1.0)
+
+
+class Shifted:
+    """A Gaussian process over what a multiple of the prior mean leaves unexplained.
+
+    The multiple is that of ridge regression, which prefers 1 over other values until the trials say otherwise.
+
+    Args:
+        rows: The rows of the trials, of shape (n, columns).
+        values: Their standardised costs, of shape (n,).
+        encoding: The encoding that made the rows.
+        before: The prior mean of the trials, of shape (n,); None for a process without one.
+
+    Attributes:
+        loss: See :class:`.gaussian_process.GaussianProcess`.
+    """
+
+    def __init__(self, rows: Floats, values: Floats, encoding: Encoding, before: Floats | None = None) -> None:
+        self._slope = 0.0
+        if before is not None:
+            centred = before - before.mean()
+            self._slope = max(0.0, float(centred @ values + CERTAINTY) / float(centred @ centred + CERTAINTY))
+            values = values - self._slope * before
+        self._process = GaussianProcess(rows, values, encoding.knobs, lognormal_prior)
+        self.loss = self._process.loss
+
+    def predict(self, rows: Floats, before: Floats) -> tuple[Floats, Floats]:
+        """Return the mean and the standard deviation at ``rows``, whose prior mean is ``before``; both (n,)."""
+        mean, deviation = self._process.predict(rows)
+        return mean + self._slope * before, deviation
+
+    def believe(self, row: Floats, value: float, before: float) -> None:
+        """Add an observation without changing the hyperparameters."""
+        self._process.believe(row, value - self._slope * before)
+
+
+class Learnt:
+    """Predicts how configs rank among those of a workload, from trials of other workloads.
+
+    Ranks are normal scores, from about -3 for the fastest to 3 for the slowest. A config is described by its numbers,
+    and by how far each is below the largest of its knob's choices.
+
+    Args:
+        tasks: The space and the trials of each workload.
+        seed: The seed of the trees.
+    """
+
+    def __init__(self, tasks: Sequence[tuple[Space, Sequence[Trial]]], seed: int) -> None:
+        described = [_described(space, [trial.config for trial in trials]) for space, trials in tasks]
+        self._parts = list(dict.fromkeys(part for rows in described for row in rows for part in row))
+        scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
+        self._trees = ExtraTreesRegressor(
+            200, min_samples_leaf=2, max_features=0.5, random_state=seed % (1 << 32), n_jobs=1
+        )
+        self._trees.fit(np.vstack([self._rows(rows) for rows in described]), np.concatenate(scores))
+
+    def __call__(self, space: Space, configs: Sequence[Config]) -> Floats:
+        """Return the predicted normal scores of ``configs``, of shape (n,); the lowest are the fastest."""
+        predicted: Floats = self._trees.predict(self._rows(_described(space, configs)))
+        return predicted
+
+    def _rows(self, described: Sequence[Mapping[object, float]]) -> Floats:
+        return np.array([[row.get(part, -8.0) for part in self._parts] for row in described])
+
+
+def _described(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
+    """Return the numbers that describe each config, by name."""
+    largest: dict[object, float] = {}
+    for name, knob in space.knobs_of(space.probe()).items():
+        for choice in knob.choices:
+            for part, number in coordinates(choice):
+                largest[name, part] = max(number, largest.get((name, part), number))
+    rows: list[dict[object, float]] = []
+    for config in configs:
+        row: dict[object, float] = {}
+        for name, value in config.items():
+            for part, number in coordinates(value):
+                row[name, part] = number
+                row[name, part, "below"] = number - largest.get((name, part), number)
+        rows.append(row)
+    return rows

@@ -1,0 +1,77 @@
+"""A Gaussian process that starts where other workloads were fast, and is not misled for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from searchlab.records import Measurement, Trial
+from searchlab.space import Config
+from searchlab_policies.gp_prior import GpPrior, standardised
+from searchlab_policies.random import Random
+from tests.support import toys
+
+Measure = Callable[[Config], Measurement]
+
+
+def reverse(config: Config) -> Measurement:
+    return toys.timed(1e-3 / min(toys.smooth(config).cost, 1.0))
+
+
+def earlier(measure: Measure = toys.smooth, n: int = 128) -> list[Trial]:
+    drawn = toys.run(Random(toys.Large(), seed=9), toys.smooth, n)
+    return toys.trials_of([trial.config for trial in drawn], measure)
+
+
+def policy(*tasks: Sequence[Trial], seed: int = 0, **options: Any) -> GpPrior:
+    made = GpPrior(toys.Large(), seed=seed, **{"points": 100, "neighbours": 50, **options})
+    if tasks:
+        made.transfer([(toys.Large(), trials) for trials in tasks])
+    return made
+
+
+def typical(trials: Sequence[Trial]) -> float:
+    return float(np.median([min(toys.smooth(trial.config).cost, 1.0) for trial in trials]))
+
+
+def test_what_it_has_learnt_is_faster_than_what_is_random() -> None:
+    found = toys.run(policy(), toys.smooth, 48)
+    assert typical(found[8:]) < 0.7 * typical(found[:8])
+
+
+def test_other_workloads_choose_the_first_trials_all_but_every_fourth() -> None:
+    at_random = typical(toys.run(policy(), toys.smooth, 8))
+    first = toys.run(policy(earlier()), toys.smooth, 8)
+    chosen, drawn = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]
+    assert typical(chosen) < 0.7 * at_random
+    assert typical(drawn) > typical(chosen)
+
+
+def test_own_trials_outweigh_misleading_ones() -> None:
+    misled = toys.run(policy(earlier(reverse)), toys.smooth, 64)
+    assert typical(misled[:8]) > typical(toys.run(policy(), toys.smooth, 8))
+    assert typical(misled[-16:]) < 0.7 * typical(misled[:8])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_or_failed_trials_of_other_workloads_are_fine(n: int) -> None:
+    failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed("crash", ""))
+    assert len(toys.run(policy(earlier(n=n), failed, []), toys.smooth, 24)) == 24
+    assert len(toys.run(policy([]), toys.smooth, 24)) == 24
+
+
+@given(st.lists(st.floats(0, 1e6) | st.just(np.inf), min_size=2, max_size=20).filter(lambda c: min(c) < np.inf))
+def test_costs_keep_their_order(costs: list[float]) -> None:
+    """Failures are the slowest, and a cost of zero has a finite logarithm."""
+    values = standardised(costs)
+    assert np.isfinite(values).all()
+    assert (np.diff(values[np.argsort(costs, kind="stable")]) >= -1e-9).all()
+
+
+def test_a_failure_counts_as_three_times_the_slowest() -> None:
+    assert np.allclose(standardised([1.0, 2.0, 4.0, np.inf]), standardised([1.0, 2.0, 4.0, 12.0]), atol=0.2)
