@@ -82,7 +82,7 @@ class Knob:
         return choices[other + (other >= choices.index(value))]
 
     def moved(self, value: Value, rng: np.random.Generator) -> Value:
-        """Move a factor of the tile ``value``, prime or composite, between two levels, staying within the choices.
+        """Move a factor (prime or composite) of the tile ``value`` between two levels, staying within the choices.
 
         A pair of levels with such a factor is drawn first, and then the factor. If no such pair exists, or if the knob
         is not a tile, the value is :meth:`redrawn`. Source: MetaSchedule's ``mutate_tile_size.cc``.

@@ -108,7 +108,7 @@ class Copula(NeverTwice, transfers=True):
 
 @dataclass(frozen=True)
 class Good:
-    """A fast config, by its parts, and the size of its workload."""
+    """A fast config, as one number per part, with the size of its workload."""
 
     size: float
     parts: dict[Part, float]

@@ -55,7 +55,7 @@ def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
 def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
     """Draw a config in which each knob has the same, the previous or the next choice; all of them are equally likely.
 
-    Choices are next to each other in the knob's order, whatever its kind. Illegal configs are drawn again. After
+    Adjacency follows the order of the knob's choices, whatever the kind of knob. Illegal configs are drawn again. After
     ``tries`` draws, the last one is repaired; it is ``config`` itself if there is no other. Source: Kernel Tuner's
     ``Searchspace.get_neighbors``, method ``strictly-adjacent``.
     """

@@ -297,14 +297,14 @@ class Comparison:
     def _item(self, workload: object) -> WorkloadSummary:
         items = {item.workload: item for item in self.summary.workloads}
         if workload is None and len(items) != 1:
-            raise SearchlabError(f"there are {len(items)} workloads; specify one of them{did_you_mean('', items)}")
+            raise SearchlabError(f"there are {len(items)} workloads; specify one: {', '.join(items)}")
         return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
 
     def _overall(self) -> Overall:
         if self.summary.overall is None:
             raise SearchlabError(
-                "this chart is about several workloads, but no two strategies have several in common; run the study "
-                "on more workloads, or plot a single one with plot_convergence()"
+                "this chart compares strategies over several workloads, but no two strategies share more than one; run "
+                "the study on more workloads, or plot one workload with plot_convergence()"
             )
         return self.summary.overall
 

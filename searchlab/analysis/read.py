@@ -185,8 +185,8 @@ def _check_footing(runs: Sequence[LoggedRun]) -> None:
     if difference := _difference(runs, _FOOTING):
         field, other, first, second = difference
         raise SearchlabError(
-            f"{runs[0].file} and {other.file} measured {other.workload} in different ways: their {field} is {first} "
-            f"and {second}; report on each separately"
+            f"{runs[0].file} and {other.file} measured {other.workload} in different ways: {field} is {first} "
+            f"in the first and {second} in the second; report on them separately"
         )
 
 

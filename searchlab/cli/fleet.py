@@ -18,7 +18,7 @@ fleet = typer.Typer(
 )
 
 TrackerAddress = Annotated[str, Option("--tracker", help="The tracker's address, such as `10.0.0.1:9190`.")]
-Host = Annotated[str, Option(help="The address to listen on: this machine's address in a private network.")]
+Host = Annotated[str, Option(help="The address to listen on: this machine's address on a private network.")]
 
 
 @fleet.command(name="tracker")

@@ -93,7 +93,7 @@ def tune(
     batch: Annotated[int, Option(min=1, help="The number of trials in a round.")] = 8,
     seed: Annotated[int, Option(min=0, help="The seed, which determines everything but the measurements.")] = 0,
     stop_after: Annotated[
-        int | None, Option(min=1, help="Leave a task after this many trials without a gain of more than 1 %.")
+        int | None, Option(min=1, help="Stop tuning a task after this many trials without a gain of more than 1 %.")
     ] = None,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,

@@ -135,7 +135,7 @@ def suite_run(
     split: Annotated[
         Split | None,
         Option(
-            help="The split: `dev` to develop a policy, `test` once for the claim [default: dev, or that in SUITE]."
+            help="The split: `dev` to develop a policy, `test` (once) for the result [default: dev, or that in SUITE]."
         ),
     ] = None,
     seeds: Seeds = None,

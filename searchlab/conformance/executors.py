@@ -36,7 +36,7 @@ class ExecutorSubject(Subject):
     """An executor to check."""
 
     def start(self, folder: Path, exclusive: bool = False) -> RunExecutor:
-        """Start the executor. Raises Refused if it refuses its options, for example because a cluster is missing."""
+        """Start the executor. Raises Refused if the executor rejects its options, for example without a cluster."""
         refused = f"executor {self.plugin.name!r} does not start"
         executor: RunExecutor = self.make(RunExecutor, refused, exclusive, folder, **self.plugin.options)
         return executor

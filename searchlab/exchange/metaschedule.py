@@ -141,7 +141,9 @@ def _note(line: Line, trace: Trace) -> Note | None:
             except (*UNREADABLE, ValueError) as error:
                 line.damaged(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")
             if note.header.searchlab_log != FORMAT:
-                line.damaged(f"its log format is {note.header.searchlab_log}, but this searchlab reads format {FORMAT}")
+                line.damaged(
+                    f"its log format is {note.header.searchlab_log}; this version of searchlab reads format {FORMAT}"
+                )
             return note
     return None
 

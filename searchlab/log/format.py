@@ -464,7 +464,9 @@ def _header(line: bytes) -> Line:
                 1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
             )
         if version not in (FORMAT, COMPUTATIONS, DRAFT):
-            return Line(1, line, None, f"its log format is {version!r}; this searchlab reads format {COMPUTATIONS}")
+            return Line(
+                1, line, None, f"its log format is {version!r}; this version of searchlab reads format {COMPUTATIONS}"
+            )
         return Line(1, line, msgspec.json.decode(line, type=Header))
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")

@@ -1,6 +1,6 @@
 """The settings for each kind of measurement, specified under ``measure`` in a study file.
 
-Every kind has the following members, where ``base`` is the directory to which relative paths refer:
+Every kind has the following members, where ``base`` is the directory that relative paths start from:
 
 - ``identity()``: The settings that determine the measurements, as recorded in log headers.
 - ``default_target(base)``: The target to use if none is specified, in a form that

@@ -194,7 +194,7 @@ def find_suite(text: str | Path, base: Path = Path()) -> Suite:
     Args:
         text: The name of a suite, such as ``v1``, or the path of its directory. Append ``/dev`` or ``/test`` to select
             a split, or ``/TABLE`` to select a table.
-        base: The directory to which a relative path refers.
+        base: The directory that relative paths start from.
 
     Raises:
         SearchlabError: If the suite or part does not exist, or the suite is damaged.

@@ -72,7 +72,9 @@ class DecisionLog:
 
     def _check(self, old: DecisionsHeader, new: DecisionsHeader) -> None:
         if old.decisions != FORMAT:
-            raise SearchlabError(f"{self.path} has format {old.decisions}, but this searchlab reads format {FORMAT}")
+            raise SearchlabError(
+                f"{self.path} has format {old.decisions}, but this version of searchlab reads format {FORMAT}"
+            )
         for name in ("tasks", "scheduler", "seed", "batch"):
             before, now = getattr(old, name), getattr(new, name)
             if before != now:

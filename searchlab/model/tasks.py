@@ -30,8 +30,8 @@ class Task:
     Attributes:
         functions: The names of the functions in the lowered module that perform it.
         occurs: How often the model's Relax functions call them.
-        workload: The workload that it is, or None if it cannot be tuned.
-        flops: The number of floating-point operations of one execution that TVM counts; 0 if unknown.
+        workload: The corresponding workload, or None if the task cannot be tuned.
+        flops: The floating-point operations per execution, as TVM counts them; 0 if unknown.
         reason: Why it cannot be tuned.
     """
 
@@ -277,8 +277,8 @@ def load_model(spelled: str) -> tvm.IRModule:
     place, _, name = spelled.rpartition(":")
     if not place:
         raise SearchlabError(
-            f"a model is module:function or FILE.py:function, which returns a Relax module, or a file *.onnx or *.pt2, "
-            f"not {spelled!r}"
+            f"invalid model {spelled!r}; use module:function or FILE.py:function (a function that returns a Relax "
+            f"module), or the path of an *.onnx or *.pt2 file"
         )
     if place.endswith(".py"):
         module = execute_file(Path(place))

@@ -108,7 +108,7 @@ def tune_model(
         features: As in :func:`~searchlab.run.tune.tune`.
         batch: The number of trials in a round.
         seed: The seed, which determines everything except the measurements.
-        stop_after: Leave a task after this many trials without a gain of more than 1 %. By default, no task is left.
+        stop_after: Stop tuning a task after this many trials without a gain of more than 1 %. By default, none stops.
         target: The target; see :func:`resolve_target`.
         measure: How to measure, as in a study file.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and

@@ -67,7 +67,7 @@ def execute(
 
     Args:
         runs: The runs. Runs with an existing log are resumed.
-        base: The directory to which a table's relative path refers.
+        base: The directory that relative paths start from.
         on_run: Called when a run begins.
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
@@ -200,7 +200,7 @@ class Surroundings:
     """What all of a study's tasks share."""
 
     study: str  # a unique name for this execution of the study
-    base: Path  # the directory to which relative paths refer
+    base: Path  # the directory that relative paths start from
     shared: Path  # a folder that is visible on every machine that shares the directory of the logs
     known: bytes  # the pickled measurements with which every run begins
     trusts: bool  # whether warm-start logs may cause arbitrary modules to be imported

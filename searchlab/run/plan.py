@@ -275,8 +275,8 @@ class Searched:
             target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
             label: The name to use in figures and tables, if it differs from the plug-in's.
             settings: How to measure. If the space has no programs and is specified without options, it uses the options
-                recorded in the table that answers.
-            base: The directory to which the table's path refers.
+                recorded in the table that supplies the measurements.
+            base: The directory that relative paths start from.
 
         Raises:
             SearchlabError: If ``spec`` is a Space object with a different workload or target.
@@ -455,8 +455,8 @@ def plan_run(
 ) -> Run:
     """Plan a run that starts from those ``earlier`` runs that it can use. The plan is also valid for other seeds.
 
-    Nothing is measured, but the policy is created once to detect invalid options. ``base`` is the directory to which
-    a table's path refers.
+    Nothing is measured, but the policy is created once to detect invalid options. A table's relative path starts from
+    ``base``.
 
     Raises:
         SearchlabError: If an option is invalid.

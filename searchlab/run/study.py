@@ -353,7 +353,7 @@ class Study:
 
     Attributes:
         spec: The content of the study file.
-        base: The directory to which relative paths in the study refer.
+        base: The directory that relative paths start from.
         given: The classes and spaces that a script passed instead of names.
         copy: The file name and text of the copy of the study that is stored next to its logs.
 
@@ -400,7 +400,7 @@ class Study:
                 ``spaces`` may contain classes or Space objects. You can also pass these as the ``name`` of an entry. If
                 ``workloads`` is missing, the workloads of the Space objects are used. Workloads may be Workload
                 objects, ``target`` may be a Target, and ``measure`` may be a settings object.
-            base: The directory to which relative paths refer.
+            base: The directory that relative paths start from.
         """
 
         def name_of(value: object) -> str:
@@ -610,8 +610,8 @@ class Study:
                 the measurements in existing logs.
             executor: Where to execute the runs: ``"local"``, ``"dask"``, ``"dask://host:port"``, ``"slurm"``, or an
                 entry ``{"name": ..., "options": {...}}``. It overrides the study's executor. You can also pass any
-                :class:`concurrent.futures.Executor`, which is not shut down. Runs that measure the machine are
-                submitted one at a time, unless the executor is a
+                :class:`concurrent.futures.Executor`, which searchlab does not shut down. Runs that measure the machine
+                are submitted one at a time, unless the executor is a
                 :class:`~searchlab.executors.contract.RunExecutor` that is ``one_per_machine``.
             shard: Pass ``(i, n)`` to execute only the i-th of n parts of the runs. When all parts are complete, put
                 their logs into the same directory.

@@ -572,8 +572,8 @@ def _prepare(database: sqlite3.Connection, path: Path, write: bool) -> None:
         raise SearchlabError(f"{path} is another program's database, not a searchlab store; choose another file")
     if (version := _number(database, "user_version")) != VERSION:
         raise SearchlabError(
-            f"the store {path} has version {version}, but this searchlab reads version {VERSION}; use the searchlab "
-            f"that created it, or build a new store from the logs"
+            f"the store {path} has version {version}, but this version of searchlab reads version {VERSION}; use "
+            f"the version that created it, or build a new store from the logs"
         )
     if _schema(database) != set(SCHEMA):
         raise SearchlabError(f"the store {path} is damaged: it does not have the expected tables; {_REBUILD}")

@@ -241,7 +241,9 @@ def read_trajectories(path: Path) -> Trajectories:
     except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
-        raise SearchlabError(f"{path} has format {read.trajectories}, but this searchlab reads format {FORMAT}")
+        raise SearchlabError(
+            f"{path} has format {read.trajectories}, but this version of searchlab reads format {FORMAT}"
+        )
     # Suite v1 is sealed, and its baseline ansor uses the former name of these features.
     return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
 

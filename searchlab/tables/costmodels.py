@@ -77,8 +77,8 @@ def evaluate(
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:
         raise SearchlabError(
-            f"the split by-task trains on other workloads, but {features} features are not comparable between spaces; "
-            f"choose program features or the split within-task"
+            f"the by-task split trains on other workloads, but {features} features are not comparable between spaces; "
+            f"choose program features or the within-task split"
         )
     recorded = [_RecordedTrials(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
     if not recorded:
@@ -129,8 +129,8 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
     workloads = dict.fromkeys(trials.workload for trials in recorded)
     if len(workloads) < 2:
         raise SearchlabError(
-            f"the split by-task trains on other workloads, but every log is for {recorded[0].workload}; "
-            f"add logs for another workload, or choose the split within-task"
+            f"the by-task split trains on other workloads, but every log is for {recorded[0].workload}; "
+            f"add logs for another workload, or choose the within-task split"
         )
     kind = FEATURES[features]
     parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded]

@@ -180,7 +180,7 @@ class Tir(Workload):
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{damaged}: {first_line(error)}") from None
         if digest != self.digest:
-            raise SearchlabError(f"{damaged}: its digest is {digest}")
+            raise SearchlabError(f"{damaged}: its digest is {digest}, not {self.digest}")
         return func
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:

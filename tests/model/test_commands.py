@@ -34,4 +34,4 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     done = searchlab("model", "tune", MLP, "--trials", 4, "--scheduler", "gradeint", "--out", tmp_path / "mlp")
     assert done.returncode == 2 and "did you mean 'gradient'" in done.stderr and not (tmp_path / "mlp").exists()
     done = searchlab("model", "tasks", "models.py")
-    assert done.returncode == 2 and "a model is module:function or FILE.py:function" in done.stderr
+    assert done.returncode == 2 and "use module:function or FILE.py:function" in done.stderr

@@ -63,7 +63,7 @@ def test_a_file_that_is_no_store(tmp_path: Path, log: Path) -> None:
 
 
 def test_a_store_of_another_version(store: Store, log: Path) -> None:
-    refused(altered(store, "PRAGMA user_version = 2"), "has version 2, but this searchlab reads version 1", log)
+    refused(altered(store, "PRAGMA user_version = 2"), "has version 2, but this version of searchlab reads version 1", log)
 
 
 @pytest.mark.parametrize(

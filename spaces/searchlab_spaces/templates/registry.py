@@ -111,7 +111,7 @@ def find_template(name: str | Function) -> Template:
         return _decorated[name]
     if ":" not in name:
         raise SearchlabError(
-            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}. Templates from other packages "
+            f"unknown template {name!r}{did_you_mean(name, {*points, *_decorated})}; templates from other packages "
             f'must be registered in the group {GROUP!r} or passed as "module:function"; a template registered by a '
             f"script is known only in that script"
         )
