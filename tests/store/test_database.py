@@ -63,7 +63,8 @@ def test_a_file_that_is_no_store(tmp_path: Path, log: Path) -> None:
 
 
 def test_a_store_of_another_version(store: Store, log: Path) -> None:
-    refused(altered(store, "PRAGMA user_version = 2"), "has version 2, but this version of searchlab reads version 1", log)
+    said = "has version 2, but this version of searchlab reads version 1"
+    refused(altered(store, "PRAGMA user_version = 2"), said, log)
 
 
 @pytest.mark.parametrize(
