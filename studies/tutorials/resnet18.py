@@ -24,7 +24,7 @@ import models
 from searchlab.machine.host import available_cores
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--trials", type=int, default=1000, help="programs to build and time for each model")
+parser.add_argument("--trials", type=int, default=1000, help="programs to build and time for the first model")
 parser.add_argument("--batch", type=int, default=8, help="trials in a round")
 parser.add_argument("--kills", type=int, default=5, help="how often the search for ResNet-18 is killed")
 parser.add_argument("--file", type=Path, default=Path(models.__file__), help="the file that contains the models")
@@ -57,14 +57,14 @@ def trials_in(logs: Path) -> int:
     return sum(path.read_bytes().count(b'{"kind":"trial"') for path in logs.glob("*.jsonl"))
 
 
-def tune(name: str, *options: str, kills: int = 0) -> None:
+def tune(name: str, trials: int, *options: str, kills: int = 0) -> None:
     """Tune a model, and kill the search several times; repeating the command continues it."""
     out = args.out / name
-    words = ["searchlab", "model", "tune", f"{args.file}:{name}", "--trials", str(args.trials)]
+    words = ["searchlab", "model", "tune", f"{args.file}:{name}", "--trials", str(trials)]
     words += ["--batch", str(args.batch), *options, "--out", str(out)]
     began = time.perf_counter()
     for number in range(kills):
-        run(*words, kill_at=args.trials * (number + 1) // (kills + 1), counting=out / "tasks")
+        run(*words, kill_at=trials * (number + 1) // (kills + 1), counting=out / "tasks")
     run(*words)
     print(f"{trials_in(out / 'tasks')} trials took {(time.perf_counter() - began) / 60:.1f} minutes", flush=True)
 
@@ -89,7 +89,7 @@ run("searchlab", "model", "tasks", f"{args.file}:{first}")
 # model with those of the untuned one, times both in turn, and exports the tuned model. Winograd's algorithm is allowed
 # for 3x3 convolutions; without this option, the command is shorter, and the model slower.
 spaces = ["guided-conv2d,winograd=true", "guided-gemm", "sketch"]
-tune(first, *(word for space in spaces for word in ("--space", space)), kills=args.kills)
+tune(first, args.trials, *(word for space in spaces for word in ("--space", space)), kills=args.kills)
 
 # %% Beside PyTorch
 # The library is loaded with TVM alone. PyTorch has the same weights and the same number of threads; the two take turns,
@@ -97,8 +97,9 @@ tune(first, *(word for space in spaces for word in ("--space", space)), kills=ar
 compare(first)
 
 # %% A block of BERT
-# The same for a block of a transformer: attention and two layers, for 128 tokens.
+# The same for a block of a transformer, with attention and two layers, for 128 tokens. It has fewer tasks, and gets half
+# as many trials.
 for name in others:
     run("searchlab", "model", "tasks", f"{args.file}:{name}")
-    tune(name)
+    tune(name, args.trials // 2)
     compare(name)
