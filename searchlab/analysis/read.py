@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning, encodable
-from ..log.columns import Columns, Texts, read_columns
+from ..log.columns import Columns, Texts, read_logs
 from ..log.format import Log, find_logs, workload_name
 from ..log.plan import PLAN, Budget, Claim, read_plan
 from ..log.result import largest_drift
@@ -33,16 +33,17 @@ _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
 
-def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
+def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> ComparedRuns:
     """Read logs, including all logs in directories, as runs to compare.
 
     In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
     trials there are skipped with a SearchlabWarning. Each table in a suite is a separate workload. A log that is passed
-    twice is read once.
+    twice is read once. If one directory contains many logs, a cache is created there; see :mod:`searchlab.log.columns`.
 
     Args:
         *where: Logs and directories. A report on one directory refers to each log relative to it, otherwise by path.
         everything: Whether to read all logs and trials in a study's directory.
+        readings: Whether the individual readings are needed; see :func:`~searchlab.log.columns.read_logs`.
 
     Raises:
         SearchlabError: If there are no logs, if a log is unreadable, or if logs are not comparable: two logs of one
@@ -63,8 +64,7 @@ def read_runs(*where: Path, everything: bool = False) -> ComparedRuns:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     running = {path for path, _ in paths.values() if is_locked(path)}  # before reading, as runs may end meanwhile
-    texts: Texts = {}
-    logs = [read_columns(path, texts) for path, _ in paths.values()]
+    logs = read_logs(directory, [path for path, _ in paths.values()], {}, readings)
     within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "some logs contain more trials than are now part of the study, which are skipped")

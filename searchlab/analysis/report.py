@@ -75,7 +75,7 @@ def report(
     """
     paths = [Path(place) for place in where]
     directory = report_directory(*paths, out=out)
-    comparison = read_runs(*paths, everything=everything)
+    comparison = read_runs(*paths, everything=everything, readings=False)
     return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial)
 
 

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from ..console import plain
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
-from ..log.columns import Texts, read_columns
+from ..log.columns import read_logs
 from ..log.format import find_logs, read_log
 from ..log.result import Best, drift, fastest, load_log, noise, sentences
 from ..log.writer import examine
@@ -101,8 +101,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
 
 
 def _best_by_workload(directory: Path) -> list[Best]:
-    texts: Texts = {}
-    logs = [read_columns(path, texts) for path in find([directory])]
+    logs = read_logs(directory, find([directory]), {})
     least: dict[str, tuple[float, Path]] = {}
     for one in logs:
         if np.isfinite(one.costs).any():

@@ -1,24 +1,32 @@
 """Logs as arrays, which store what an analysis needs in a hundred bytes per trial instead of a thousand.
 
 :func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`. It is faster if logs share
-configs, which are decoded only once.
+configs, which are decoded only once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it
+reads. If a log file changes in any way, the log is read again. A cache that is damaged or belongs to a different user
+is ignored. In directories that are not writable, all logs are read every time.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from tempfile import mkstemp
+from typing import Any, NamedTuple, Self
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
+from ..errors import SearchlabWarning, described
 from ..records import FAILURES
 from ..schema import UNREADABLE
 from .format import (
@@ -201,3 +209,170 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
         texts[text] = text
     configs = [texts[text] for text in configs]
     return Columns._of(path, header, rows, configs, latest.get(Final), latest.get(Ended))
+
+
+CACHE = "log-cache.npz"
+"""The name of the cache file."""
+
+FEWEST = 200
+"""The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
+
+STALE = 0.02
+"""The share of logs that may be missing from the cache before it is rewritten."""
+
+_INDEX = "index-1"  # the index name in this version
+_TAIL = 4096  # bytes
+_ARRAYS = (*_PER_TRIAL, "readings", "rounds", "qualities")  # except for the configs
+_READINGS = ("counts", "readings")
+_SIZE_OF = {"readings": 1, "rounds": 2, "qualities": 2}
+"""The position in ``_Cached.sizes`` of these arrays' lengths. All other arrays have one value per trial."""
+
+
+class Stamp(NamedTuple):
+    """Identifies the state of a file. Programs cannot set ``changed``, so copies of a file have a different value."""
+
+    size: int
+    modified: int  # nanoseconds
+    changed: int  # nanoseconds
+    inode: int
+    tail: bytes  # the digest of the last bytes
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp | None:
+        """Return the stamp of the file at ``path``, or None if the file cannot be read."""
+        try:
+            with open(path, "rb", buffering=0) as file:
+                status = os.fstat(file.fileno())
+                tail = os.pread(file.fileno(), _TAIL, max(0, status.st_size - _TAIL))
+        except (OSError, ValueError):
+            return None
+        digest = hashlib.blake2b(tail, digest_size=16).digest()
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
+
+
+class _Cached(msgspec.Struct, frozen=True, array_like=True):
+    """A log in the cache, without its arrays."""
+
+    file: bytes
+    stamp: Stamp
+    sizes: tuple[int, int, int]  # the numbers of trials, readings and rounds
+    header: int  # its position in the list of distinct headers, which lack the next three fields
+    seed: int
+    created: float
+    machine: dict[str, Any]
+    final: Final | None
+    ended: Ended | None
+
+
+class _Index(msgspec.Struct, frozen=True, array_like=True):
+    """Everything in the cache except the arrays."""
+
+    headers: list[Header]  # a strategy's runs share one header
+    configs: list[bytes]
+    logs: list[_Cached]
+
+
+def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True) -> list[Columns]:
+    """Read the logs at ``paths``, in order. Raises SearchlabError in the same cases as :func:`read_columns`.
+
+    Args:
+        directory: The logs' common directory, in which the cache is stored, or None for no cache.
+        paths: The paths of the logs.
+        texts: The configs that are already known. The logs' configs are added to it.
+        readings: Whether ``counts`` and ``readings``, a third of all data, are needed. If not, they may be empty.
+    """
+    if directory is None or len(paths) < FEWEST:
+        return [read_columns(path, texts) for path in paths]
+    stamps = {path: Stamp.of(path) for path in paths}  # determined before reading, as logs may grow in the meantime
+    held = _read_cache(directory, stamps, texts, readings)
+    stale = len(paths) - len(held) > STALE * len(paths)
+    if stale and held and not readings:
+        held = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
+    logs = [held.get(path) or read_columns(path, texts) for path in paths]
+    if stale:
+        _write_cache(directory, [(stamp, log) for log in logs if (stamp := stamps[log.path])])
+    return logs
+
+
+def _read_cache(
+    directory: Path, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool = True
+) -> dict[Path, Columns]:
+    """Return those logs in ``stamps`` that are in the cache and have not changed since they were cached."""
+    path = directory / CACHE
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return {}
+            with ZipFile(file) as archive:
+                return _cached(directory, archive, stamps, texts, readings)
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # damage may cause any error
+        warnings.warn(f"{path} is damaged ({described(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
+    return {}
+
+
+def _cached(
+    directory: Path, archive: ZipFile, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool
+) -> dict[Path, Columns]:
+    def load(name: str) -> Array:
+        with archive.open(name) as member:
+            array: Array = np.lib.format.read_array(member, allow_pickle=False)
+            member.read()  # reading to the end verifies the checksum
+        return array
+
+    if _INDEX not in archive.namelist():
+        return {}  # written by a different version
+    index = msgspec.msgpack.decode(load(_INDEX).tobytes(), type=_Index)
+    flat = {name: load(name) for name in ("configs", *_ARRAYS) if readings or name not in _READINGS}
+    flat["configs"] = objects([texts.setdefault(text, text) for text in index.configs])[flat["configs"]]
+    left_out = {} if readings else dict.fromkeys(_READINGS, np.empty(0))
+    ends = np.cumsum([(0, 0, 0), *(log.sizes for log in index.logs)], axis=0).tolist()
+    logs = {}
+    for log, start, end in zip(index.logs, ends, ends[1:], strict=False):
+        path = directory / os.fsdecode(log.file)
+        if stamps.get(path) == log.stamp:
+            spans = [slice(*span) for span in zip(start, end, strict=True)]
+            own = {name: values[spans[_SIZE_OF.get(name, 0)]] for name, values in flat.items()}
+            header = msgspec.structs.replace(
+                index.headers[log.header], seed=log.seed, created=log.created, machine=log.machine
+            )
+            logs[path] = Columns(path=path, header=header, final=log.final, ended=log.ended, **own, **left_out)
+    return logs
+
+
+def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None:
+    """Replace the cache. If the directory is not writable, it is left unchanged."""
+    headers: dict[bytes, int] = {}
+    configs: dict[bytes, int] = {}
+    entries = []
+    for stamp, log in logs:
+        file, header = os.fsencode(log.path.relative_to(directory)), log.header
+        common = msgspec.json.encode(msgspec.structs.replace(header, seed=0, created=0.0, machine={}))
+        entries.append(
+            _Cached(
+                file, stamp, (log.trials, len(log.readings), len(log.rounds)), headers.setdefault(common, len(headers)),
+                header.seed, header.created, header.machine, log.final, log.ended,
+            )
+        )  # fmt: skip
+    places = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]
+    distinct = [msgspec.json.decode(text, type=Header) for text in headers]
+    index = msgspec.msgpack.encode(_Index(distinct, list(configs), entries))
+
+    def arrays() -> Iterator[tuple[str, Array]]:
+        yield _INDEX, np.frombuffer(index, np.uint8)
+        yield "configs", np.array(places, np.int32)
+        for name in _ARRAYS:
+            yield name, np.concatenate([getattr(log, name) for _, log in logs])
+
+    with suppress(OSError):
+        handle, part = mkstemp(dir=directory, prefix=f"{CACHE}.", suffix=".part")
+        try:
+            with open(handle, "wb") as out, ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+                for name, array in arrays():
+                    with archive.open(name, "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+            os.replace(part, directory / CACHE)
+        finally:
+            with suppress(FileNotFoundError):  # it already has its final name
+                os.unlink(part)

@@ -1,11 +1,12 @@
-"""Measures the time and peak memory that a report needs for a given number of logs.
+"""Measures the time and peak memory that reports need for a given number of logs, without and with a cache.
 
     python studies/benchmarks/reports.py [--logs 1000 5000 13000] [--trials 200] [--dir DIR] [--json FILE]
 
 The logs are synthetic, based on the tables of suite v1: 36 workloads, 12 strategies, and as many seeds as necessary.
 Strategies share their first trials with random search and then favour the table's faster configs; half of them log a
-cost model's quality. One process writes the report, and another loads the data frame of all trials. Memory is the
-combined peak resident memory of the process and its children.
+cost model's quality. Three reports are written, each in a new process: without a cache, with the first report's cache,
+and after one log in a hundred has changed. Finally, the data frame of all trials is loaded from the cache. Memory is
+the combined peak resident memory of the process and its children.
 """
 
 from __future__ import annotations
@@ -113,12 +114,16 @@ FRAME = "import sys; import searchlab; searchlab.compare(sys.argv[1]).trials_fra
 
 
 def measure(folder: Path, logs: int, trials: int) -> list[dict[str, Any]]:
-    """Return a row for a report on the given number of logs, and one for the data frame."""
+    """Return a row for each report on the given number of logs and for the data frame."""
     out = folder / "logs"
     number = make_logs(out, logs, trials)
     rows = []
-    for what, code in (("report", REPORT), ("frame of all trials", FRAME)):
-        row = {"logs": number, "what": what, **timed("-c", code, str(out))}
+    for what in ("first report", "second report", "report after changes", "frame of all trials"):
+        if what == "report after changes":
+            for path in sorted(out.rglob("*.jsonl"))[::100]:
+                path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+        words = [FRAME, str(out)] if what == "frame of all trials" else [REPORT, str(out)]
+        row = {"logs": number, "what": what, **timed("-c", *words)}
         rows.append(row)
         print(
             f"{number:,} logs, {what}: {row['seconds']:.1f} s, {row['cpu']:.1f} s of the CPU, {row['MB']:.0f} MB",

@@ -93,7 +93,7 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     study = Study.from_dict({**data, **({"seeds": seeds} if seeds else {})}, file.parent)
     out = Path("results", "papers", file.stem, where.replace("/", "-").replace(" ", "-"))
     study.run(out, jobs=jobs, progress=console)
-    runs = study_runs(study, out) if study.baselines else read_runs(out)
+    runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
     entries = study.spec.policy_entries
     return Tested(
         Costed.read(file).title, where, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims),

@@ -1,0 +1,141 @@
+"""The cache of many logs holds what the logs hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from searchlab.analysis import report
+from searchlab.errors import SearchlabWarning
+from searchlab.log import columns as cache
+from searchlab.log.columns import CACHE, Columns, Texts, read_columns, read_logs
+from searchlab.log.format import find_logs
+from tests.log.test_columns import same
+from tests.support.analysis.logs import write
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that collects the names of the logs that are read from their files."""
+    names: list[str] = []
+
+    def reading(path: Path, texts: Texts) -> Columns:
+        names.append(path.name)
+        return read_columns(path, texts)
+
+    monkeypatch.setattr(cache, "FEWEST", 2)
+    monkeypatch.setattr(cache, "read_columns", reading)
+    return names
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    directory = tmp_path / "logs"
+    for strategy in ("random", "b"):
+        for seed in range(4):
+            values = [1.0, "crash", 2.0 + seed, 3.0][: 4 - (seed == 3)]
+            write(directory / strategy, strategy, seed, values, shared=["x", "y"], ended=seed == 3)
+    write(directory, "none", 0, [])
+    return directory
+
+
+def check(directory: Path, read: list[str]) -> list[str]:
+    """Check all logs, and return the names of those that were read from their files."""
+    paths = find_logs(directory)
+    read.clear()
+    found = read_logs(directory, paths, {})
+    assert all(same(one, read_columns(path, {})) for one, path in zip(found, paths, strict=True))
+    return list(read)
+
+
+def test_only_changed_logs_are_read_again(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = [path.name for path in find_logs(logs)]
+    assert check(logs, read) == everything and check(logs, read) == []
+    changed, gone, other = find_logs(logs / "b")[:3]
+    before = changed.stat()
+    changed.write_text(changed.read_text().replace("0.001", "0.002", 1))
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # as old, and as long, as before
+    gone.unlink()
+    other.touch()
+    new = write(logs, "new", 0, [1.0])
+    monkeypatch.setattr(cache, "STALE", 0.9)
+    assert check(logs, read) == [changed.name, other.name, new.name]
+    monkeypatch.setattr(cache, "STALE", 0.1)
+    assert check(logs, read) == [changed.name, other.name, new.name]  # so few: the cache was not rewritten
+    assert check(logs, read) == []
+
+
+def test_a_copy_of_a_cache_does_not_count(logs: Path, tmp_path: Path, read: list[str]) -> None:
+    check(logs, read)
+    shutil.copytree(logs, tmp_path / "copy", copy_function=shutil.copy2)
+    assert len(check(tmp_path / "copy", read)) == 9
+
+
+def test_the_cache_of_somebody_else_does_not_count(
+    logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(logs, read)
+    monkeypatch.setattr(cache.os, "geteuid", lambda: os.getuid() + 1)
+    assert len(check(logs, read)) == 9
+
+
+@pytest.mark.parametrize("how", ["cut off", "empty", "flipped", "other", "directory"])
+def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> None:
+    check(logs, read)
+    path = logs / CACHE
+    data = bytearray(path.read_bytes())
+    if how == "flipped":
+        for place in range(len(data) // 3, len(data) // 2, 16):  # one byte may be one of no consequence
+            data[place] ^= 0x40
+    path.write_bytes({"cut off": data[:-100], "empty": b"", "other": b"PAR1" * 20}.get(how, data))
+    if how == "directory":
+        path.unlink()
+        (path / "full").mkdir(parents=True)
+    with pytest.warns(SearchlabWarning, match="(?s)log-cache.npz is damaged .* and will be rebuilt"):
+        assert len(check(logs, read)) == 9
+    if how != "directory":
+        assert check(logs, read) == []
+    assert sorted(one.name for one in logs.iterdir()) == sorted(
+        ["b", "random", CACHE, "gemm-100x100x50-knob-none-0.jsonl"]
+    )
+
+
+def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    check(logs, read)
+    monkeypatch.setattr(cache, "_INDEX", "index-next")
+    assert len(check(logs, read)) == 9 and check(logs, read) == []
+
+
+def test_few_logs_have_none(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "FEWEST", 10)
+    assert len(check(logs, read)) == 9 and not (logs / CACHE).exists()
+
+
+def test_a_report_is_the_same_with_a_cache_and_without(
+    logs: Path, tmp_path: Path, read: list[str], undrawn: None
+) -> None:
+    reports = []
+    for number in (9, 0):
+        read.clear()
+        report(logs, out=tmp_path / "report")
+        assert len(read) == number
+        reports.append({path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()})
+    assert reports[0] == reports[1] and {"report.html", "curves.csv", "summary.json"} <= reports[0].keys()
+
+
+def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: list[str]) -> None:
+    check(logs, read)
+    read.clear()
+    paths = find_logs(logs)
+    lean = read_logs(logs, paths, {}, readings=False)
+    assert not read and not any(len(log.readings) or len(log.counts) for log in lean)
+    for log, path in zip(lean, paths, strict=True):
+        whole = read_columns(path, {})
+        assert same(replace(log, counts=whole.counts, readings=whole.readings), whole)
+    paths[0].touch()
+    read_logs(logs, paths, {}, readings=False)  # rewrites the cache
+    assert check(logs, read) == []
