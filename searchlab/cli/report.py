@@ -12,7 +12,9 @@ from typer import Argument, Option
 from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis import report as write_report
 from ..analysis.power import power_plan
+from ..analysis.publish import Published, publish, study_result
 from ..analysis.report import write_report as write_comparison
+from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.plan import write_plan
 from ..run.study import Study
@@ -42,6 +44,18 @@ def report(
     every_trial: Annotated[
         bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the previous best.")
     ] = False,
+    site: Annotated[
+        Path | None,
+        Option(
+            "--publish",
+            help="Publish each PATH (a study's directory, or one from `suite run --out`) to a static site in DIR "
+            "instead, with its page, its data, and how to cite and verify it. Results already on the site are kept.",
+            metavar="DIR",
+        ),
+    ] = None,
+    suite: Annotated[
+        str, Option(help="With --publish: the path of the suite for `suite run --out`, if it cannot be found by name.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the report's directory.
@@ -49,6 +63,14 @@ def report(
     In a study's directory, only the runs that are currently part of the study are compared: those of the last
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
+    if site:
+        if directory or everything or every_trial or as_json:
+            raise SearchlabError(
+                "--publish cannot be combined with --out, --all, --csv or --json; run `report` separately for those"
+            )
+        cards = publish(site, [_result(place, suite) for place in where])
+        say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
+        return
     if any(path.suffix == ".toml" for path in where):
         study, place = _of_study(where)
         where = [place]
@@ -59,6 +81,24 @@ def report(
         say_json(summary.to_json())
         return
     show_report(summary, report_directory(*where, out=directory))
+
+
+def _result(directory: Path, suite: str) -> Published:
+    """Return what to publish from a study's directory, or from one written by ``suite run --out``."""
+    from ..suite.compare import against_baselines  # imported here because reports do not need suites
+    from ..suite.trajectories import read_trajectories
+    from ..suite.verify import RESULT
+
+    file = directory / RESULT
+    if not file.is_file():
+        return study_result(directory)
+    result = read_trajectories(file)
+    comparison, own = against_baselines(file, suite)
+    trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
+    return Published(
+        f"{own} on {result.suite}", [f"searchlab suite verify .{trust}"], comparison, files=[file], machine=result.host,
+        cite=[f"Also cite the suite {result.suite}: its directory contains a CITATION.cff."],
+    )  # fmt: skip
 
 
 def report_on_study(

@@ -280,6 +280,11 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
     trusting = ("suite", "verify", tmp_path / "out", "--suite", sealed, "--policy", "mine:HillClimb")
     right = searchlab(*trusting, cwd=tmp_path)
     assert right.returncode == 0 and "9 of 9 runs, replayed" in right.stdout, right.stdout + right.stderr
+    site = tmp_path / "site"
+    published = searchlab("report", "--publish", site, tmp_path / "out", "--suite", sealed, cwd=tmp_path)
+    assert published.returncode == 0 and f"the site is {site / 'index.html'}, with 1 result" in published.stdout
+    assert "HillClimb is " in (site / "index.html").read_text()
+    assert "searchlab suite verify . --policy mine:HillClimb" in (site / "HillClimb-on-mini" / "index.html").read_text()
     (tmp_path / "mine.py").write_text(TOY.replace("min(", "max("))
     wrong = searchlab(*trusting, cwd=tmp_path)
     assert wrong.returncode == 1 and "HillClimb over mini/" in wrong.stdout

@@ -74,7 +74,7 @@ def page(
     looks = Looks.of(summary, comparison)
     numbers = {name: number for number, name in enumerate(looks.names)}
     several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
-    templates = _environment()
+    templates = environment()
     templates.globals |= {
         "numbers": numbers, "colours": len(COLOURS), "own": looks.own, "rope": ROPE, "parts": TIME_PARTS,
         "measures": StrategySummary.compared_by(), "target": summary.target, "several": several,
@@ -94,7 +94,7 @@ def page(
     data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.own or ""), "colours": len(COLOURS)}
     runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
-        **_styled(),
+        **styled("report.js"),
         data=embedded(data),
         summary=summary,
         names=looks.names,
@@ -116,7 +116,7 @@ def page(
     )
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
     """Return the environment that renders page templates."""
     loader = FunctionLoader(_asset)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -126,14 +126,14 @@ def _environment() -> Environment:
     return made
 
 
-def _styled() -> dict[str, str]:
-    """Return the page's style, its script, and the policy that allows only these two, by their hashes: no requests, and
+def styled(script: str = "") -> dict[str, str]:
+    """Return a page's style, its script, and the policy that allows only these two, by their hashes: no requests, and
     no script from a log.
     """
-    style, code = _asset("report.css"), _asset("report.js")
+    style, code = _asset("report.css"), _asset(script) if script else ""
+    scripts = _digest(code) if script else "'none'"
     allowed = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(code)}; base-uri 'none'; "
-        f"form-action 'none'"
+        f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; base-uri 'none'; form-action 'none'"
     )
     return {"allowed": allowed, "style": Markup(style), "script": Markup(code)}
 
@@ -171,7 +171,7 @@ def _section(
         "failures": bar_rows(failure_bars(item), shares=True),
         "kinds": failure_bars(item).parts,
         "spent": bar_rows(time_bars(item)),
-        "facts": _facts(runs.runs),
+        "facts": facts(runs.runs),
         "logs": log_links(runs.runs, out),
         "data": embedded(data),
     }
@@ -350,7 +350,7 @@ def number_ranges(numbers: Iterable[int]) -> str:
     return ", ".join(texts)
 
 
-def _facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
+def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
     """Return how a workload's runs were measured, as names and texts, with all variants if logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})

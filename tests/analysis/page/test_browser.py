@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import unquote
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.analysis.page.render import INLINE
+from searchlab.analysis.publish import publish, study_result
 from searchlab.log.plan import TOML
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.analysis.logs import write
@@ -431,6 +435,23 @@ def test_six_strategies_are_highlighted_and_the_registered_one_is_marked(browser
     assert len(lines(browser)) == 12 and len(grey(browser)) == 6
     own = browser.run("document.querySelector('#w0-convergence path.line.own title').textContent")
     assert own == "mine" and len(browser.run("[...document.querySelectorAll('#w0-ranking > .scroll tr.own')]")) == 1
+
+
+def test_a_site_of_results_opens_from_a_web_server(browser: Browser, page: Path, tmp_path: Path) -> None:
+    publish(tmp_path / "site", [study_result(page.parents[1])])
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        browser.requests.clear()
+        browser.open(f"http://127.0.0.1:{server.server_port}/")
+        for link in ("article h2 a", "a.open"):
+            browser.open(browser.run(f"document.querySelector('{link}').href"))
+        until(browser, "document.getElementById('w0-convergence')")
+        assert lines(browser) == ["0", "1", "2", "3"]
+        assert all(url.startswith(f"http://127.0.0.1:{server.server_port}/") for url in browser.requests)
+        server.shutdown()
+    browser.messages[:] = [said for said in browser.messages if "404" not in said]  # it asks for an icon
+    assert browser.messages == []
 
 
 def test_paper(view: Browser) -> None:

@@ -1,0 +1,193 @@
+"""A static site of results, each with its report, the data behind it, and how to cite and verify it.
+
+All links are relative, so the site works from a directory and from any web server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..log.columns import CACHE
+from ..log.format import find_logs
+from ..log.plan import JSON, PLAN, TOML
+from .model import Summary
+from .page.render import environment, facts, styled
+from .read import REPORT, read_runs
+from .report import write_report
+from .runs import ComparedRuns
+from .words import counted
+
+CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
+"""Names in a result's folder: its entry in the index, the digests of its files, and its logs."""
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """A result in a site's index."""
+
+    title: str
+    answers: list[str]
+    date: str  # when it was published
+    measured: str = ""  # when its runs were performed, if their logs say so
+    machine: str = ""
+    size: str = ""  # strategies, workloads and runs, in words
+
+
+@dataclass(frozen=True)
+class Published:
+    """A result to publish.
+
+    Attributes:
+        title: The name of the result and, reduced to letters, digits, dots and hyphens, of its folder.
+        commands: Commands to run in its folder to verify the result.
+        comparison: The runs, or None for those in the logs in ``directory``, which are copied.
+        directory: The study's directory.
+        files: Other files to copy.
+        machine: The machine that performed the runs, by default as in the logs.
+        cite: Sentences about what else to cite.
+    """
+
+    title: str
+    commands: Sequence[str]
+    comparison: ComparedRuns | None = None
+    directory: Path | None = None
+    files: Sequence[Path] = ()
+    machine: str = ""
+    cite: Sequence[str] = field(default=())
+
+    @property
+    def folder(self) -> str:
+        return re.sub(r"[^A-Za-z0-9.]+", "-", self.title).strip("-.") or "result"
+
+
+def study_result(directory: Path) -> Published:
+    """Return the result of the study or logs in ``directory``. Raises SearchlabError if it does not exist."""
+    if not directory.is_dir():
+        raise SearchlabError(f"the directory {directory} to publish does not exist; pass one that contains logs")
+    commands = [f"searchlab report {LOGS} --out again", f"searchlab log check {LOGS}"]
+    if (directory / TOML).is_file():
+        commands.append(f"searchlab run {LOGS}/{TOML} --out repeated")
+    return Published(directory.resolve().name, commands, directory=directory)
+
+
+def publish(out: Path, results: Iterable[Published]) -> list[Card]:
+    """Write ``results``, and an index of all results, to the site in the directory ``out``.
+
+    A result replaces one with the same title. Other results on the site are kept.
+
+    Returns:
+        The cards of all results on the site, newest first.
+
+    Raises:
+        SearchlabError: If a result cannot be read, if two have the same title, or if the site cannot be written.
+    """
+    folders: dict[str, str] = {}
+    for result in (results := list(results)):
+        if result.folder in folders:
+            raise SearchlabError(
+                f"two results would be written to {out / result.folder}; rename one of their directories"
+            )
+        folders[result.folder] = result.title
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / "index.html").is_file())):
+        raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
+    try:
+        for result in results:
+            _write(out / result.folder, result)
+        cards = {path.parent.name: _card(path) for path in sorted(out.glob(f"*/{CARD}"))}
+        cards = dict(sorted(cards.items(), key=lambda item: item[1].date, reverse=True))
+        _render(out / "index.html", title="Results", cards=cards)
+    except OSError as error:
+        raise SearchlabError(f"cannot write the site {out}: {error.strerror}") from None
+    return list(cards.values())
+
+
+def _write(folder: Path, result: Published) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)  # from an earlier publication
+    folder.mkdir(parents=True)
+    comparison = result.comparison
+    if comparison is None:
+        assert result.directory is not None
+        comparison = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
+        (folder / LOGS / CACHE).unlink(missing_ok=True)
+    for path in result.files:
+        shutil.copyfile(path, folder / path.name)
+    summary = write_report(comparison, folder)
+    card = _describe(result, summary, comparison)
+    (folder / CARD).write_bytes(msgspec.json.encode(card))
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
+    sums = {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    (folder / SUMS).write_text(text, encoding="utf-8")
+    shown = [(name, quote(name), _size(folder / name)) for name in sums if not name.startswith(f"{LOGS}/")]
+    pictures = [row for row in shown if row[0].endswith((".png", ".svg"))]
+    _render(
+        folder / "index.html",
+        title=card.title,
+        card=card,
+        files=[row for row in shown if row not in pictures],
+        pictures=pictures,
+        logs=sum(name.startswith(f"{LOGS}/") for name in sums),
+        commands=[f"pip install searchlab=={version('searchlab')}", f"sha256sum --check {SUMS}", *result.commands],
+        cite=result.cite,
+        version=version("searchlab"),
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        key=f"{result.folder.lower()}-{card.date[:4]}",
+    )
+
+
+def _copy_logs(directory: Path, to: Path) -> Path:
+    """Copy logs, plans and studies, without reports."""
+    for log in find_logs(directory):
+        place = log.relative_to(directory)
+        if REPORT in place.parts[:-1]:
+            continue
+        (to / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, to / place)
+    for name in (PLAN, TOML, JSON):
+        for path in directory.rglob(name):
+            if (to / path.relative_to(directory)).parent.is_dir():
+                shutil.copyfile(path, to / path.relative_to(directory))
+    return to
+
+
+def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> Card:
+    said = [answer.says for answer in summary.answers]
+    if not said:
+        said = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
+    runs = [run for item in comparison.values() for run in item.runs]
+    about = dict(facts(runs))
+    strategies = {run.strategy for run in runs}
+    sizes = (f"{len(strategies)} strategies", counted(len(comparison), "workload"), counted(len(runs), "run"))
+    return Card(
+        title=result.title, answers=said[:3], date=time.strftime("%Y-%m-%d"), measured=about.get("made on", ""),
+        machine=result.machine or about.get("host", ""), size=", ".join(sizes),
+    )  # fmt: skip
+
+
+def _card(path: Path) -> Card:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Card)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SearchlabError(f"{path} is damaged: {error}; remove its folder and publish the result again") from None
+
+
+def _size(path: Path) -> str:
+    size = path.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"
+
+
+def _render(path: Path, **fields: Any) -> None:
+    blank: dict[str, Any] = {"card": None, "cards": {}}
+    path.write_text(environment().get_template("site.html.jinja").render(styled() | blank | fields), encoding="utf-8")
