@@ -30,7 +30,7 @@ LAYERS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis", "store"},
+    {"measure", "analysis", "watch", "store"},
     {"apply", "exchange", "executors"},
     {"run"},
     {"model"},

@@ -23,6 +23,7 @@ COMMANDS = {
     "run": ("run:run", "Run a study, then report."),
     "tune": ("run:tune", "Search one workload in one space with one policy."),
     "model": ("model:model", "Tune a model: list its tasks, or tune all of them."),
+    "watch": ("run:watch", "Show a running study in a browser."),
     "report": ("report:report", "Compare runs: tables, a page and charts."),
     "best": ("logs:best", "Show the fastest program in a log."),
     "verify": ("logs:verify", "Rebuild a log's fastest program, check it, and time it."),

@@ -16,8 +16,11 @@ from ..analysis.publish import Published, publish, study_result
 from ..analysis.report import write_report as write_comparison
 from ..analysis.words import counted
 from ..errors import SearchlabError
+from ..log.format import find_logs
 from ..log.plan import write_plan
+from ..log.writer import is_locked
 from ..run.study import Study
+from ..watch.state import Watched
 from .terminal import AsJson, out, say, say_json, say_table
 
 
@@ -81,6 +84,9 @@ def report(
         say_json(summary.to_json())
         return
     show_report(summary, report_directory(*where, out=directory))
+    for place in where:
+        if place.is_dir() and any(map(is_locked, find_logs(place))):
+            say(Watched(place).state().says)
 
 
 def _result(directory: Path, suite: str) -> Published:

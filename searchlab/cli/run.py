@@ -1,4 +1,4 @@
-"""``searchlab run`` and ``tune``."""
+"""``searchlab run``, ``tune`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from ..errors import RunsFailed, SearchlabError
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study, forecast
 from ..run.tune import tune as tune_run
+from ..watch.server import WatchServer
 from .report import report_on_study, show_report
 from .terminal import (
     CostModelName,
@@ -172,3 +173,20 @@ def tune(
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
         say(f"show the program: searchlab best {log} --show tir")
+
+
+def watch(
+    directory: Annotated[Path, Argument(help="The study's directory, such as results/STUDY.", metavar="DIR")],
+    port: Annotated[int, Option(min=0, max=65535, help="The port to serve the page on; 0 for any free port.")] = 0,
+) -> None:
+    """Show a running study's runs, trials, best result so far and remaining time in a browser on this machine.
+
+    The server only reads, so it can be started and stopped at any time. Press Ctrl-C to stop it.
+    """
+    with WatchServer(directory, port) as server:
+        say(server.watched.state().says)
+        say(f"watch it at {server.url} (Ctrl-C closes the page; the study continues)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("\nthe page is closed; a running study continues")

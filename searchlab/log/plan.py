@@ -1,7 +1,7 @@
 """The files next to a study's logs: its plan, with its claims and the budget of every run, and a copy of the study.
 
 :meth:`searchlab.run.study.Study.run` writes both files when it begins. Reports use the plan to determine which logs
-still belong to the study.
+still belong to the study, and ``searchlab watch`` uses it to determine which runs have yet to start.
 """
 
 from __future__ import annotations

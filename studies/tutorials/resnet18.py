@@ -97,8 +97,8 @@ tune(first, args.trials, *(word for space in spaces for word in ("--space", spac
 compare(first)
 
 # %% A block of BERT
-# The same for a block of a transformer, with attention and two layers, for 128 tokens. It has fewer tasks, and gets half
-# as many trials.
+# The same for a block of a transformer, with attention and two layers, for 128 tokens. It has fewer tasks, and gets
+# half as many trials.
 for name in others:
     run("searchlab", "model", "tasks", f"{args.file}:{name}")
     tune(name, args.trials // 2)

@@ -1,0 +1,1 @@
+"""Watch a running study in the browser."""
