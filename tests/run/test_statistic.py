@@ -96,7 +96,7 @@ def test_a_study_has_one_for_all_its_runs_and_a_report_goes_by_it() -> None:
     (item,) = report("out").workloads
     assert item.best and item.best.seconds == min(min(result.log.costs) for result in results)
     Study.from_dict(spec | {"measure": MEAN | {"statistic": "median"}, "policies": ["evolutionary"]}).run("out")
-    with pytest.raises(SearchlabError, match="in different ways: their measure is"):
+    with pytest.raises(SearchlabError, match="in different ways: measure is"):
         report("out", everything=True)
 
 

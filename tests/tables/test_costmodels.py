@@ -110,7 +110,7 @@ def test_by_task_with_features_whose_rows_differ_in_length(features: str, model:
         (["large.jsonl"], {"models": [Plugin("gp", {"max_rows": "x"})]}, "option 'max_rows' is 'x'"),
         (["large.jsonl"], {"features": "knobs"}, "option 'features' cannot be 'knobs'; did you mean 'knob'"),
         (["large.jsonl"], {"split": "by-workload"}, "option 'split' cannot be 'by-workload'"),
-        (["large.jsonl"], {"split": "by-task"}, "by-task trains on other workloads, but knob features"),
+        (["large.jsonl"], {"split": "by-task"}, "by-task split trains on other workloads, but knob features"),
         (["large.jsonl"], {"split": "by-task", "features": "program"}, "every log is for gemm:64x64x64"),
         (["large.jsonl"], {"train_fraction": 1.0}, "option 'train_fraction' is 1.0"),
         (["large.jsonl"], {"k": 0}, "option 'k' is 0"),
