@@ -6,11 +6,12 @@
     python studies/suite/questions.py failures hub-v1/test
     python studies/suite/questions.py rankings v1/test hub-v1/test
     python studies/suite/questions.py landscapes v1 hub-v1
+    python studies/suite/questions.py losses v1/test
     python studies/suite/questions.py batches hub-v1/dev --runs results/batches
 
 Each command prints Markdown tables. `portability` and `importance` compare tables with the same configs, such as those
-of one kernel on several GPUs; `portfolio`, `failures`, `rankings` and `landscapes` compare the baselines. `batches`,
-and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`.
+of one kernel on several GPUs; `portfolio`, `failures`, `rankings`, `landscapes` and `losses` compare the baselines.
+`batches`, and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import msgspec
@@ -371,6 +372,23 @@ def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
     return f"{len(tables)} tables:\n\n{shown}"
 
 
+def losses(suite: Suite) -> str:
+    """Return how much of the area each baseline loses in each part of its runs, and after its first 8 trials at best.
+
+    The parts of a row and its area add up to 1. The bound is the area of a run that has the same first 8 trials, and
+    then the optimum.
+    """
+    rows: list[tuple[float, list[str]]] = []
+    for name, tables in curves(suite, runs := baselines(suite)).items():
+        lost = np.mean([(1 - curve).mean(axis=0) for curve in tables.values()], axis=0)
+        parts = [float(lost[a:b].sum()) / len(lost) for a, b in pairwise([0, 8, 32, len(lost)])]
+        area = 1 - float(lost.mean())
+        rows.append((area, [f"`{name}`", f"{area:.3f}", *(f"{part:.3f}" for part in parts), f"{1 - parts[0]:.3f}"]))
+    last = max(one.trials for one in runs)
+    head = ["strategy", "area", "lost in trials 1 to 8", "9 to 32", f"33 to {last}", "bound after 8 trials"]
+    return markdown(head, [row for _, row in sorted(rows, reverse=True)])
+
+
 QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Trajectories]], str]] = {
     "portability": lambda suites, _: portability(suites[0]),
     "importance": lambda suites, _: importance(suites[0]),
@@ -378,6 +396,7 @@ QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Trajectories]], str]
     "failures": lambda suites, runs: failures(suites[0], runs),
     "rankings": lambda suites, _: rankings(suites),
     "landscapes": lambda suites, _: landscapes(suites),
+    "losses": lambda suites, _: losses(suites[0]),
     "batches": lambda suites, runs: batches(suites[0], runs),
 }
 
