@@ -23,7 +23,7 @@ def test_a_ladder_with_a_clear_best_and_two_that_are_alike() -> None:
 def test_two_strategies_that_differ() -> None:
     scores = np.array([[1.0, 2.0]] * 6)
     assert diagram(["a", "b"], scores, []).cliques == [[0, 1]]
-    assert diagram(["a", "b"], scores, [frozenset("ab")]) == Diagram(["b", "a"], [1, 2], 6, None, [])
+    assert diagram(["a", "b"], scores, [frozenset("ab")]) == Diagram(["b", "a"], [1, 2], 6, [])
 
 
 @pytest.mark.parametrize("number", [2, 7, 12])

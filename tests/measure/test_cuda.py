@@ -27,6 +27,7 @@ from searchlab.measure.code import Objects, compile_program, load_objects, reaso
 from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
+from searchlab.measure.worker import Program as Runnable
 from searchlab.measure.worker import Runner
 from searchlab.records import FAILURES
 from searchlab.run.tune import tune
@@ -73,7 +74,7 @@ def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_pat
     finally:
         worker.kill()
     assert isinstance(built, Built) and built.seconds > 0
-    objects = built.objects
+    objects = built.code.objects
     assert [code[:4] for code in objects] == [b"\x7fELF"] * 2 and b"main_kernel" in objects[1]
     done = elsewhere(objects, "print(module.imports[0].kind, module['main'])", tmp_path)
     if tvm.get_global_func("ffi.Module.load_from_bytes.cuda", allow_missing=True):
@@ -167,7 +168,7 @@ def test_a_program_that_failed_is_not_unloaded_before_the_process_has_answered()
 
     runner = Runner(WORKLOAD, LocalSettings().for_worker(), tvm.cpu())
     for earlier in range(3):
-        answer = runner.run(load)
+        answer = runner.run(Runnable(load, {}))
         assert isinstance(answer, Failed) and answer.failure == "run_error"
         assert len(unloaded) == earlier
 

@@ -148,5 +148,5 @@ def test_errors_of_a_minimiser_are_raised_by_ask() -> None:
     policy.tell(toys.trials_of(policy.ask(1), toys.smooth))
     with pytest.raises(ZeroDivisionError, match="made up"):
         policy.ask(1)
-    with pytest.raises(SearchlabError, match="ended without a call"):
+    with pytest.raises(SearchlabError, match="ended without calling its function"):
         Minimiser(toys.Small(), seed=0, minimise=idle).ask(1)
