@@ -1,4 +1,4 @@
-"""A Gaussian process that can start from what other workloads have taught.
+"""A Gaussian process that can start from what was learnt on other workloads.
 
 Sources: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (1998), for the process and its
 expected improvement; Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization" (2010), for batches by
@@ -33,7 +33,7 @@ SLOWER = 3.0
 """The cost of a failed trial, relative to the slowest trial that succeeded."""
 
 TOURNAMENT = 256
-"""The number of random configs among which the prior mean chooses a place in the first batches."""
+"""The number of random configs from which the prior mean chooses the config for each place in the first batches."""
 
 RANDOM_EVERY = 4
 """Every fourth of the first trials is random, in case the prior mean misleads."""
@@ -151,7 +151,7 @@ class GpPrior(NeverTwice, transfers=True):
 
 
 def standardised(costs: Sequence[float]) -> Floats:
-    """Return the logarithms of ``costs``, with mean 0 and deviation 1, of shape (n,).
+    """Return the logarithms of ``costs``, with mean 0 and standard deviation 1, of shape (n,).
 
     A failure costs three times the slowest success, and distances above the median are halved: how slow a slow program
     is says little about where the fast ones are.

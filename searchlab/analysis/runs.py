@@ -170,12 +170,12 @@ class StrategyRuns:
 
     @cached_property
     def band_over_trials(self) -> Band:
-        """Over all trials of the strategy, even beyond the horizon."""
+        """The band over all trials of the strategy, including those beyond the horizon."""
         return band_over_trials(held([run.curve for run in self._complete], self.trials))
 
     @cached_property
     def band_over_seconds(self) -> Band:
-        """Over all trials of the strategy, even beyond the horizon."""
+        """The band over all trials of the strategy, including those beyond the horizon."""
         curves, elapsed = ([getattr(run, name) for run in self._complete] for name in ("curve", "elapsed"))
         return band_over_seconds(held(curves, self.trials), held(elapsed, self.trials))
 

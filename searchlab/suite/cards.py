@@ -65,7 +65,7 @@ class Card:
 
     @property
     def draws(self) -> tuple[float, int] | None:
-        """Random draws needed to come within 5 % of the best: their expected number, and enough for 95 % of runs."""
+        """Random draws to come within 5 % of the best: the expected number, and one that suffices in 95 % of runs."""
         if not (good := self.near(NEAR[0])):
             return None
         return expected_draws(self.configs, good), draws_for(self.configs, good)

@@ -155,7 +155,7 @@ def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
         values = [tuple(value) if isinstance(value, list) else value for value in given] if _is_list(given) else []
         if not values or not all(_is_value(value) for value in values) or len(set(values)) < len(values):
             raise SearchlabError(
-                f"parameters: {name!r} must be a list of distinct values (numbers, words or tiles), not {given!r}"
+                f"parameters: {name!r} must be a list of distinct values (numbers, strings or tiles), not {given!r}"
             )
         knobs.append(Knob(name, values))
     return knobs

@@ -32,7 +32,7 @@ class GuidedConv2d(Space):
     column. A tile occupies 3/8 to 3/4 of the vector registers if the workload is large enough.
 
     All sizes, strides, paddings, dilations, data types and numbers of cores are supported. Bias and ReLU are applied
-    when the result is written. Raises UnsupportedWorkload for other workloads, including convolutions in groups, and
+    when the result is written. Raises UnsupportedWorkload for other workloads, including grouped convolutions, and
     for targets other than CPUs.
 
     Args:
@@ -51,7 +51,8 @@ class GuidedConv2d(Space):
         weights: ``"plain"`` takes them as OIHW and packs them in every call. With ``"packed"``, they are constant: a
             program takes them in the layout that its tile reads, or transformed for Winograd. Its function
             ``pack_weight`` packs them once, which is not part of its time. ``direct`` also omits products with padding,
-            except in words. Such a program is not a transformation of the workload's own program, either.
+            except where values are packed into words. Such a program is not a transformation of the workload's own
+            program, either.
     """
 
     takes = ("conv2d",)
