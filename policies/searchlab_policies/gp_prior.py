@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 from searchlab.arrays import Floats
 from searchlab.options import Between, Count
 from searchlab.policy import NeverTwice
-from searchlab.records import Trial
+from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, coordinates
 
 from .acquisition import expected_improvement
@@ -158,7 +158,7 @@ def standardised(costs: Sequence[float]) -> Floats:
     """
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
-    values = np.log(np.maximum(np.where(finite, costs, SLOWER * slowest), np.finfo(float).tiny))
+    values = np.log(np.maximum(np.where(finite, costs, SLOWER * slowest), SHORTEST))
     median = float(np.median(values[finite]))
     values = np.where(values > median, (values + median) / 2, values)
     centred: Floats = values - values.mean()

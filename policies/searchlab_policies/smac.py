@@ -8,19 +8,17 @@ Sources: Hutter, Hoos and Leyton-Brown, "Sequential Model-Based Optimization for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from optuna.distributions import BaseDistribution, IntDistribution
 
 from searchlab.arrays import Floats
-from searchlab.errors import SearchlabError
 from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .optuna.adapter import Known, ParameterPolicy
+from .optuna.adapter import Known, ParameterPolicy, check_installed
 from .optuna.parameters import Part
 
 if TYPE_CHECKING:
@@ -68,12 +66,7 @@ class Smac(ParameterPolicy):
         challengers: Count = 10_000, searches: Count = 10, plateau: Count = 10, trees: Count = 10,
         memory: Annotated[int, Between(4)] = 500,
     ) -> None:  # fmt: skip
-        try:
-            import_module("smac")
-        except ImportError as error:
-            raise SearchlabError(
-                f"policy 'smac' requires SMAC3, which cannot be imported ({error}); run pip install 'searchlab[smac]'"
-            ) from error
+        check_installed("smac", "smac", "SMAC3")
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.epsilon = epsilon
         self.challengers = challengers

@@ -12,7 +12,6 @@ the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Annotated
 
 import numpy as np
@@ -22,11 +21,10 @@ from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial
 from threadpoolctl import ThreadpoolController
 
-from searchlab.errors import SearchlabError
 from searchlab.options import Between, Count
 from searchlab.space import Config, Space
 
-from .adapter import OptunaPolicy, origin
+from .adapter import OptunaPolicy, check_installed, origin
 from .parameters import Parameters
 
 
@@ -64,12 +62,7 @@ class Gp(OptunaPolicy):
         candidates: Count = 512,
         local_searches: Annotated[int, Between(2)] = 4,
     ) -> None:
-        try:
-            import_module("torch")
-        except ImportError as error:
-            raise SearchlabError(
-                f"policy 'gp' requires PyTorch, which cannot be imported ({error}); run pip install 'searchlab[gp]'"
-            ) from error
+        check_installed("gp", "torch", "PyTorch")
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.candidates = candidates
         self.local_searches = local_searches
