@@ -31,8 +31,8 @@ class Code(msgspec.Struct, frozen=True, array_like=True):
     """A compiled program.
 
     Attributes:
-        objects: Its object files.
-        packed: The arguments that it takes packed; see :func:`~searchlab.workload.packed_by`.
+        objects: The program's object files.
+        packed: The arguments that the program takes packed; see :func:`~searchlab.workload.packed_by`.
     """
 
     objects: Objects
@@ -61,9 +61,9 @@ def compile_program(module: tvm.IRModule, target: Target) -> tvm.runtime.Executa
 
 
 def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
-    """Check that replaying the trace of ``schedule`` on the workload's module reproduces the scheduled module.
+    """Return why replaying the trace of ``schedule`` does not reproduce the scheduled module, or "" if it does.
 
-    Trace databases require this. Returns the reason if it does not, or "" if it does.
+    The trace is replayed on the workload's module. Databases of traces require that the modules are the same.
     """
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule.trace import Trace
@@ -118,11 +118,11 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
 def packed_inputs(
     program: tvm.runtime.Module, packed: Packed, inputs: Mapping[str, tvm.runtime.Tensor]
 ) -> dict[str, list[tvm.runtime.Tensor]]:
-    """Pack the inputs that a program takes packed, and return all inputs as it takes them, by name and in order.
+    """Pack the inputs that a program takes packed, and return its input arguments by the inputs' names, in order.
 
     Args:
         program: A loaded program.
-        packed: The inputs that it takes packed; see :func:`~searchlab.workload.packed_by`.
+        packed: The inputs that the program takes packed; see :func:`~searchlab.workload.packed_by`.
         inputs: The workload's inputs by name, in order.
     """
     import tvm
@@ -152,7 +152,10 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
 
 
 class Programs:
-    """A folder of compiled programs, one file for each program hash. Raises SearchlabError if it cannot be created."""
+    """A folder with one file per compiled program, named after its hash.
+
+    Raises SearchlabError if the folder cannot be created.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

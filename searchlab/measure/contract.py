@@ -16,20 +16,20 @@ from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
 KnownPrograms = MutableMapping[str, Measurement]
-"""Measurements by program hash, for one target and protocol. These programs are not measured again."""
+"""Measurements by program hash, all for the same target and settings. These programs are not measured again."""
 
 
 class CannotMeasure(Exception):
-    """A program that was measured successfully before now fails. The text says how."""
+    """A program that was measured successfully before now fails. The message says how."""
 
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """The costs of a space in which every config has been measured.
+    """The costs of all configs in a space that has been measured completely.
 
     Attributes:
-        costs: The cost of each config in seconds, or infinity if it failed; shape (N,).
-        weights: How often each config is drawn at random, relative to the others; shape (N,). They need not sum to 1.
+        costs: The cost of each config in seconds, or infinity if it failed, shape (N,).
+        weights: The relative frequency with which each config is drawn at random, shape (N,). The sum need not be 1.
     """
 
     costs: Floats
@@ -37,7 +37,7 @@ class Whole:
 
 
 class Measurer(ABC):
-    """Measures configs. A measurer may own processes and is therefore a context manager.
+    """A component that measures configs. It may own processes, and is therefore a context manager.
 
     Attributes:
         workers: The number of programs that are built in parallel.
@@ -60,7 +60,7 @@ class Measurer(ABC):
         Args:
             space: The space to which the configs belong.
             configs: The configs to measure.
-            best: The lowest cost in the run so far, in seconds. Much slower programs need not be repeated.
+            best: The lowest cost in the run so far, in seconds. Programs that are much slower may be timed only once.
         """
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
@@ -68,7 +68,7 @@ class Measurer(ABC):
         return None
 
     def extract_seconds(self) -> float:
-        """Return the CPU time that :meth:`extract` has used in other processes, averaged over these processes."""
+        """Return the CPU time in seconds that :meth:`extract` has used in worker processes, averaged over them."""
         return 0.0
 
     def whole(self, space: Space) -> Whole | None:
@@ -94,11 +94,11 @@ class Measurer(ABC):
 
 
 class Remeasurer(Measurer):
-    """A measurer that can also time already measured programs again.
+    """A measurer that can also time programs again that it has already measured.
 
     Attributes:
-        sentinel: The number of batches after which a run times its first program again, or 0 to never do so.
-        finalists: The number of fastest programs to measure again at the end of a run.
+        sentinel: The interval, in batches, at which a run times its first working program again, or 0 for never.
+        finalists: The maximum number of fastest programs to measure again at the end of a run.
     """
 
     sentinel: int = 0
@@ -116,17 +116,17 @@ class Remeasurer(Measurer):
 
 
 class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """How programs are built and timed, on any device.
+    """The settings for building and timing programs on any device.
 
     Attributes:
         number: The number of executions per repeat.
         repeat: The number of repeats per program.
         min_repeat_ms: The minimum duration of a repeat, in milliseconds. The number of executions is increased until
             a repeat takes this long.
-        prune_factor: A program is not repeated if its first time exceeds the best time of the run by more than this
+        prune_factor: A program is timed only once if its first time exceeds the best time of the run by more than this
             factor. Pass 0 to repeat all programs.
-        build_timeout: Time limit for scheduling a program, and again for compiling it, in seconds.
-        run_timeout: Time limit for checking and timing a program, in seconds.
+        build_timeout: The time limit for scheduling a program, and separately for compiling it, in seconds.
+        run_timeout: The time limit for checking and timing a program, in seconds.
         check: Whether to compare each program's result with NumPy's.
         memory_limit_mb: The amount of memory that a candidate may use, in MB, or 0 for no limit. GPU memory does not
             count.
@@ -173,7 +173,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:
-        """Return the settings that a worker process needs, which are those shared by all kinds of measurement."""
+        """Return only the settings that a worker process needs, namely those that all kinds of measurement share."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))
 
     def _at_least(self, least: int, *names: str) -> None:

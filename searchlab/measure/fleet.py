@@ -1,7 +1,7 @@
 """Fleets: a client for TVM's RPC tracker, which lends devices by key, and functions that run a tracker or a server.
 
-The tracker answers requests in the order in which they arrive. Unlike TVM's server, this one survives crashes of the
-candidates that it runs.
+The tracker answers requests in the order in which they arrive. Unlike TVM's server, the server here survives crashes of
+the candidates that it runs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..errors import SearchlabError
 
 SERVER_PORTS = range(9090, 9190)
 LOADER = "searchlab.load"
-"""The `searchlab fleet` server function that loads object files, called with the memory limit in MB and the files."""
+"""The server function that loads object files. Its arguments are the memory limit in MB, followed by the files."""
 
 AGAIN_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
-END_SECONDS = 0.2  # how long a session may take to end by itself after its client has gone
+END_SECONDS = 0.2  # how long a session may take to end by itself after its client has disconnected
 GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
 ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
 
@@ -110,7 +110,7 @@ class Tracker:
 
 
 def registered(address: str) -> dict[str, list[str]]:
-    """Return the devices registered with the tracker at ``address``, by key. Raises SearchlabError if none answers."""
+    """Return the devices registered with the tracker at ``address``, by key. Raises SearchlabError as Tracker does."""
     with Tracker(address) as tracker:
         return tracker.devices()
 
@@ -141,12 +141,12 @@ class Listening(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()
-        connection.settimeout(GREETING_SECONDS)  # after a TimeoutError, which is an OSError, a server listens again
+        connection.settimeout(GREETING_SECONDS)  # a TVM server listens again after an OSError such as TimeoutError
         return connection, address
 
 
 def listen(host: str, ports: range) -> socket.socket:
-    """Listen on ``host`` at the first free port in ``ports``, where 0 is any port. Raises SearchlabError if none is."""
+    """Listen on the first free port in ``ports``, in which 0 means any port. Raises SearchlabError if none is free."""
     refused: OSError | None = None
     for port in ports:
         try:
@@ -188,9 +188,9 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
 
     It differs from a plain server in four ways:
 
-    - It keeps running after a program has crashed its session's process.
-    - That process outlives neither the server nor its client. If the kernel can confine signals, it cannot kill the
-      server either.
+    - It keeps running after a program has crashed the process of its session.
+    - A session's process outlives neither the server nor the client. If the kernel can confine signals, the process
+      cannot kill the server either.
     - It keeps running regardless of what is sent to its port.
     - It loads object files itself, so no compiler is needed.
     """
@@ -215,7 +215,7 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
         serve_session(connection, *rest)
 
     server._serve_loop = serve_while_wanted
-    # A server that listens on one address is reached there; any other is reached at the address that the tracker sees.
+    # Clients use the address on which the server listens or, if it listens on all, the one that the tracker sees.
     address = None if host == "0.0.0.0" else host
     home = os.getcwd()
     os.register_at_fork(after_in_child=lambda: die_with(os.getppid()))

@@ -1,8 +1,8 @@
-"""The fork server, ``python -m searchlab.measure.forks``: it imports TVM and then forks workers.
+"""The fork server, ``python -m searchlab.measure.forks``, which imports TVM and then forks workers.
 
 Importing TVM takes seconds; forking a process that has imported it takes milliseconds. The server runs no candidate
-and has only one thread. When the process that started it ends, it kills its forks and any processes that their
-candidates have left behind.
+and has only one thread. When the process that started the server ends, the server kills its forks and any processes
+that their candidates have left behind.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _forks: set[int] = set()
 
 def serve() -> None:
     """Run the fork server until the process that started it ends."""
-    # tvm_ffi imports PyTorch if it is installed, which accounts for two thirds of the time that importing TVM takes.
+    # If PyTorch is installed, tvm_ffi imports it, which accounts for two thirds of the time for importing TVM.
     sys.modules["torch"] = None  # type: ignore[assignment]
     from .worker import work
 
     del sys.modules["torch"]  # a plug-in may still import it
     with socket.socket(fileno=int(sys.argv[1])) as control:
         adopt()
-        gc.freeze()  # so that forks do not scan, and thus copy, the objects that exist now
+        gc.freeze()  # so that forks do not scan, and thus copy, the objects that already exist
         while True:
             data, files, _, _ = socket.recv_fds(control, LARGEST, 2)
             if not data:
@@ -60,7 +60,7 @@ def _ended(message: HasEnded) -> End | None:
     if pid == 0:
         return None
     _forks.discard(pid)
-    kill_children(but=_forks)  # children of candidates that have outlived their worker
+    kill_children(but=_forks)  # processes that the worker's candidates have left behind
     return End(os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10, usage.ru_utime + usage.ru_stime)
 
 
@@ -97,23 +97,23 @@ def _fork(
 
 
 def _own_group(pid: int) -> None:
-    """Put a fork in its own process group, which is used to kill it. Both sides do so because either may be first."""
+    """Put a fork in its own process group, which is used to kill it. Both processes do this, as either may be first."""
     with contextlib.suppress(OSError):  # it has ended already
         os.setpgid(pid, 0)
 
 
 def _adapt(message: Fork) -> None:
-    """Make this process look as if the process that requested it had just started it."""
+    """Give this process the environment that it would have if the process that requested it had started it."""
     for name, value in message.environment.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
     sys.path[:] = message.path
-    importlib.invalidate_caches()  # a folder may have changed since
+    importlib.invalidate_caches()  # folders may have changed since they were listed
     with contextlib.suppress(OSError):  # the folder is gone
         os.chdir(message.folder)
-    threadpool_limits(message.threads)  # BLAS already read its number of threads when it was imported
+    threadpool_limits(message.threads)  # BLAS read its number of threads from the environment when it was imported
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Isolate processes that run candidates: limit what a candidate can do to others, and detect what it has changed.
+"""Isolate processes that run candidates from other processes, and detect changes that a candidate makes to its own.
 
 No privileges are needed. On Linux 6.12 or later, Landlock confines a process's signals to itself and the processes that
 it starts. On older kernels, an extra process between the candidates and the process that waits for them absorbs such
-signals. A memory limit prevents candidates from making the machine swap. :class:`Watch` finds changes that would
-otherwise be blamed on the next candidate in the same process.
+signals. A memory limit prevents candidates from making the machine swap. :class:`Watch` detects changes to a process
+that might otherwise affect the next candidate in it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WATCHED = {"builtins": builtins, "os": os, "time": time, "signal": signal, "num
 
 
 def die_with(parent: int) -> None:
-    """Have Linux kill this process when its parent ends for any reason."""
+    """Make Linux kill this process when its parent ends for any reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the call
@@ -82,7 +82,7 @@ def confine_signals() -> bool:
 def go_between() -> None:
     """Continue in a child process. This process only waits for the child, and then ends in the same way.
 
-    If a candidate kills its parent, it kills only this go-between, and the process that waits for both detects that.
+    A candidate that kills its parent then kills only this intermediate process, whose parent detects that it has ended.
     """
     us = os.getpid()
     child = os.fork()
@@ -100,10 +100,10 @@ def go_between() -> None:
 
 
 def limit_memory(megabytes: int) -> None:
-    """Let this process allocate this much more memory than it uses now. Pass 0 to remove the limit.
+    """Limit the memory of this process to ``megabytes`` more than it uses now, or remove the limit if this is 0.
 
     The limit is RLIMIT_DATA. It counts private writable memory, including thread stacks and mapped files. It does not
-    count address space that is only reserved, of which a JIT compiler and the CUDA runtime reserve gigabytes.
+    count address space that is only reserved: a JIT compiler and the CUDA runtime reserve gigabytes of it.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard
@@ -116,21 +116,24 @@ def limit_memory(megabytes: int) -> None:
 
 
 def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """Return a failure's ``text``, and mention the limit if memory was refused or the process used up the limit."""
+    """Return a failure's ``text``, which also mentions the limit if the process ran out of memory.
+
+    ``held`` is the process's peak memory in MB, if it is known.
+    """
     if megabytes and (held >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text
 
 
 def adopt() -> None:
-    """Make this process the parent of any descendant whose own parent ends, however the descendant was forked."""
+    """Make this process the parent of any descendant whose own parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_children(but: Container[int] = ()) -> None:
-    """Kill this process's children, except for ``but``, and all their descendants, which it adopts: see adopt()."""
-    for _ in range(1000):  # a process that is killed may leave children
+    """Kill this process's children, except for ``but``, and all their descendants. Requires :func:`adopt`."""
+    for _ in range(1000):  # a process that is killed may leave children, which this process then adopts
         children = [child for child in _children() if child not in but]
         if not children:
             return
@@ -157,7 +160,7 @@ class Watch:
 
 
 def _state() -> dict[str, Any]:
-    """Return the parts of this process's state that outlive a candidate, by the names that messages use for them.
+    """Return the parts of this process's state that outlive a candidate, by the names that error messages use.
 
     This takes less than a millisecond. It covers process-wide settings in the operating system and in Python, but not
     every object that a candidate could have changed, such as attributes of arbitrary modules.
@@ -165,7 +168,7 @@ def _state() -> dict[str, Any]:
     Raises:
         Exception: Any exception may be raised if a candidate has changed so much that the state cannot be read.
     """
-    # limit_memory() sets the soft limit of RLIMIT_DATA for each candidate.
+    # limit_memory() changes the soft limit of RLIMIT_DATA for each candidate, so only the hard limit is compared.
     limits = {
         number: resource.getrlimit(number) if number != resource.RLIMIT_DATA else resource.getrlimit(number)[1]
         for number in range(_LIMITS)
@@ -218,14 +221,14 @@ def _same(part: str, before: Any, after: Any) -> bool:
 def _open_files() -> dict[str, tuple[int, int]]:
     found = {}
     for file in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the descriptor used for the listing itself
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself, which is now closed
             status = os.fstat(int(file))
             found[file] = status.st_dev, status.st_ino
     return found
 
 
 def _environ() -> list[bytes]:
-    """Return the C environment, since ``os.environ`` does not reflect changes that a program makes."""
+    """Return the C environment, since ``os.environ`` does not reflect changes made by native code."""
     environ = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
     found: list[bytes] = []
     while environ and (entry := environ[len(found)]):

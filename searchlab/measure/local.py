@@ -29,8 +29,8 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     ``sentinel`` and ``finalists`` do not affect trials' measurements.
 
     Attributes:
-        sentinel: The number of batches after which the run's first working program is timed again, or 0 to never do so.
-        finalists: The number of fastest programs that are timed again, in turn, at the end of a run.
+        sentinel: The interval, in batches, at which the run's first working program is timed again, or 0 for never.
+        finalists: The maximum number of fastest programs that are timed again, in turn, at the end of a run.
         programs: The folder in which to keep the compiled code of all working programs, or "" to discard it.
     """
 
@@ -56,7 +56,7 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
 
 
 def survives(kind: str, failure: Failure) -> bool:
-    """Check whether a process can run more programs after a program for this ``kind`` of target has failed in it.
+    """Return whether a process can run more programs after one for this ``kind`` of target has failed.
 
     CUDA kernel errors are sticky: every later CUDA call in the process also fails (CUDA Runtime API). A kernel that
     computed a wrong answer may have overwritten the next kernel's inputs.
@@ -65,7 +65,7 @@ def survives(kind: str, failure: Failure) -> bool:
 
 
 class LocalMeasurer(BuildingMeasurer, Remeasurer):
-    """Measures with several build processes and one run process, which are reused from batch to batch.
+    """A measurer with several build processes and one run process, all of which are reused across batches.
 
     Raises:
         SearchlabError: If this machine cannot run programs for ``target``.
@@ -78,8 +78,8 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             check_can_measure(str(target.tvm.attrs["arch"]))
         elif target.kind != "llvm":
             raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {INSTEAD}")
-        # The GPU driver maps GPU memory into the process, which must not count against the limit. CUDA programs do not
-        # run on the CPU's cores, so all of them compute the reference, which every failure makes a new process repeat.
+        # GPU memory that the driver maps into the process must not count against the limit. CUDA programs do not need
+        # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.
         on_cpu = target.kind == "llvm"
         threads, limit = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
         super().__init__(settings, target, known, workers, not on_cpu, threads, limit)
@@ -113,10 +113,10 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return answer.seconds
 
     def check(self, space: Space, program: str, seed: int) -> Failed | None:
-        """Run a stored program on inputs drawn from ``seed``. Return how it failed, or None if its result is right."""
+        """Run a stored program on inputs drawn from ``seed``. Return its failure, or None if its result is right."""
         code = self._code(program)
         assert code is not None
-        # Compared with a program that takes no time, it is slow, so it is not repeated.
+        # With a best time of 0 s, every program counts as slow and is not repeated.
         answer = self._ask(space, messages.RunProgram(code, 0.0), self.settings.run_timeout, Ran, seed)
         return answer if isinstance(answer, Failed) else None
 
@@ -144,7 +144,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return self._programs.get(program) if self._programs else None
 
     def _keep(self, measurement: Measurement, code: Code) -> None:
-        """Keep the code that :meth:`remeasure` may need: that of the first and of the fastest working programs."""
+        """Keep a working program's code if :meth:`remeasure` may need it, as for the first and the fastest programs."""
         if math.isinf(measurement.cost):
             return
         if self._programs:
@@ -161,13 +161,13 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def _ask(
         self, space: Space, message: Work, timeout: float, expected: type[AnswerT], seed: int = 0
     ) -> AnswerT | Failed:
-        """Send ``message`` to the runner and return its answer. If the answer is spoiled, ask a new runner."""
+        """Send ``message`` to the runner and return its answer. If the runner is spoiled, try again with a new one."""
         for _ in range(2):
             (runner,) = self._runners.ready(self._setup(space, seed), 1)
             runner.send(message)
             try:
                 return self._answer(runner, timeout, expected)
-            except Spoiled as death:  # the previous program may have spoiled it
+            except Spoiled as death:  # the previous program may be at fault
                 failed = Failed("crash", f"the running process {death}")
         return failed
 

@@ -1,7 +1,7 @@
-"""The messages exchanged by a measurer and its worker processes, which handle them in ``worker.py``.
+"""The messages that a measurer exchanges with its worker processes, which handle them in ``worker.py``.
 
 Workers receive pickles but answer in msgpack. Nothing that a worker sends is ever unpickled, because the candidates
-that it runs can write to its connection.
+that run in the worker can write to its connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Fork(NamedTuple):
-    """A numbered request to fork a worker, sent to the fork server with the worker's connection and standard error.
+    """A request to the fork server to fork a worker, sent with the worker's connection and standard error.
 
     The answer is the worker's process ID, or an error message.
     """
@@ -44,7 +44,7 @@ class Fork(NamedTuple):
 
 
 class HasEnded(NamedTuple):
-    """A numbered request to the fork server. The answer is an End, or None if the worker is alive."""
+    """A request to the fork server to check a worker. The answer is an End, or None if the worker is alive."""
 
     pid: int
 
@@ -74,8 +74,8 @@ class SetUpRunner(NamedTuple):
     settings: RunSettings
     target: Target
     error_factor: float  # see searchlab.space.Space
-    fleet: tuple[float, str] | None = None  # connect_timeout and cc: see RpcSettings; None: run on this machine
-    seed: int = 0  # from which the inputs are drawn
+    fleet: tuple[float, str] | None = None  # RpcSettings.connect_timeout and cc, or None to run on this machine
+    seed: int = 0  # the seed for drawing the inputs
 
     def __str__(self) -> str:
         return str(self.workload)
@@ -100,7 +100,7 @@ class Failed(_Answer, frozen=True):
 
     failure: Failure
     message: Text
-    seconds: Taken = 0.0  # for building or running it
+    seconds: Taken = 0.0  # the time spent on building or running it
 
 
 class Build(NamedTuple):
@@ -114,7 +114,7 @@ class Scheduled(_Answer, frozen=True):
 
 
 class Continue(NamedTuple):
-    """Compile the scheduled program, or drop it."""
+    """Compile the scheduled program or, if ``compile`` is false, drop it."""
 
     compile: bool
 
@@ -148,9 +148,9 @@ class RunProgram(NamedTuple):
 
 
 class Ran(_Answer, frozen=True):
-    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]  # of each repeat
+    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]  # one reading per repeat
     pruned: bool  # whether repeats were skipped because the program is slow
-    run_seconds: Taken  # for checking and timing
+    run_seconds: Taken  # the time spent on checking and timing
 
 
 class Begun(_Answer, frozen=True):
@@ -169,7 +169,7 @@ class Remeasured(_Answer, frozen=True):
 
 
 class RunOn(NamedTuple):
-    """Run a program on a fleet device. The worker answers Begun followed by Ran, or instead Lost or Unfit."""
+    """Run a program on a fleet device. The worker answers Begun and then Ran, or else Lost or Unfit."""
 
     address: Address
     code: Code
@@ -177,7 +177,7 @@ class RunOn(NamedTuple):
 
 
 class Lost(_Answer, frozen=True):
-    """The device, or the session on it, has vanished."""
+    """The device has vanished, or its session has ended."""
 
     text: Text
 
@@ -198,10 +198,10 @@ Answer = Started | Scheduled | Begun | Done
 class Reply(msgspec.Struct, frozen=True, array_like=True):
     """A frame from a worker.
 
-    A frame that cannot be parsed counts as the candidate's failure. A candidate that knows this format can forge a
-    valid answer: a process cannot be prevented from lying about its own work.
+    A frame that cannot be parsed counts as a failure of the candidate. A candidate that knows this format can forge a
+    valid answer; this cannot be prevented.
     """
 
     number: int  # the number of the message that it answers, counted from 1
     answer: Answer
-    changed: Text = ""  # what the candidate has changed in the worker, which then runs no further candidates
+    changed: Text = ""  # the parts of the worker's state that the candidate has changed; see isolation.Watch

@@ -1,4 +1,4 @@
-"""Worker processes that are reused from batch to batch, the loop that assigns jobs to them, and building with them."""
+"""Pools of worker processes that are reused across batches, and measurers that build programs in such a pool."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
 
-FEWEST = 16  # sending fewer configs to other processes does not pay
-CHUNK = 16  # the maximum number of configs in one feature-extraction job
+FEWEST = 16  # for fewer configs, sending them to other processes takes longer than it saves
+CHUNK = 16  # the maximum number of configs per feature-extraction job
 
 Job = TypeVar("Job")
 
@@ -37,7 +37,7 @@ class Late(WorkerDied):
 
 
 class WorkerPool:
-    """Processes that are started on demand and reused for later batches; see :class:`MeasuringWorker`."""
+    """A pool of processes that are started on demand and reused for later batches; see :class:`MeasuringWorker`."""
 
     def __init__(self, threads: int = 1, scratch: str = "", memory_limit_mb: int = 0) -> None:
         self._arguments = threads, scratch, memory_limit_mb
@@ -80,21 +80,21 @@ class WorkerPool:
 class Turn(NamedTuple, Generic[Job]):
     """The current task of a busy process."""
 
-    job: Job | None  # None while the process sets itself up
-    since: float  # by time.perf_counter()
-    limit: float  # in seconds
+    job: Job | None  # None while the process is being set up
+    since: float  # when the task began, by time.perf_counter()
+    limit: float  # the task's time limit, in seconds
 
 
 class Batch(Generic[Job]):
-    """Assigns a batch's jobs to the processes in a pool, and replaces processes that die, are late or are spoiled.
+    """Assigns a batch's jobs to a pool's processes, and replaces processes that die, exceed a limit or are spoiled.
 
-    As a context manager, it kills all processes that are not idle if an exception ends the batch. A batch without jobs
-    only sets up the processes.
+    When used as a context manager, it kills all processes that are not idle if an exception ends the batch. A batch
+    without jobs only sets up the processes.
 
     Attributes:
-        waiting: The jobs that have not been assigned to a process.
+        waiting: The jobs that have not yet been assigned to a process.
         idle: The processes that can accept a job.
-        busy: The current task of each of the other processes.
+        busy: The current task of each busy process.
     """
 
     longest: float = math.inf  # the maximum number of seconds that step() waits
@@ -114,16 +114,16 @@ class Batch(Generic[Job]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind:  # a late answer must not be taken for the answer to another message
+        if kind:  # a late answer must not be mistaken for the answer to a later message
             for process in [process for process in self.pool.processes if process not in self.idle]:
                 self.pool.discard(process)
 
     def offer(self) -> Sequence[Any]:
-        """Assign waiting jobs to idle processes, and return additional objects with a ``fileno()`` to wait for."""
+        """Assign waiting jobs to idle processes, and return any other objects with a ``fileno()`` to wait for."""
         return ()
 
     def receive(self, process: MeasuringWorker, job: Job) -> None:
-        """Receive an answer, and :meth:`free` the process if ``job`` is then complete. May raise WorkerDied."""
+        """Receive an answer, and :meth:`free` the process if the answer completes ``job``. May raise WorkerDied."""
         raise NotImplementedError
 
     def lost(self, job: Job, death: WorkerDied, seconds: float) -> None:
@@ -131,13 +131,13 @@ class Batch(Generic[Job]):
         raise NotImplementedError
 
     def run(self) -> None:
-        """Complete all jobs. No process is busy afterwards."""
+        """Run until all jobs are complete and no process is busy."""
         with self:
             while self.waiting or self.busy:
                 self.step()
 
     def step(self) -> list[Any]:
-        """Offer jobs, wait for an answer or the next time limit, and return the objects that have something to read."""
+        """Assign jobs, wait for an answer or the next time limit, and return the objects that can be read."""
         others = self.offer()
         now = time.perf_counter()
         due = min([self.longest, *(turn.since + turn.limit - now for turn in self.busy.values())])
@@ -147,7 +147,7 @@ class Batch(Generic[Job]):
             try:
                 if process.channel in there:
                     self._receive(process, turn)
-                elif taken > turn.limit and not process.channel.poll():  # an answer may have arrived since
+                elif taken > turn.limit and not process.channel.poll():  # still no answer
                     raise Late(f"took longer than {turn.limit:g} s")
             except WorkerDied as death:
                 if turn.job is None:
@@ -158,7 +158,7 @@ class Batch(Generic[Job]):
         return there
 
     def begin(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
-        """Start the clock for ``process``, which has ``limit`` seconds for its next answer."""
+        """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
         self.busy[process] = Turn(job, time.perf_counter(), limit)
 
     def free(self, process: MeasuringWorker) -> None:
@@ -195,13 +195,13 @@ class Builds:
 
 
 class BuildPool(WorkerPool):
-    """Up to ``workers`` processes that build programs and extract their features.
+    """A pool of up to ``workers`` processes that build programs and extract their features.
 
-    ``build_timeout`` is the time limit for scheduling a program, and again for compiling it, in seconds.
+    ``build_timeout`` is the time limit for scheduling a program, and separately for compiling it, in seconds.
 
     Attributes:
-        extract_seconds: The CPU time that :meth:`extract` has used. The time for each batch is divided by the number
-            of processes that shared it.
+        extract_seconds: The CPU time that :meth:`extract` has used, in seconds. The time for each batch is divided by
+            the number of processes that shared the work.
     """
 
     def __init__(self, workers: int, build_timeout: float, memory_limit_mb: int, scratch: str = "") -> None:
@@ -215,7 +215,7 @@ class BuildPool(WorkerPool):
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program: False
     ) -> Builds:
-        """Build each config's program, unless ``is_known`` returns True for its hash or an earlier config shares it.
+        """Build each config's program, unless ``is_known`` accepts its hash or an earlier config has the same program.
 
         Raises:
             SearchlabError: If a process cannot load ``space``.
@@ -227,7 +227,7 @@ class BuildPool(WorkerPool):
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
         """Return each config's ``features``, shape (d,), or None if there are too few configs to be worth distributing.
 
-        The rows do not depend on which process extracts them. A row is empty if the config has no program, kills its
+        The rows do not depend on which process extracts them. A row is empty if the config has no program, kills the
         process, or exceeds ``build_timeout``. In the last two cases, a warning names the first such config.
 
         Raises:
@@ -293,7 +293,7 @@ class _Building(Batch[int]):
         self.free(process)
 
     def lost(self, index: int, death: WorkerDied, seconds: float) -> None:
-        if isinstance(death, Spoiled) and index not in self.again:  # the previous config may have spoiled it
+        if isinstance(death, Spoiled) and index not in self.again:  # an earlier config may be at fault
             self.again.add(index)
             self.builds.programs.pop(index, None)
             self.waiting.appendleft(index)
@@ -310,8 +310,8 @@ class _Building(Batch[int]):
 class _Extraction(Batch[range]):
     """A batch of feature extractions, in which each job is a range of config indices.
 
-    A process that has not extracted these features before first receives an empty range, so that its imports do not
-    count against any config.
+    A process that has not extracted these features before is first sent an empty range, so that the time for its
+    imports does not count against any config.
     """
 
     def __init__(self, pool: BuildPool, space: Space, features: str, configs: Sequence[Config]) -> None:
@@ -340,17 +340,17 @@ class _Extraction(Batch[range]):
         answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
-        if not process.usable and len(chunk) > 1:  # a config has spoiled the process, perhaps for the later configs
+        if not process.usable and len(chunk) > 1:  # a config has changed the process, and perhaps later rows
             raise WorkerDied(f"was left with changed {process.changed}")
         process.extracts.add(self.features)
-        if chunk:  # the time for the empty chunk is that of a new process's imports
+        if chunk:  # the time for an empty chunk is spent on a new process's imports
             self.seconds += answer.seconds / self.sharing
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = np.frombuffer(row, np.float64).copy()
         self.free(process)
 
     def lost(self, chunk: range, death: WorkerDied, seconds: float) -> None:
-        """Try the configs in ``chunk`` one by one to find the one that is to blame."""
+        """Retry the configs in ``chunk`` one by one to find the one that is at fault."""
         if not chunk:
             raise SearchlabError(f"a feature-extraction process {death} while starting; check your TVM installation")
         if len(chunk) > 1:
@@ -360,11 +360,11 @@ class _Extraction(Batch[range]):
 
 
 class BuildingMeasurer(Measurer):
-    """A measurer that builds with ``workers`` processes. Subclasses run the built programs.
+    """A measurer that builds programs in ``workers`` processes. Subclasses run the programs.
 
-    Programs in ``known`` are not built again, except for those that were pruned in a run whose best time was lower than
-    this run's. New measurements are added to ``known``. If ``scratch`` is true, the processes share a folder for
-    temporary files. ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
+    Programs in ``known`` are not built again, except for pruned programs that this run might not prune. New
+    measurements are added to ``known``. If ``scratch`` is true, the processes share a folder for temporary files.
+    ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
     """
 
     def __init__(
@@ -389,10 +389,9 @@ class BuildingMeasurer(Measurer):
     def _running(
         self, space: Space, built: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
-        """Return a context in which the ``built`` programs are run.
+        """Return a context manager within which the ``built`` programs are run.
 
-        The context yields a function that returns a program's measurement. Its arguments are the program hash and the
-        lowest cost so far.
+        It yields a function that returns a program's measurement, given the program's hash and the lowest cost so far.
         """
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
@@ -425,7 +424,7 @@ class BuildingMeasurer(Measurer):
             self._folder.cleanup()
 
     def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
-        """Return the measurement for a program that has run or failed. ``connecting`` is in seconds."""
+        """Return the measurement of a program that has run or failed. ``connecting`` is in seconds."""
         if isinstance(answer, Failed):
             found = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
         else:

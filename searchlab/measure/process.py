@@ -1,6 +1,6 @@
-"""The parent's side of worker processes: connections, processes that can die without harm, and the fork server.
+"""The parent's side of worker processes: connections, expendable processes, and the fork server.
 
-The other side of the fork server is in ``forks.py``, and that of a measuring worker in ``worker.py``.
+The code that runs in the fork server is in ``forks.py``, and the code that runs in a measuring worker in ``worker.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
 Process: TypeAlias = "subprocess.Popen[bytes] | Forked"
 
-START_SECONDS = 120.0  # time limit for importing TVM, and for creating a workload's inputs and reference
+START_SECONDS = 120.0  # time limit for importing TVM, and for creating a workload's inputs and reference results
 SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
 END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
 SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
@@ -88,7 +88,7 @@ class Channel:
                 return False
             self._socket.settimeout(0)
             try:
-                data = self._socket.recv(min(_PIECE, missing))  # reads nothing of the frame after it: see answered()
+                data = self._socket.recv(min(_PIECE, missing))  # never reads into the next frame
             except BlockingIOError:
                 continue
             except OSError:  # reset by the other end
@@ -144,20 +144,20 @@ def answered(sources: Sequence[Any], seconds: float) -> list[Any]:
 
 
 class WorkerDied(Exception):
-    """The worker ended before it answered. The text says how."""
+    """The worker ended before it answered. The message says how."""
 
 
 class Spoiled(WorkerDied):
-    """The worker did not answer the latest message. An earlier candidate may have written the answer."""
+    """The worker's answer does not belong to the latest message. An earlier candidate may have written it."""
 
 
 class Worker(ABC):
     """A process at the other end of :attr:`channel`, in its own process group.
 
-    It is not started with ``multiprocessing``, which would run the user's script again in every worker. Only as much of
-    its standard error as fits into a pipe is kept, to explain why it died. All its other output is discarded.
+    It is not started with ``multiprocessing``, which would run the user's script again in every worker. All its output
+    is discarded, except for the standard error that fits into a pipe, which can explain why the process died.
 
-    TVM and OpenMP use ``threads`` threads. Temporary files are created in the folder ``scratch``, if it is specified.
+    TVM and OpenMP use ``threads`` threads. If ``scratch`` is specified, temporary files are created in this folder.
     """
 
     longest = 1 << 40  # the maximum length of a message from the process, in bytes
@@ -190,11 +190,11 @@ class Worker(ABC):
         return self._process.poll() is None
 
     def send(self, message: Any) -> None:
-        """Pickle and send ``message``. A worker that does not read it is killed, as :meth:`recv` then reports."""
+        """Pickle and send ``message``. Kill the worker if it does not read it; :meth:`recv_bytes` then raises."""
         self._printed()  # discard earlier output
         try:
             self.channel.send(pickle.dumps(message), SEND_SECONDS)
-        except TimeoutError:  # for example, because it is stopped
+        except TimeoutError:  # for example, because the worker has been stopped
             self.end()
         except OSError:
             pass
@@ -224,12 +224,12 @@ class Worker(ABC):
         return f"{fate}: {line}" if line else fate
 
     def _printed(self) -> bytes:
-        """Return what the worker has written to its standard error since the last call."""
+        """Return the text that the worker has written to its standard error since the last call."""
         return self._errors.read(1 << 20) or b""
 
     def end(self) -> None:
-        """Kill the worker. Any thread may call this; a thread waiting in :meth:`recv` then receives WorkerDied."""
-        if self._process.returncode is None:  # it has not been waited for, so its process ID cannot have been reused
+        """Kill the worker. Any thread may call this; a thread that waits for a message then raises WorkerDied."""
+        if self._process.returncode is None:  # not yet waited for, so its process ID cannot have been reused
             for kill in (os.killpg, os.kill):  # a candidate may have moved the worker to another group
                 with contextlib.suppress(OSError):
                     kill(self._process.pid, signal.SIGKILL)
@@ -245,8 +245,8 @@ class Worker(ABC):
 class MeasuringWorker(Worker):
     """A worker that builds or runs programs after being set up with a space or a workload; see ``worker.py``.
 
-    It is forked by this process's fork server. ``memory_limit_mb`` is the amount of memory that a candidate may use, or
-    0 for no limit. Raises SearchlabError if the fork server cannot import TVM.
+    It is forked by this process's fork server. ``memory_limit_mb`` is the amount of memory that a candidate may use, in
+    MB, or 0 for no limit. Raises SearchlabError if the fork server cannot import TVM.
     """
 
     _process: Forked
@@ -260,7 +260,7 @@ class MeasuringWorker(Worker):
         self.ready = False  # whether it has completed this set-up
         self._used = False  # whether it has completed any set-up
         self.extracts: set[str] = set()  # the features whose modules it has imported
-        self.changed = ""  # what a candidate has changed in it; it then runs no further candidates
+        self.changed = ""  # the parts of its state that a candidate has changed; if any, it runs no more candidates
         self._sent = 0
 
     def send(self, message: Any) -> None:
@@ -291,7 +291,7 @@ class MeasuringWorker(Worker):
 
     @property
     def usable(self) -> bool:
-        """Whether the next candidate would find it in the same state as the last one did."""
+        """Whether the worker is alive, and no candidate has changed its state."""
         return not self.changed and not self.channel.poll() and self.alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
@@ -306,12 +306,12 @@ class MeasuringWorker(Worker):
         return server.fork(message, [connection, stderr.fileno()])
 
     def _fate(self) -> str:
-        fate = super()._fate()  # waits for its end
+        fate = super()._fate()  # waits until the process has ended
         return with_limit(fate, self._memory_limit_mb, self._process.end.megabytes if self._process.end else 0)
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU time that it used, or 0 until it has ended."""
+        """The CPU time that the worker used, in seconds, or 0 until it has ended."""
         return self._process.end.cpu_seconds if self._process.end else 0.0
 
     def tell(self, message: SetUp) -> None:
@@ -343,7 +343,7 @@ def start_module(module: str, connection: int, stderr: BinaryIO, environment: En
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
-        start_new_session=True,  # Ctrl-C must only reach the parent
+        start_new_session=True,  # Ctrl-C must reach only the parent
         env={**environment, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
 
@@ -366,12 +366,12 @@ def _last_line(printed: bytes) -> str:
 
 
 class Forked:
-    """A fork of ``server``."""
+    """A process that ``server`` has forked, with the methods of Popen that :class:`Worker` needs."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
         self.pid = pid
-        self.end: End | None = None  # set once it is known to have ended
+        self.end: End | None = None  # set once the process is known to have ended
 
     @property
     def returncode(self) -> int | None:
@@ -395,11 +395,11 @@ class ForkServer:
     """
 
     def __init__(self) -> None:
-        self.environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have one thread
+        self.environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have only one thread
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._asked = 0
-        # Messages are read completely or not at all, so an interrupt never leaves one half read.
+        # With this type of socket, an interrupt never leaves a message half read.
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(START_SECONDS)
         self._errors, errors = _error_pipe()
@@ -408,7 +408,7 @@ class ForkServer:
 
     @property
     def usable(self) -> bool:
-        """Whether it is alive and was started by this process, not by one from which this process was forked."""
+        """Whether the server is alive and was started by this process rather than by a process that forked it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, message: Fork, files: list[int]) -> Forked:

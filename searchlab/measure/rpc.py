@@ -32,8 +32,8 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     Attributes:
         tracker: The address of TVM's RPC tracker, in the form ``"host:port"``.
         key: The key under which the devices are registered.
-        connect_timeout: Time limit for connecting to a device and sending a program's inputs, in seconds.
-        device_timeout: How long the tracker may have no device before the run ends, in seconds.
+        connect_timeout: The time limit for connecting to a device and sending a program's inputs, in seconds.
+        device_timeout: How long the tracker may be without a device before the run ends, in seconds.
         retries: The number of other devices to try if the device running a program vanishes.
         cc: The compiler that links programs for devices that can only load shared libraries, or "" for the local one.
     """
@@ -78,18 +78,18 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run."""
+    """A program to run on a device."""
 
-    program: str
+    program: str  # its hash
     built: Built
     lost: int = 0  # the number of devices lost while running it
     hung: bool = False  # whether a device has hung while running it, perhaps because of the program
     address: Address = ("", 0, "")  # the device used in its latest run
-    connecting: float | None = None  # how many seconds connecting took in that run; None if it is not connected yet
+    connecting: float | None = None  # the seconds that connecting took in that run; None until it is connected
 
 
 class RpcMeasurer(BuildingMeasurer):
-    """Runs programs with one process per device and one session per program.
+    """A measurer that runs programs with one process per device and one session per program.
 
     If connecting to a device fails, the device counts as lost, and the program is retried on a different one. The same
     happens if the connection breaks and the host no longer accepts connections. If the host still accepts connections,
@@ -104,14 +104,14 @@ class RpcMeasurer(BuildingMeasurer):
 
     def __init__(self, settings: RpcSettings, target: Target, known: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
-            compile_mode()  # the compiler is needed on this machine, the GPU on the devices
+            compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = registered(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, known, workers, scratch=True)
 
     def _prepare(self, space: Space, count: int) -> None:
-        there = len(self._runners.processes)  # a device that has vanished may return in time
+        there = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
             there = len(registered(self.settings.tracker).get(self.settings.key, []))
         fleet = self.settings.connect_timeout, self.settings.cc
@@ -140,7 +140,7 @@ def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
 
 
 class _Batch(Batch[_Task]):
-    """The runs in a batch. While tasks are waiting, a device is requested for each idle process."""
+    """The programs to run in a batch. While any are waiting, a device is requested for each idle process."""
 
     longest = LOOK_SECONDS
 
@@ -167,7 +167,7 @@ class _Batch(Batch[_Task]):
         return there
 
     def offer(self) -> list[Tracker]:
-        """Request as many devices as can be used now. Raises SearchlabError if none has been available for too long."""
+        """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
         wanted = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
@@ -209,7 +209,7 @@ class _Batch(Batch[_Task]):
         self.begin(process, task, self.settings.connect_timeout)
 
     def _tracker_gone(self, error: Exception) -> None:
-        """Wait for the tracker to return, for at most as long as for a device."""
+        """Wait briefly for the tracker to return. Raises SearchlabError after ``device_timeout``."""
         if self.tracker:
             self.tracker.close()
         self.tracker, self.requested = None, 0

@@ -37,7 +37,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table's space."""
+    """The space of a table in ``suite.toml``."""
 
     name: str
     options: dict[str, Any] = {}
@@ -55,7 +55,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def family(self) -> str:
-        """The key for summarising results: the kernel, if it was measured on several devices, or else the space."""
+        """The key by which results are summarised: the kernel, if several devices were measured, or else the space."""
         return parse_workload(self.workload).cluster or self.space.name
 
 
@@ -88,7 +88,7 @@ class SuiteTable:
 
     @property
     def path(self) -> Path:
-        """The table's file. Raises SearchlabError if it is missing."""
+        """The path of the table's file. Raises SearchlabError if the file is missing."""
         if not self.file.is_file():
             command = f"create it with `searchlab suite build {self.directory} --from DIR`"
             remedy = command if self.imported else "download the suite again"
@@ -97,12 +97,12 @@ class SuiteTable:
 
     @property
     def file(self) -> Path:
-        """Where the table's file belongs, whether or not it exists."""
+        """The path of the table's file, whether or not the file exists."""
         return self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
 
     @property
     def imported(self) -> bool:
-        """Whether it was measured with a different tuner."""
+        """Whether the table was measured with a different tuner."""
         return bool(self.entry.file)
 
     @cached_property
@@ -116,7 +116,7 @@ class SuiteTable:
 
     @property
     def plugin(self) -> Plugin:
-        """The table's space. The options of an imported table's space, which list the configs, are in the header."""
+        """The table's space. For an imported table, the options, which list all configs, are read from the header."""
         return self.header.space if self.imported else Plugin(self.entry.space.name, self.entry.space.options)
 
     def target(self) -> Target:
@@ -172,7 +172,7 @@ class Suite:
 
     @property
     def baseline_files(self) -> dict[str, Path]:
-        """The file of each baseline, by the baseline's name in file names."""
+        """The path of each baseline's file, by the baseline's name."""
         return {path.name.removesuffix(RUNS): path for path in sorted((self.directory / "baselines").glob(f"*{RUNS}"))}
 
     def part(self, split: Split | None) -> Suite:

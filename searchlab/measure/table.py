@@ -29,8 +29,8 @@ from ..target import Target
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
 from .pool import BuildPool
 
-WORTH_PROCESSES = 512  # configs that are worth starting processes, which takes as long as extracting about 512 rows
-ABSENT = 1e3  # the distance for a knob that only one of two configs has; more than all shared knobs can add up to
+WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
+ABSENT = 1e3  # the distance for a knob that only one of two configs has; larger than the sum over all shared knobs
 
 
 class TableSettings(
@@ -42,17 +42,18 @@ class TableSettings(
     omit_defaults=True,
     dict=True,
 ):
-    """Answer from recorded logs instead of measuring.
+    """Use the measurements in recorded logs instead of measuring.
 
     Attributes:
         path: A log or a directory of logs, or a list of these, relative to the study file.
         missing: What to do if a config is not in the logs: end the study ("refuse"), or use the measurement of the
             "nearest" config in the logs.
-        noise: Whether to resample each measurement's repeats from the recorded ones, depending on the run's seed.
-        statistic: The statistic over the repeats that is used as the cost, regardless of the one used when recording.
+        noise: Whether to resample each measurement's repeats from the recorded ones. The sample depends on the run's
+            seed.
+        statistic: The statistic over the repeats that is used as the cost, whichever one the logs were recorded with.
         name: The name of a table in a suite. If it is set, logs record the name and the digest instead of the path, so
             they do not depend on the suite's location. Reports then compare the runs on each table separately.
-        digest: The SHA-256 digest of that table.
+        digest: The SHA-256 digest of that table's file.
     """
 
     path: str | list[str]
@@ -140,11 +141,11 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
 
 
 def draw_weights(configs: Sequence[Config]) -> Floats:
-    """Return the relative frequencies, shape (N,), with which ``space.sample`` draws each config.
+    """Return the relative frequency with which ``space.sample`` draws each config, shape (N,).
 
     Each knob is drawn uniformly from its choices, which depend on the earlier choices. (A product space draws all
-    configs with the same frequency.) Because querying the space may be slow, the choices are derived from configs that
-    begin in the same way.
+    configs with the same frequency.) Because querying the space may be slow, a knob's choices are inferred from the
+    configs that have the same earlier choices.
 
     Args:
         configs: All configs in the space.
@@ -162,7 +163,7 @@ def draw_weights(configs: Sequence[Config]) -> Floats:
 
 
 class TableMeasurer(Measurer):
-    """Answers from logs with the same workload and space, using the first measurement of each config.
+    """A measurer that returns each config's first measurement in the logs for the same workload and space.
 
     Building is charged as recorded, with the same number of workers. If ``noise`` is true, the repeats are resampled
     with replacement to simulate another run on the recorded machine. The sample depends on the run's seed and on the
@@ -217,7 +218,7 @@ class TableMeasurer(Measurer):
             yield self._noisy(config, measurement) if self.noise else measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
-        """Return the features. Rows are kept for later runs, because runs over a table search the same configs."""
+        """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
         if sum(map(len, self._rows.values())) > KEPT:
             self._rows.clear()
         known = self._rows.setdefault((space.fingerprint, features), {})
@@ -286,10 +287,10 @@ class TableMeasurer(Measurer):
 
 
 class _Table:
-    """The first measurement of each config in the logs for one space, excluding those taken from a nearest config.
+    """The first measurement of each config in the logs for one space, except those taken from a nearest config.
 
-    Most runs need only a few of the thousands of configs, so configs are looked up by their JSON text and decoded only
-    on demand.
+    Most runs need only a few of the thousands of configs. Configs are therefore looked up by their JSON text, and
+    decoded only on demand.
     """
 
     def __init__(self, paths: Sequence[Path], space: Space, statistic: Statistic) -> None:
@@ -335,7 +336,7 @@ class _Table:
 
     @cached_property
     def whole(self) -> Whole | None:
-        """The costs in the space, if the logs contain all its configs and at least one of them works."""
+        """The costs of all configs, or None if the logs do not contain every config or if every config fails."""
         if self._size is None or len(self) < self._size or not np.isfinite(self._costs).any():
             return None
         product = isinstance(self._space, ProductSpace)
@@ -362,17 +363,17 @@ class _Table:
 
 
 class Nearest:
-    """Finds the nearest of ``configs`` to a given config, choosing the first if several are equally near.
+    """Finds which of ``configs`` is nearest to a given config, or the first if several are equally near.
 
-    The distance between two configs is the sum of the distances between their knobs. A knob's distance is between 0 and
-    1, or slightly greater for long tiles:
+    The distance between two configs is the sum of the distances between their knobs' values. Each of these is between 0
+    and 1, or slightly greater for long tiles:
 
     - For two tiles, it is the sum of ``|log2|`` of their factors' ratios, divided by twice the largest ``log2`` of any
       of the knob's factors.
     - For two numbers, it is the difference between their ranks among the knob's values, divided by the largest rank.
     - For two words, it is 0 or 1.
 
-    A knob that only one of the configs has counts more than all others, so a config with the same knobs is always
+    A knob that only one of the configs has counts more than all shared knobs, so a config with the same knobs is always
     nearer than one with different knobs.
     """
 
@@ -390,7 +391,7 @@ class Nearest:
 
 
 class _Knob:
-    """A knob's distinct values in the table (None if it is absent), and the index of each config's value."""
+    """A knob's distinct values in the table (None if the knob is absent), and the index of each config's value."""
 
     def __init__(self, values: Sequence[Value | None], words: bool) -> None:
         self._words = words
@@ -406,7 +407,7 @@ class _Knob:
         """Return the distance from ``value`` to each of the knob's values in the table."""
         key = (type(value), value)
         if key not in self._known:
-            # Rounded so that ties are the same on every machine.
+            # Distances are rounded so that every machine finds the same ties.
             self._known[key] = np.round([self._distance(value, other) for other in self._values], 9)
         return self._known[key]
 

@@ -1,6 +1,6 @@
-"""The worker process, which builds programs, or runs them: first to check the result, and then to time it.
+"""The worker process, which builds programs, or runs them first to check their results and then to time them.
 
-Candidates cannot crash any other process. A program runs on this machine or on a device in a fleet.
+A candidate can crash only its own worker. A program runs on this machine or on a device in a fleet.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .isolation import Watch, limit_memory, with_limit
 from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp, SetUpRunner, Unfit, Work
 from .process import Channel
 
-COLD_SECONDS = 0.01  # a shorter first run is not used as a reading: caches are cold, and memory is not mapped yet
+COLD_SECONDS = 0.01  # a shorter first run is not used as a reading, since caches are cold and memory is not yet mapped
 EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
 
 Load = Callable[[], "tvm.runtime.Module"]
 
 
 class Program(NamedTuple):
-    """A program to run."""
+    """A program to run, and the arguments that it takes packed."""
 
     load: Load
     packed: Packed
@@ -73,8 +73,8 @@ class Runner:
         workload: The workload.
         settings: How to check and time programs.
         device: The device.
-        local: Whether the device is in this machine, so that this process's clock can time runs.
-        case: The inputs and the expected result; computed if None.
+        local: Whether the device is part of this machine, so that this process can time its runs.
+        case: The inputs and the expected result, which are computed if this is None.
         error_factor: The factor by which the space scales the workload's tolerance.
     """
 
@@ -96,19 +96,20 @@ class Runner:
         self.names = [argument.name for argument in workload.arguments]
         self.originals = inputs
         self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
-        self.packed: list[tuple[str, tvm.runtime.Tensor, Array]] = []  # of the current program, with the contents
-        # To reveal elements that a program does not write, results are filled with NaN or an unattainable number.
+        # The current program's packed inputs, each with its name and a copy of its original content:
+        self.packed: list[tuple[str, tvm.runtime.Tensor, Array]] = []
+        # Results are first filled with NaN or an impossible number, to reveal elements that a program does not write.
         self.unwritten = [one.unwritten() for one in results]
         self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
-        start_tvm_threads()  # so that the time this takes is not charged to the first program
+        start_tvm_threads()  # so that the time for starting them is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 
     def run(self, program: Program, best: float = math.inf) -> Ran | Failed:
-        """Check a program and time it. Arguments that it takes packed are packed once, before both.
+        """Check a program's result, and then time the program. Arguments that it takes packed are packed once, first.
 
-        If a program's first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned:
-        it is not repeated. The first reading is the checked run if that takes long enough, or else the first repeat.
+        If the first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned: it is not
+        timed again. The first reading is the time of the check if that is long enough, or else the first repeat.
         """
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
@@ -142,7 +143,7 @@ class Runner:
         return Ran(seconds, pruned, time.perf_counter() - start)
 
     def remeasure(self, programs: Sequence[Program], rounds: int) -> Remeasured | Failed:
-        """Time each program once per round. The programs take turns, and each round begins with a different one."""
+        """Time each program once per round. The programs take turns, and each round begins with the next program."""
         try:
             modules = self.loaded = [program.load() for program in programs]
             inputs = [
@@ -159,7 +160,7 @@ class Runner:
         return Remeasured([tuple(seconds) for seconds in readings])
 
     def time(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], repeat: int) -> tuple[float, ...]:
-        """Return ``repeat`` times in seconds, each averaged over as many executions as the settings require.
+        """Return ``repeat`` readings in seconds, each averaged over the number of executions that the settings require.
 
         TVM first runs the program once without timing it.
         """
@@ -169,7 +170,7 @@ class Runner:
     def _prepared(
         self, module: tvm.runtime.Module, packed: Packed, inputs: Sequence[tvm.runtime.Tensor]
     ) -> list[tvm.runtime.Tensor]:
-        """Return the arguments for a program: ``inputs``, of which it has packed those that it takes packed."""
+        """Return a program's input arguments, after having the program pack those ``inputs`` that it takes packed."""
         named = packed_inputs(module, packed, dict(zip(self.names, inputs, strict=False)))
         if self._guards_inputs:
             arrays = [(f"{name}, packed", array) for name in named.keys() & packed for array in named[name]]
@@ -179,7 +180,7 @@ class Runner:
     def _check(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Sequence[Array]
     ) -> tuple[float, str]:
-        """Run a program. Return its time in seconds (0 if unknown), and what is wrong with its result, or ""."""
+        """Run a program, and return its time in seconds (0 if unknown) and the error in its result, or "" if none."""
         for result, unwritten in zip(self.results, self.unwritten, strict=True):
             result.copyfrom(unwritten)
         main = module["main"]
@@ -228,7 +229,7 @@ class RemoteRunner:
     """Runs programs for one workload, each on the device that the tracker has lent for it."""
 
     def __init__(self, setup: SetUpRunner) -> None:
-        from tvm import rpc  # needed by no other worker
+        from tvm import rpc  # imported here because only this kind of worker needs it
 
         assert setup.fleet is not None
         self.connect = rpc.connect
@@ -252,7 +253,7 @@ class RemoteRunner:
             if not device.exist:
                 return Unfit(f"the device at {host}:{port} has no usable {device_name(self.target.kind)}")
             if self.target.kind == "llvm":
-                with contextlib.suppress(AttributeError):  # a server without a thread pool
+                with contextlib.suppress(AttributeError):  # the server has no thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
             runner = Runner(self.workload, self.settings, device, False, self.case, self.error_factor)
             load = self._loader(session, code.objects)
@@ -275,8 +276,8 @@ class RemoteRunner:
     def _loader(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
         """Return a function that loads ``objects`` on the device, or Failed if they cannot be linked.
 
-        If possible, the server's JIT linker loads them. Otherwise, they are linked into a shared library, here or on
-        the device.
+        If the server has a JIT linker, it loads the object files. Otherwise, they are linked into a shared library,
+        here or on the device.
         """
         try:
             load = session.get_function(LOADER)
@@ -311,7 +312,7 @@ class RemoteRunner:
 
 
 class Workbench:
-    """The space or workload with which a worker is set up, and the operations on it."""
+    """The operations of a worker, and the space or workload with which it has been set up."""
 
     space: Space
     features: dict[str, ScheduledFeatures]
@@ -326,7 +327,7 @@ class Workbench:
     def reply(self, message: SetUp | Work) -> None:
         if isinstance(message, SetUp):
             self.send(self.set_up(message))
-        elif isinstance(message, messages.RunOn):  # the candidate runs on a device
+        elif isinstance(message, messages.RunOn):  # the candidate runs on a fleet device, not in this process
             self.send(self.answer(message))
         else:
             limit_memory(self.memory_limit_mb)
@@ -386,7 +387,7 @@ class Workbench:
         except InvalidConfig as error:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
-            # A plug-in's schedule may raise any exception, which must fail only this trial.
+            # A plug-in may raise any exception while scheduling. Only this trial must fail.
             text = with_limit(cut(f"schedule: {type(error).__name__}: {text_of(error)}"), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
@@ -418,9 +419,9 @@ def cpu_seconds() -> float:
 
 
 def work(channel: Channel, memory_limit_mb: int) -> None:
-    """Answer the messages on ``channel`` until its other end is closed."""
+    """Answer messages from ``channel`` until its other end is closed."""
     # A plug-in may print any amount of text, and printing to a full pipe would raise an exception.
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open to the end
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
     workbench = Workbench(channel, memory_limit_mb)
     workbench.send(messages.Started())
     while True:
