@@ -40,10 +40,10 @@ LOSSES = 5
 """The number of times that a run may be lost without progress in its log before it counts as failed."""
 
 LOOK_SECONDS = 1.0
-"""How often the logs of runs on an executor are checked for new trials, in seconds."""
+"""The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
 
 PATIENCE = 20.0
-"""How long a run waits while another process, such as a worker thought lost, is still writing its log, in seconds."""
+"""How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
@@ -61,7 +61,7 @@ def execute(
     executor: RunExecutor | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> dict[Path, Log]:
-    """Execute ``runs``, which must all share the same target and kind of measurement, or all be answered from tables.
+    """Execute ``runs``, which must all have the same target and kind of measurement, or must all use tables.
 
     First, all existing logs are checked against their runs. Programs in these logs are not measured again.
 
@@ -78,7 +78,7 @@ def execute(
         The complete log of each run, by path.
 
     Raises:
-        RunsFailed: If any runs failed. It is raised at the end, after all other runs.
+        RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
     """
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
@@ -110,7 +110,7 @@ def _outcomes(
             raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
     known: KnownPrograms = {}
     with closing(Measurers(known, base)) as measurers:
-        if executor is None or not runs[0].settings.exclusive:  # an executor may use different machines
+        if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.of(runs[0])  # rejects invalid settings before any log is read
         held = deque(_recall(run, known, here=executor is None) for run in runs)
         ready()
@@ -197,7 +197,7 @@ class Measurers:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all of a study's tasks share."""
+    """The data that all tasks in a study share."""
 
     study: str  # a unique name for this execution of the study
     base: Path  # the directory that relative paths start from
@@ -209,11 +209,11 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Task:
-    """A few runs that an executor performs one after the other by calling :func:`perform`."""
+    """One or more runs that an executor performs one after the other by calling :func:`perform`."""
 
     around: Surroundings
     runs: bytes  # pickled, with absolute paths
-    settings: tuple[Any, ...]  # each run's settings as plain data, since pickles lose which values are the defaults
+    settings: tuple[Any, ...]  # each run's settings as plain data, since pickling loses which values are defaults
     held: tuple[bytes | None, ...]  # each run's log so far, for machines that do not share its directory
 
 
@@ -243,7 +243,7 @@ class Unfinished:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do. Runs that measure are never complete, as finalists may be left to measure."""
+        """Whether the run is complete. Runs that measure never count as complete, since finalists may be unmeasured."""
         return self.held is not None and self.run.settings.replays and self.run.budget.complete(self.held)
 
 
@@ -286,7 +286,7 @@ class Dispatch:
                 while self._waiting and len(self._pending) < self._ahead():
                     self._submit(self._waiting.popleft())
                 done, _ = wait(self._pending, LOOK_SECONDS, FIRST_COMPLETED)
-                # In order of submission, so that a run comes after the one for whose worker it waited.
+                # In order of submission, so that a run is reported after the run whose worker it waited for.
                 for future in [future for future in self._pending if future in done]:
                     yield from self._ended(future, self._pending.pop(future))
                 self._look()
@@ -296,11 +296,11 @@ class Dispatch:
             self._shared.cleanup()
 
     def _jobs(self) -> int:
-        """Return how many tasks the executor currently performs at the same time."""
+        """Return the number of tasks that the executor can currently perform at the same time."""
         return max(1, self._executor.jobs)
 
     def _ahead(self) -> int:
-        """Return how many tasks to submit: two for each worker, so that none has to wait for its next task."""
+        """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
     def _submit(self, batch: list[Unfinished]) -> None:
@@ -359,10 +359,10 @@ class Dispatch:
         return failed
 
     def _look(self) -> None:
-        """Report new trials in running runs, except for those answered from tables, which end immediately.
+        """Report new trials in active runs, except for runs over tables, which end immediately.
 
-        If all jobs already show a run, a run that has just begun is not shown yet. One of the shown runs has ended, but
-        its outcome has not been received.
+        A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
+        ended, but its outcome has not been received yet.
         """
         going = [one for batch in self._pending.values() for one in batch]
         free = self._jobs() - sum(one.job >= 0 for one in going)
@@ -418,7 +418,7 @@ def _put(path: Path, data: bytes) -> None:
 
 
 class _Here:
-    """What a worker process keeps between tasks, so that a table is read only once for all runs in a study."""
+    """The data that a worker process keeps between tasks, so that it reads each table only once per study."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -439,10 +439,10 @@ _HERE = _Here()
 
 
 def perform(task: Task) -> list[Outcome]:
-    """Execute the runs in ``task``, and return how each ended. An error is raised only if the task cannot be read.
+    """Execute the runs in ``task``, and return how each ended. Raises an error only if the task cannot be read.
 
-    A process executes only one run at a time, regardless of how many threads call this function, because libraries that
-    runs use may not be thread-safe.
+    Even if several threads call this function, a process executes only one run at a time, because runs may use
+    libraries that are not thread-safe.
     """
     with _HERE.lock:
         runs: list[Run] = pickle.loads(task.runs)
@@ -475,7 +475,7 @@ def _performed(run: Run, held: bytes | None, around: Surroundings, measurers: Me
 
 
 def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
-    """Execute ``run``. While another process is writing its log, keep retrying for up to ``PATIENCE`` seconds."""
+    """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
     try:
         with trusting(around.trusts), machine_alone(run.settings.exclusive):
             deadline = time.monotonic() + PATIENCE
@@ -495,9 +495,9 @@ def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
 
 @contextmanager
 def machine_alone(exclusive: bool) -> Iterator[None]:
-    """If ``exclusive`` is true, wait until no other process on this machine is in this context.
+    """If ``exclusive`` is true, wait until no other process on this machine is within this context.
 
-    Executors should place such runs on different machines. If two are nevertheless on the same machine, one waits.
+    Executors should place exclusive runs on different machines. If two are on the same machine, one of them waits here.
     """
     if not exclusive:
         yield

@@ -34,10 +34,10 @@ from ..space import Config, Space
 from .plan import OnTrial, Run
 
 DIGITS = 9
-"""The number of decimal places for the logarithms in a header."""
+"""The number of decimal places to which the logarithms in a header are rounded."""
 
 SENTINEL_ROUNDS = 3
-"""How many times the sentinel is timed for each reading."""
+"""The number of times that the sentinel is timed for each reading."""
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> Log:
@@ -66,18 +66,18 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
 def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
-    """Return what ``trials`` random draws find in a space, or None if not all of its costs are known."""
+    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
     if whole is None:
         return None
-    draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # no run has more trials
+    draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # each config is drawn once
     expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
 class Search:
-    """A run that advances batch by batch. Its trials come from the log until it is exhausted, then from the measurer.
+    """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
-    Use it as a context manager. In the meantime, no other process can write its log. Several runs may take turns.
+    Use it as a context manager, within which no other process can write the run's log. Several runs may take turns.
 
     Args:
         run: The run, whose log is created or resumed.
@@ -86,7 +86,7 @@ class Search:
         held: The log, if it has already been read.
 
     Raises:
-        SearchlabError: As :func:`search`.
+        SearchlabError: In the same cases as :func:`search`.
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> None:
@@ -115,10 +115,10 @@ class Search:
         return self._log.log
 
     def step(self, most: int | None = None) -> Sequence[Trial]:
-        """Advance by a batch, and return its trials. There are none if the run has ended.
+        """Advance by one batch, and return its trials, or an empty sequence if the run has ended.
 
         Args:
-            most: The maximum number of trials. If the batch is larger, the run cannot advance any further.
+            most: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
         """
         start, end = len(self._trials), self._run.trials
         if not self._over and start < end:
@@ -127,7 +127,7 @@ class Search:
         return self._trials[start:]
 
     def _advance(self, end: int) -> None:
-        """Advance by a batch, at most until the run has ``end`` trials."""
+        """Advance by one batch, but not beyond ``end`` trials in total."""
         run, log, trials = self._run, self._log, self._trials
         searcher = self._searcher = self._searcher or Searcher(run, self._measurer.extract_seconds)
         if ended := run.budget.ends(log.log, len(trials)):
@@ -142,20 +142,20 @@ class Search:
                 raise self._difference("has nothing more to propose")
             self._end(Ended(trials=len(trials)))
             return
-        configs = configs[: end - len(trials)]  # if the budget is increased later, the rest is measured then
+        configs = configs[: end - len(trials)]  # the rest is measured if the budget is increased later
         start = len(trials)
         self._replay(configs)
         self._measure(configs[len(trials) - start :], start, searcher)
         searcher.tell(trials[start:])
 
     def replay_rest(self) -> None:
-        """Use the log's remaining trials without asking the policy. The run then cannot advance."""
+        """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
         self._over = True
         for record in self._log.records[len(self._trials) :]:
             self._add(record.trial, True)
 
     def _replay(self, configs: Sequence[Config]) -> None:
-        """Use the logged trials for ``configs``, as far as the log contains them."""
+        """Use the logged trials for those ``configs`` that the log contains."""
         start = len(self._trials)
         for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
             trial = record.trial
@@ -164,7 +164,7 @@ class Search:
             self._add(trial, True)
 
     def _measure(self, configs: Sequence[Config], start: int, searcher: Searcher) -> None:
-        """Measure and log ``configs``, the rest of the batch that begins with trial ``start``."""
+        """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
         if not configs:
             return
         space, share = self._run.space, 1 / searcher.batch_size
@@ -195,7 +195,7 @@ class Search:
         self._log.sync()
 
     def _sentinel(self, batch: int) -> float | None:
-        """Return the seconds that the run's first program takes now, or None if it fails or is not due to be timed."""
+        """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
         measurer = self._measurer
         if not isinstance(measurer, Remeasurer) or not measurer.sentinel or batch % measurer.sentinel:
             return None
@@ -219,7 +219,7 @@ class Search:
                 self._log.sync()
 
     def _difference(self, now_does: str) -> SearchlabError:
-        """Return the error to raise if the policy no longer proposes the log's next trial."""
+        """Return the error to raise when the policy does not propose the log's next trial."""
         record, versions = self._log.records[len(self._trials)], library_versions()
         before = self._log.header.versions
         changed = [f"{name} {old} -> {versions.get(name)}" for name, old in before.items() if versions.get(name) != old]
@@ -233,7 +233,7 @@ class Search:
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
     """Measure the fastest programs in ``trials`` again.
 
-    Returns None if no program works. If one of the fastest programs now fails, warns and returns None.
+    Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
     """
     fastest: dict[str, Trial] = {}
     for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: the first of equal trials
@@ -257,7 +257,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 
 
 class Searcher:
-    """A new policy that has learned from its run's warm start, with a record of the CPU time that it uses.
+    """Creates a run's policy, trains it on the run's warm start, and records the CPU time that it uses from then on.
 
     Other work on the machine is not charged. ``elsewhere`` returns the CPU time that other processes have spent on the
     policy's behalf, in seconds.
@@ -269,7 +269,7 @@ class Searcher:
             self.cost_model.clock = self._seconds
         self.batches = 0  # the number of proposed batches
         self.batch_size = 0  # the number of configs in the last batch
-        self.propose_seconds = 0.0  # for proposing the last batch
+        self.propose_seconds = 0.0  # the CPU time used to propose the last batch
         self._predict_seconds = 0.0
         self._run = run
         self._asked: set[Config] = set()
@@ -277,7 +277,7 @@ class Searcher:
         start = self._seconds()
         with POLICIES.blamed(type(self.policy), "warm_start"):
             run.warm_start.feed(self.policy, self.cost_model)
-        self.train_seconds = self._seconds() - start  # for learning from the previous batch
+        self.train_seconds = self._seconds() - start  # the CPU time used to learn from the previous batch
 
     def ask(self, n: int) -> Sequence[Config]:
         """Return the next batch, which is empty if the policy has nothing more to propose.
@@ -289,7 +289,7 @@ class Searcher:
         with self._calling("ask"):
             configs = self.policy.ask(n)
             if isinstance(configs, Sequence):
-                configs = list(configs)  # its __len__ and __iter__ are the plug-in's code
+                configs = list(configs)  # may call plug-in code: __len__ and __iter__
         taken = self._seconds() - start
         # A policy that trains its cost model while proposing is charged like one that does so in `tell`.
         trained_now, predicted_now = self._model_seconds()
@@ -303,7 +303,7 @@ class Searcher:
         return configs
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from a batch if it is complete. If a run ends within a batch, resuming it first completes the batch."""
+        """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
         if len(trials) == self.batch_size:
             start = self._seconds()
             with self._calling("tell"):
@@ -311,7 +311,7 @@ class Searcher:
             self.train_seconds = self._seconds() - start
 
     def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """Return how well the cost model predicts a complete batch that is new to it, or None if it is untrained.
+        """Return the quality of the cost model's predictions for a new, complete batch, or None if it is untrained.
 
         The fastest quarter of the batch counts as its top, because many batches have only eight trials.
         """
@@ -328,7 +328,7 @@ class Searcher:
         return time.process_time() + self._elsewhere()
 
     def _model_seconds(self) -> tuple[float, float]:
-        """Return how many seconds the cost model has spent on training and on predicting."""
+        """Return the seconds that the cost model has spent on training and on predicting."""
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
     @contextmanager
@@ -362,12 +362,12 @@ PATIENCE = 60.0
 LOOK_SECONDS = 1.0
 
 
-_calls: list[tuple[str, float]] = []  # the policy calls that have not returned, and when each began
+_calls: list[tuple[str, float]] = []  # the policy calls that have not returned, each with the time when it began
 _watch: threading.Thread | None = None
 
 
 def busy(least: float = 0.0) -> str:
-    """Return a sentence about a policy in this process that has been busy for ``least`` seconds, or "" if none has."""
+    """Return a clause about a policy call in this process that has taken at least ``least`` seconds, or "" if none."""
     for what, since in _calls[-1:]:
         if (seconds := time.monotonic() - since) >= least:
             return f"{what} has taken {seconds:.0f} s"
@@ -376,7 +376,7 @@ def busy(least: float = 0.0) -> str:
 
 @contextmanager
 def taking(policy: str, method: str) -> Iterator[None]:
-    """A context for calling ``method`` of ``policy``. Issues one SearchlabWarning if the call exceeds PATIENCE."""
+    """Watch a call of ``method`` of ``policy``, and issue one SearchlabWarning if it takes longer than PATIENCE."""
     global _watch
     if _watch is None or not _watch.is_alive():  # threads end with their process, and forks do not inherit them
         _watch = threading.Thread(target=_look, daemon=True)

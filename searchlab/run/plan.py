@@ -55,13 +55,13 @@ Source = str | Path | Store | Result
 tables of a suite, such as ``"suite:v1/dev"``."""
 
 OF_TABLE = 128
-"""The number of random trials from each table of a suite that a run starts from."""
+"""The number of random trials that a warm start uses from each table of a suite."""
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
 
 It is also called for the trials in a complete log. Its return value is ignored. If it raises an error, the run ends and
-the error propagates to the caller. The trial is in the log, so the run resumes after it.
+the error propagates to the caller. The trial remains in the log, so the run can be resumed after it.
 """
 
 
@@ -74,11 +74,11 @@ class EarlierRun:
     statistic: Statistic  # the statistic that the new run uses as the cost
     stored: bool = field(default=False, compare=False)  # whether it comes from a store and not from a specified log
     asked_for: bool = field(default=False, compare=False)  # whether its space is being searched and may be imported
-    of_suite: bool = False  # whether it is part of a suite's table, from which no run over the same workload may start
+    of_suite: bool = False  # whether it is part of a suite's table, which runs for the same workload must not use
 
     @cached_property
     def trials(self) -> list[Trial]:
-        """Its trials, except for those for which a table returned the nearest config's measurement."""
+        """The run's trials, except for trials whose measurement a table took from a nearest config."""
         return [
             replace(trial, measurement=replace(trial.measurement, statistic=self.statistic))
             for trial in self.log.trials
@@ -87,18 +87,18 @@ class EarlierRun:
 
     @cached_property
     def task(self) -> OtherTask:
-        """Its trials as training data for a different search. The fastest trial has a score of 1."""
+        """The run's trials as training data for a different search. The fastest trial has a score of 1."""
         return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
 
     @cached_property
     def space(self) -> Space:
-        """Its space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
-        workload = workload_of(self.log.header, self.log.path)  # before, since only the space is trusted
+        """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
+        workload = workload_of(self.log.header, self.log.path)  # not within trusting(), which is only for the space
         with trusting(self.asked_for):
             return Result(self.log).space_of(workload)
 
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
-        """Check whether it searched a different shape in the same space, with the same plug-in, operator and knobs."""
+        """Return whether the run searched a different shape in the same space: same plug-in, operator and knobs."""
         header = self.log.header
         if header.space != plugin or self.space.workload.op != space.workload.op:
             return False
@@ -116,7 +116,7 @@ class StoredRuns:
     def of(self, space: Space, machine: str) -> list[EarlierRun]:
         """Return the runs in ``space`` (including its target) that were measured on ``machine``.
 
-        If there are none, a SearchlabWarning lists the spaces and machines on which the workload was measured.
+        If there are none, a SearchlabWarning lists the targets and machines for which the workload was measured.
         """
         key = space.fingerprint, machine
         if key not in self._read:
@@ -142,7 +142,7 @@ class WarmStart:
 
     own: tuple[EarlierRun, ...] = ()  # in the same space
     others: tuple[EarlierRun, ...] = ()
-    stores: tuple[Store, ...] = ()  # where some of them come from; what they contained when the run began counts
+    stores: tuple[Store, ...] = ()  # the stores that contain some of these runs, as they were when the run began
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
@@ -157,7 +157,7 @@ class WarmStart:
         return [trial for run in self.own for trial in run.trials]
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
-        """Train the cost model on the runs in other spaces, and warm-start the policy with those in its own space.
+        """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
 
         A policy that transfers also learns from the runs in other spaces.
         """
@@ -203,7 +203,7 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
 
 
 def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
-    """Return random trials of a suite's table, which are the same for every run."""
+    """Return random trials of a suite's table as an earlier run. The trials are the same for every new run."""
     log, rng = read_log(table.path), np.random.default_rng(zlib.crc32(table.entry.name.encode()))
     drawn = rng.permutation(len(log.records))[:OF_TABLE].tolist()
     digest = hashlib.sha256(f"{table.digest} {drawn}".encode()).hexdigest()[:32]
@@ -215,10 +215,10 @@ def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
 def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: Strategy) -> WarmStart:
     """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
-    Every policy can learn from trials in ``space``. Other runs can only be used to train a cost model, or by a policy
-    that transfers. A cost model with program features can learn from runs in any space; one with knob features, and a
-    policy that transfers, only from runs with a different shape in the same space. No run learns from a suite's tables
-    of its own workload.
+    Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model, or by a policy
+    that transfers. A cost model with program features can learn from runs in any space. A cost model with knob features
+    and a policy that transfers can learn only from runs for a different shape in the same space. A run never learns
+    from a suite's tables for its own workload.
     """
     runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
@@ -253,8 +253,8 @@ class Searched:
 
     space: Space
     plugin: Plugin
-    label: str = ""  # its name in figures and tables, if it differs from the plug-in's
-    size: int | None = None  # the number of its configs, if they were counted
+    label: str = ""  # its name in figures and tables, if it differs from the plug-in's name
+    size: int | None = None  # the number of configs, if they were counted
 
     @classmethod
     def of(
@@ -273,7 +273,7 @@ class Searched:
             spec: A plug-in specification, or a Space object.
             workload: The workload.
             target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
-            label: The name to use in figures and tables, if it differs from the plug-in's.
+            label: The name to use in figures and tables, if it differs from the plug-in's name.
             settings: How to measure. If the space has no programs and is specified without options, it uses the options
                 recorded in the table that supplies the measurements.
             base: The directory that relative paths start from.
@@ -308,7 +308,7 @@ class Strategy:
     policy_class: type[Policy]
     cost_model: Plugin | None = None
     features: str = ""
-    label: str = ""  # its name in figures and tables, if it differs from the policy's
+    label: str = ""  # its name in figures and tables, if it differs from the policy's name
     without_programs: str = ""  # the features to use if configs have no programs and the user chose no features
 
     @classmethod
@@ -350,7 +350,7 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Run:
-    """A fully specified search of a space by a strategy, from a seed and within a budget."""
+    """A fully specified search of a space by a strategy, with a seed and a budget."""
 
     searched: Searched
     strategy: Strategy
@@ -361,7 +361,7 @@ class Run:
     log: Path
     warm_start: WarmStart = field(default_factory=WarmStart)
     effective: Mapping[str, Any] = field(default_factory=dict)  # see Policy.effective
-    contrasts: tuple[tuple[str, str], ...] = ()  # the pairs of strategies that its study registers
+    contrasts: tuple[tuple[str, str], ...] = ()  # the pairs of strategies that the study registers for comparison
     starts: str = ""  # see Header.starts
     seconds: float | None = None
     stop_after: int | None = None
@@ -391,7 +391,7 @@ class Run:
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
 
     def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
-        """Return the header for its log. The arguments depend on the measurer."""
+        """Return the header for the run's log. The arguments come from the measurer."""
         here = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
@@ -430,8 +430,8 @@ OnRun = Callable[[Run, int, int, int], OnTrial | None]
 """A callback for the beginning of a run. It receives the run, its number (from 1), the number of runs, and its job
 (from 0).
 
-It returns the function to call with each trial, or None. By then, the previous run in the same job has ended. On an
-executor, short runs are reported after they have ended, with all their trials at once.
+It returns the function to call with each trial, or None. When it is called, the previous run in the same job has ended.
+On an executor, short runs are reported after they have ended, with all their trials at once.
 """
 
 
@@ -453,7 +453,7 @@ def plan_run(
     earlier: Sequence[EarlierRun | StoredRuns] = (),
     base: Path = Path(),
 ) -> Run:
-    """Plan a run that starts from those ``earlier`` runs that it can use. The plan is also valid for other seeds.
+    """Plan a run that starts from the ``earlier`` runs that are usable. The plan is also valid for other seeds.
 
     Nothing is measured, but the policy is created once to detect invalid options. A table's relative path starts from
     ``base``.
@@ -490,7 +490,7 @@ def plan_run(
         stop_after=budget.stop_after,
     )  # fmt: skip
     policy, _ = run.start()
-    told = len(warm_start.trials) + (run.trials - 1) // batch * batch  # before the last batch
+    told = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
     if told < policy.n_startup and not warm_start.others:
         warnings.warn(
             f"policy {strategy.policy.name!r} uses what it learns only after {policy.n_startup} trials (n_startup), "
@@ -503,7 +503,7 @@ def plan_run(
 
 
 def as_begun(runs: Sequence[Run]) -> list[Run]:
-    """Return ``runs``, restoring the original warm start of those that start from a store.
+    """Return ``runs``, with the original warm start restored in those that start from a store.
 
     Each strategy's logs are in the same directory. The first existing log determines the warm start for all runs there,
     so that all seeds start from the same trials. Raises SearchlabError if this log is damaged, or if the stores no
@@ -519,7 +519,7 @@ def as_begun(runs: Sequence[Run]) -> list[Run]:
 
 
 def _from(run: Run, header: Header) -> Run:
-    """Return ``run`` with the warm start in ``header``. Newly specified logs are added, and rejected later."""
+    """Return ``run`` with the warm start in ``header`` and newly specified logs, which are rejected later."""
     warm = run.warm_start
     known = {one.digest: one for one in warm.runs}
     runs = [known.get(digest) or _stored(run, digest) for digest in header.warm_start]
@@ -542,7 +542,7 @@ def _stored(run: Run, digest: str) -> EarlierRun:
 def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
     """Return the runs in the ``part``-th (from 1) of ``parts`` shards, in their original order.
 
-    The sizes of shards differ by at most one run. Runs are assigned in the order of a hash of their names, so that slow
+    The sizes of shards differ by at most one run. Runs are assigned by a hash of the paths of their logs, so that slow
     strategies do not accumulate in one shard.
     """
     if not 1 <= part <= parts:

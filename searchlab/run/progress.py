@@ -22,7 +22,7 @@ from .plan import OnRun, OnTrial, Run
 class RunProgress:
     """A progress bar for each run, and one for the study if it has several runs.
 
-    In a study, a run's bar is replaced with that of the next run in the same job. All bars disappear if a
+    In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
     SearchlabError is raised.
     """
 
@@ -39,7 +39,7 @@ class RunProgress:
         total = _total(sum(run.trials for run in runs))
         self._study = self._progress.add_task("the study", total=total, best="", visible=len(runs) > 1)
         self._ended = 0  # the planned number of trials in the runs that have ended
-        self._jobs: dict[int, tuple[Run, TaskID]] = {}  # the run of each job, and its bar
+        self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
     def start(self, workload: Workload, label: str, trials: int) -> OnTrial:
         """Add a bar for ``trials`` trials, and return the function that advances it."""
@@ -58,7 +58,7 @@ class RunProgress:
         return on_trial
 
     def on_block(self, what: str, done: int, count: int) -> None:
-        """Show that ``done`` of a table's ``count`` blocks have been timed."""
+        """Show that ``done`` out of a table's ``count`` blocks have been timed."""
         self._progress.start()
         if done == 1 or self._block is None:
             self._block = self._progress.add_task(what, total=count, best="")
@@ -81,7 +81,7 @@ class RunProgress:
         return on_both
 
     def _end(self, run: Run, bar: TaskID) -> None:
-        """Count the planned trials of a run that has ended, or its completed trials if their number is unlimited."""
+        """Count the planned trials of a run that has ended, or its completed trials if the plan has no limit."""
         done = next(int(task.completed) for task in self._progress.tasks if task.id == bar)
         self._ended += done if _total(run.trials) is None else run.trials
 
@@ -117,7 +117,7 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
     Args:
         progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
             bars are shown only in a terminal or in a notebook with ipywidgets. Pass a console to show the bars there.
-            A notebook without ipywidgets shows only the bars' final state, as text.
+            A notebook without ipywidgets shows only the final state of the bars, as text.
         runs: The runs.
         on_run: Called when a run begins.
     """

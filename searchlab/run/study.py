@@ -106,7 +106,7 @@ class NamedCostModel(NamedPlugin, frozen=True):
     """A cost model with options.
 
     Attributes:
-        features: The features on which it is trained. They are extracted from the choices (``knob``, or AutoTVM's
+        features: The features on which the model is trained. They are extracted from the knobs (``knob``, or AutoTVM's
             ``autotvm-knob``) or from the scheduled program (``program``, ``per-store`` for pack-sum, or AutoTVM's
             ``itervar`` and ``curve``).
         label: The name to use in figures and tables, if it differs from the cost model's name.
@@ -129,7 +129,7 @@ class NamedPolicy(Named, frozen=True):
         features: The features for the cost model, instead of those in the cost model's entry.
         warm_start: Overrides the study's ``warm_start``.
         tuned_on: The tables on which the options were searched, such as ``hub-v1/dev``, or empty if they are as
-            published. It documents where options come from, and changes no run.
+            published. This only documents the options, and does not affect runs.
     """
 
     batch: Count | None = None
@@ -161,8 +161,8 @@ class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys in a study file.
 
-    Every policy searches every workload in every space from every seed. A policy that uses a cost model does so with
-    every cost model, unless its class or its entry specifies a single one.
+    Every policy searches every workload in every space with every seed. A policy that uses a cost model runs with each
+    of the study's cost models, unless its class or its entry specifies a single one.
 
     Attributes:
         policies: Policies by name, or with options.
@@ -171,16 +171,16 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         suite: A suite of tables (``v1``), one of its splits (``v1/dev``), or a single table (``v1/TABLE``), specified
             by name or by its directory's path. It replaces ``workloads``, ``spaces``, ``target`` and ``measure``, and
             its protocol provides the defaults for ``trials`` and ``seeds``.
-        cost_models: Cost models by name, or with options. Each policy that uses a cost model runs with all of them.
+        cost_models: Cost models by name, or with options. A policy that uses a cost model runs with each of them.
         seeds: A list of seeds, or the number of seeds, counted from 0.
         trials: The maximum number of trials in a run. The default is 64, or no limit if you specify ``seconds`` or
             ``stop_after``. For complete tables, you can specify ``"difficulty"`` or a multiple such as
             ``"0.5 difficulty"``. The difficulty is the expected number of trials that random search needs to cover
             95 % of the distance from a table's median to its optimum.
         seconds: The maximum charged time of a run (proposing, training, building and running), in seconds.
-        stop_after: The number of trials without a gain of more than 1 % in throughput after which a run ends. The run
-            ends when the first of these three limits is reached; ``seconds`` and ``stop_after`` take effect at the end
-            of a batch. Running the study again with larger limits extends the runs.
+        stop_after: A run ends after this many trials without a gain of more than 1 % in throughput. It ends when the
+            first of the three limits is reached; ``seconds`` and ``stop_after`` take effect at the end of a batch. If
+            you run the study again with larger limits, the runs are extended.
         batch: The number of configs to request from a policy at a time.
         target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU name such as ``"znver4"``, or a TVM target as a TOML
             table. The default is this machine, or the target of the recorded table. For a fleet, it must be specified.
@@ -188,18 +188,18 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         warm_start: Logs of earlier runs, or directories of logs. Specify ``"store"`` or ``"store:PATH"`` to use a
             store's runs for the same space, target and machine, or ``"suite:v1/dev"`` to use 128 random trials from
             each table of a suite, except those of the run's own workload. Each policy learns from runs in its own
-            space. A cost model with program features is also trained on all other runs; one with knob features is also
-            trained on other shapes in the same space, from which policies that transfer, such as ``copula``, learn too.
+            space. A cost model with program features is also trained on all other runs. A cost model with knob features
+            and policies that transfer, such as ``copula``, also use runs for other shapes in the same space.
         contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
-            in each run's log when the run begins. Reports test them with more power than other, exploratory pairs.
-        claims: Published claims, which reports test on the study's runs. Over a suite, claims and contrasts may also
-            refer to the suite's baselines, whose runs are then part of the report. If the baselines alone can answer
-            the claims, ``policies`` may be empty.
+            in each run's log when the run begins. Reports test them with more power than all other pairs.
+        claims: Published claims, which reports test on the study's runs. In a study over a suite, claims and contrasts
+            may also refer to the suite's baselines, whose runs are then included in the report. ``policies`` may be
+            empty if all claims are about baselines.
         starts: With ``"shared"``, policies that have not learned anything yet draw the same configs for a given seed,
-            so any difference between two policies is due to what they do later. With ``"own"``, each policy draws its
-            own configs.
+            so any difference between two policies is due to their later decisions. With ``"own"``, each policy draws
+            its own configs.
         executor: Where the runs are executed: ``"local"``, or for example ``{ name = "slurm", options = { ... } }``. By
-            default, they are executed in this process, one after the other. The executor does not affect the runs.
+            default, they are executed in this process, one after the other. The executor does not affect the results.
     """
 
     policies: list[str | NamedPolicy]
@@ -252,8 +252,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Args:
             entry: The policy.
-            whole: A function that returns all costs in the space if a complete table answers, and None otherwise. It is
-                called only if the number of trials depends on the space's difficulty.
+            whole: A function that returns all costs in the space if they are in a complete table, and None otherwise.
+                It is called only if the number of trials depends on the space's difficulty.
 
         Raises:
             SearchlabError: If the number of trials depends on the difficulty, which is unknown.
@@ -284,7 +284,7 @@ def budget_of(trials: int | None, seconds: float | None, stop_after: int | None)
 
 @dataclass(frozen=True)
 class Given:
-    """The classes and objects that a script passed, by the names that replace them in the study."""
+    """The classes and objects that a script passed to a study, by the names that replace them there."""
 
     policies: dict[str, type[Any]] = field(default_factory=dict)
     spaces: dict[str, dict[str, Space]] = field(default_factory=dict)  # by label or class name, then by workload
@@ -292,7 +292,7 @@ class Given:
 
 
 def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
-    """Replace the classes and objects in ``data`` with names; see :meth:`Study.from_dict` for what it may contain.
+    """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``.
 
     Raises SearchlabError if the class of a space or cost model cannot be found by its name.
     """
@@ -495,16 +495,16 @@ class Study:
         return runs, left_out
 
     def _whole(self, searched: Searched, settings: Settings) -> Whole | None:
-        """Return the costs of all configs in a space if a complete table answers, or None otherwise."""
+        """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None
         with settings.make(searched.space.target, {}, self.base) as measurer:
             return measurer.whole(searched.space)
 
     def _places(self, left_out: list[str]) -> Iterator[list[tuple[Path, Searched, Settings]]]:
-        """Yield groups of spaces. Each space comes with the directory for its logs and the settings for measuring.
+        """Yield groups of spaces, each space with the directory for its logs and the settings for measuring.
 
-        In a suite, each table is a separate group. Reasons for skipping spaces are added to ``left_out``.
+        In a suite, each table is a separate group. The reasons for skipping spaces are added to ``left_out``.
         """
         spec = self.spec
         if self.suite is not None:
@@ -551,7 +551,7 @@ class Study:
         yield places
 
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
-        """Yield a policy's labelled strategies, one for each cost model with which the policy is to run."""
+        """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
         label = entry.label or entry.name
         cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
         POLICIES.check_class(entry.name, cls)
@@ -567,7 +567,7 @@ class Study:
 
     @property
     def baselines(self) -> list[str]:
-        """The baselines of its suite that the study refers to, sorted by name."""
+        """The names of the suite's baselines to which the study refers, sorted."""
         if self.suite is None:
             return []
         own = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
@@ -597,9 +597,9 @@ class Study:
     ) -> Results:
         """Execute all incomplete runs in the study.
 
-        Existing logs are resumed, and programs in any of them are not measured again. Next to the logs, the study
-        stores its plan (see :mod:`searchlab.log.plan`) and a copy of itself, ``study-as-run.toml`` (or ``.json`` if a
-        script created the study).
+        Existing logs are resumed, and the programs in them are not measured again. Next to the logs, the study stores
+        its plan (see :mod:`searchlab.log.plan`) and a copy of itself, ``study-as-run.toml`` (or ``.json`` if a script
+        created the study).
 
         Args:
             out: The directory for the logs.
@@ -648,7 +648,7 @@ class Study:
                 exclusive = self.suite is None and self.spec.measure.exclusive
                 place = ends.enter_context(started(plugin, exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or (lambda *_: None)))
-            if not planned:  # the suite's baselines answer everything
+            if not planned:  # the study's claims are only about the suite's baselines
                 ready()
             logs = execute(runs, self.base, on_each, place, ready) if runs else {}
         warn_of_results(runs, logs)
@@ -676,7 +676,7 @@ class Study:
         return html_facts(facts, caption="a study")
 
     def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
-        """Return the executor with ``jobs``: ``given``, or else the study's executor, or None for this process."""
+        """Return the executor (``given``, or else the study's own) with ``jobs``, or None to run in this process."""
         named = self.spec.executor
         chosen = own = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
         if isinstance(given, Mapping):
@@ -718,14 +718,14 @@ class Forecast:
     runs: int
     complete: int
     trials: int | None  # the maximum number of remaining trials; None if neither the budget nor a log limits it
-    seconds: float | None  # the time charged for these, estimated from logs and limited by the budget; None if unknown
+    seconds: float | None  # the time for these trials, estimated from logs and limited by the budget; None if unknown
 
 
 def forecast(runs: Sequence[Run]) -> list[Forecast]:
-    """Forecast the remaining work for ``runs``, in their order. Raises SearchlabError if one of their logs is damaged.
+    """Forecast the remaining work for each strategy in ``runs``, in order. Raises SearchlabError if a log is damaged.
 
-    The time per trial is estimated from the logs of the same strategy, or else from those of the same space, or else
-    from all logs.
+    The time per trial is estimated from the strategy's logs in the same space or, if there are none, from all logs in
+    that space or, failing that, from all logs.
     """
     groups: dict[tuple[str, str, str], list[tuple[Run, Log | None]]] = {}
     for run in runs:
@@ -752,9 +752,9 @@ def forecast(runs: Sequence[Run]) -> list[Forecast]:
 
 
 def _left(run: Run, log: Log | None, each: float | None) -> tuple[float, float]:
-    """Return the maximum number of trials and seconds left in ``run``, or infinity if unknown.
+    """Return the maximum number of trials and seconds left in ``run``, or infinity for a number that is unknown.
 
-    ``each`` is the number of seconds that a trial takes, or None.
+    ``each`` is the time that a trial takes, in seconds, or None if unknown.
     """
     done, spent = (len(log.records), float(log.elapsed[-1])) if log and log.records else (0, 0.0)
     trials = math.inf if run.trials == UNLIMITED else float(run.trials - done)

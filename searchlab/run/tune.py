@@ -1,4 +1,4 @@
-"""One run, from Python."""
+"""The function that executes a single run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tune(
         trials: The maximum number of trials. The default is 64, or no limit if you pass ``seconds`` or ``stop_after``.
         seconds: The maximum charged time (proposing, training, building and running), in seconds.
         stop_after: Stop after this many trials without a gain of more than 1 % in throughput. The run ends when the
-            first of these three limits is reached. ``seconds`` and ``stop_after`` take effect at the end of a batch.
+            first of the three limits is reached. ``seconds`` and ``stop_after`` take effect at the end of a batch.
         batch: The number of configs to request from the policy at a time.
         seed: The seed, which determines everything except the measurements.
         cost_model: The cost model, for policies that use one, specified in the same way as ``policy``. The default is
@@ -66,9 +66,9 @@ def tune(
         measure: How to measure, as in a study file: ``{"kind": "local", "repeat": 5}``.
         warm_start: Logs of earlier runs, directories of logs, results, or a :class:`Store`. Pass ``"store"`` for the
             default store, or ``"store:PATH"`` for the store at PATH. The policy learns from earlier runs in the same
-            space, and from those in a store only if they were measured on the same machine. A cost model with program
-            features is also trained on all other runs; one with knob features is also trained on other shapes in the
-            same space. A resumed run keeps its original warm start even if the store has grown.
+            space; runs in a store must also have been measured on the same machine. A cost model with program features
+            is also trained on all other runs, and one with knob features on runs for other shapes in the same space. A
+            resumed run keeps its original warm start even if the store has grown.
         on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order. ``replayed`` is True if the trial
             was already in the log when the run began. To stop the run, raise an exception: the trial is kept, the
             exception propagates, and the same call resumes the run. The return value is ignored.
