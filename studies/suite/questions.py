@@ -5,13 +5,15 @@
     python studies/suite/questions.py portfolio hub-v1/test
     python studies/suite/questions.py failures hub-v1/test
     python studies/suite/questions.py rankings v1/test hub-v1/test
+    python studies/suite/questions.py real v1/test hub-v1/test --runs results/real
     python studies/suite/questions.py landscapes v1 hub-v1
     python studies/suite/questions.py losses v1/test
     python studies/suite/questions.py batches hub-v1/dev --runs results/batches
 
 Each command prints Markdown tables. `portability` and `importance` compare tables with the same configs, such as those
 of one kernel on several GPUs; `portfolio`, `failures`, `rankings`, `landscapes` and `losses` compare the baselines.
-`batches`, and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`.
+`batches`, and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`; `real`
+uses the logs of a study that measured programs.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from sklearn.model_selection import KFold, cross_val_score
 from xgboost import XGBRegressor
 
 from results import markdown, with_interval
+from searchlab.analysis import summarize
+from searchlab.analysis.read import read_runs
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
@@ -176,6 +180,26 @@ def portfolio(suite: Suite) -> str:
     return markdown(["strategies", "which", "area, dev", "area, test", "less the best alone (95 % interval)"], rows)
 
 
+def agreement(one: Floats, other: Floats) -> list[str]:
+    """Return the rank correlation of two groups' areas and its interval.
+
+    Args:
+        one: The areas of strategies in a group, of shape (strategies, tables, seeds).
+        other: Those of the same strategies in another group.
+    """
+    rng = np.random.default_rng(0)
+
+    def drawn(values: Floats) -> Floats:
+        _, tables, seeds = values.shape
+        picked = values[:, rng.integers(tables, size=tables)]
+        return picked[:, :, rng.integers(seeds, size=seeds)].mean(axis=(1, 2))
+
+    draws = [spearmanr(drawn(one), drawn(other)).statistic for _ in range(2000)]
+    lower, upper = np.quantile(draws, (0.025, 0.975))
+    value = spearmanr(one.mean(axis=(1, 2)), other.mean(axis=(1, 2))).statistic
+    return [f"{value:.2f}", f"{lower:.2f} to {upper:.2f}"]
+
+
 def rankings(suites: Sequence[Suite]) -> str:
     """Return the mean area of each baseline on groups of tables, and how well the groups' rankings agree.
 
@@ -217,24 +241,45 @@ def rankings(suites: Sequence[Suite]) -> str:
         [f"`{names[s]}`", *(f"{groups[name][s].mean():.3f} ({ranks[name][s]:g})" for name in groups)] for s in order
     ]
 
-    def agreement(first: str, second: str) -> list[str]:
-        rng = np.random.default_rng(0)
-        one, other = groups[first], groups[second]
-
-        def drawn(values: Floats) -> Floats:
-            _, tables, seeds = values.shape
-            picked = values[:, rng.integers(tables, size=tables)]
-            return picked[:, :, rng.integers(seeds, size=seeds)].mean(axis=(1, 2))
-
-        draws = [spearmanr(drawn(one), drawn(other)).statistic for _ in range(2000)]
-        lower, upper = np.quantile(draws, (0.025, 0.975))
-        value = spearmanr(one.mean(axis=(1, 2)), other.mean(axis=(1, 2))).statistic
-        return [f"{first} and {second}", f"{value:.2f}", f"{lower:.2f} to {upper:.2f}"]
-
     compared = [(shown[0], shown[1]), (shown[2], shown[3]), (shown[0], shown[2]), (shown[1], shown[3])]
     compared += [("NVIDIA", "AMD"), ("no failures", "failures")]
-    agreements = markdown(["rankings of", "rank correlation", "95 % interval"], (agreement(*pair) for pair in compared))
+    agreements = markdown(
+        ["rankings of", "rank correlation", "95 % interval"],
+        ([f"{one} and {other}", *agreement(groups[one], groups[other])] for one, other in compared),
+    )
     return f"{markdown(head, rows)}\n\n{agreements}"
+
+
+def reality(suites: Sequence[Suite], places: Sequence[Path]) -> str:
+    """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
+
+    Only strategies that a suite and the runs have in common are ranked together.
+    """
+    summary = summarize(read_runs(*places))
+    names = [one.strategy for one in summary.overall.strategies] if summary.overall else []
+    measured = {
+        name: np.array([item.by_strategy[name].area.by_seed for item in summary.workloads]) for name in names
+    }  # relative to the best known program
+    tables = {
+        suite.name: {
+            name: np.array([curve.mean(axis=1) for curve in by_table.values()])
+            for name, by_table in curves(suite, baselines(suite)).items()
+        }
+        for suite in suites
+    }
+    groups = {f"real runs ({len(summary.workloads)})": measured}
+    groups |= {f"{suite.name} ({len(suite.tables)})": tables[suite.name] for suite in suites}
+    rows = [
+        [f"`{name}`", *(f"{group[name].mean():.3f}" if name in group else "" for group in groups.values())]
+        for name in names
+    ]
+    agreements = []
+    for suite, areas in tables.items():
+        common = [name for name in names if name in areas]
+        pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
+        agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
+    head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
+    return f"{markdown(['strategy', *groups], rows)}\n\n{markdown(head, agreements)}"
 
 
 MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
@@ -389,27 +434,29 @@ def losses(suite: Suite) -> str:
     return markdown(head, [row for _, row in sorted(rows, reverse=True)])
 
 
-QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Trajectories]], str]] = {
+QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Path]], str]] = {
     "portability": lambda suites, _: portability(suites[0]),
     "importance": lambda suites, _: importance(suites[0]),
     "portfolio": lambda suites, _: portfolio(suites[0]),
-    "failures": lambda suites, runs: failures(suites[0], runs),
+    "failures": lambda suites, places: failures(suites[0], read_results(places)),
     "rankings": lambda suites, _: rankings(suites),
+    "real": reality,
     "landscapes": lambda suites, _: landscapes(suites),
     "losses": lambda suites, _: losses(suites[0]),
-    "batches": lambda suites, runs: batches(suites[0], runs),
+    "batches": lambda suites, places: batches(suites[0], read_results(places)),
 }
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", choices=QUESTIONS)
-    parser.add_argument("suite", nargs="+", help="suite, such as hub-v1 or hub-v1/test; `rankings` takes several")
-    parser.add_argument("--runs", type=Path, nargs="+", default=[], help="directories of results")
+    parser.add_argument(
+        "suite", nargs="+", help="suite, such as hub-v1 or hub-v1/test; `rankings` and `real` take several"
+    )
+    parser.add_argument("--runs", type=Path, nargs="+", default=[], help="directories of results or logs")
     given = parser.parse_args(None if arguments is None else list(arguments))
     suites = [find_suite(name) for name in given.suite]
-    runs = read_results(given.runs)
-    print(QUESTIONS[given.question](suites, runs))
+    print(QUESTIONS[given.question](suites, given.runs))
 
 
 if __name__ == "__main__":
