@@ -60,7 +60,7 @@ class AutoTVM(CostModel):
             equally good and all others as equally bad.
         plan_size: The number of best trials whose recall decides when training stops. Use the policy's ``plan_size``.
         transfer: How trials of other tasks are used. ``pool`` always includes them in the training data.
-            ``base-margin`` follows AutoTVM: a base model is trained on them once, for which at least 500 are required.
+            ``base-margin`` follows AutoTVM: a base model is trained on them once, which requires at least 500 trials.
             Later models start from its predictions, weighted by 2^(-n / 64) after n trials; once the weight is below
             0.05, the base model is dropped. Here, scores are relative to the best trial of their own task; in AutoTVM,
             they are relative to the best trial of all tasks.
@@ -120,7 +120,7 @@ class AutoTVM(CostModel):
         if not features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
             return None
         order = shuffled(self.seed, len(scores))
-        order = order[np.argsort(groups[order], kind="stable")]  # XGBoost expects the rows of a task in sequence
+        order = order[np.argsort(groups[order], kind="stable")]  # XGBoost requires each task's rows to be contiguous
         data = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
         if self.loss != "reg":
             data.set_info(qid=groups[order])
@@ -156,10 +156,10 @@ class StopAtRecall(xgboost.callback.TrainingCallback):  # type: ignore[misc]
 
 
 def average_recall(predicted: Floats, measured: Floats, n: int) -> float:
-    """Return the average recall: the mean, over k < ``n``, of the fraction of the k+1 best rows among the k best
-    predicted.
+    """Return AutoTVM's average recall of the best rows among the first ``n`` predictions.
 
-    As in AutoTVM, k rather than k+1 predictions are considered, so the recall never reaches 1.
+    This is the mean, over k < ``n``, of the fraction of the k + 1 best rows that are among the k best predictions.
+    Because AutoTVM considers k rather than k + 1 predictions, the recall never reaches 1.
     """
     ranks = np.empty(len(measured), dtype=np.int64)
     ranks[np.argsort(-measured)] = np.arange(len(measured))

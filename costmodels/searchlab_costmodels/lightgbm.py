@@ -1,8 +1,8 @@
-"""Gradient boosted trees (LightGBM) that regress the score or rank.
+"""Gradient boosted trees (LightGBM), trained by regression on the scores or to rank the trials.
 
 Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree" (NeurIPS 2017); for ``lambdarank``,
-Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2010-82). Zheng et al., "TenSet"
-(NeurIPS 2021, Datasets and Benchmarks) evaluate LightGBM and LambdaRank's loss as cost models of tensor programs.
+Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2010-82). Zheng et al., "TenSet" (NeurIPS
+2021, Datasets and Benchmarks) evaluate both LightGBM and LambdaRank's loss for cost models of tensor programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from searchlab.options import Between, Count
 from .ranking import TOP, Scale
 
 LARGEST_QUERY = 10_000
-"""LightGBM's limit on the number of rows in a query; a larger task is split into several queries."""
+"""LightGBM's limit on the number of rows in a query; a task with more trials is split into several queries."""
 
 
 class LightGBM(CostModel):
@@ -31,11 +31,12 @@ class LightGBM(CostModel):
         objective: ``regression`` minimises the squared error of the scores. ``lambdarank`` learns to rank: each pair of
             trials from one task is weighted by how much swapping the two would change NDCG. Its predictions are a
             ranking, mapped to the scale of the scores.
-        grades: The number of grades of equal width into which ``lambdarank`` divides the scores, because it requires
-            integers. A grade's gain is linear in the grade, like throughput. Trials of the same grade are not compared.
+        grades: The number of equal intervals into which the scores are divided for ``lambdarank``, which requires
+            integers. The gain is linear in the grade, just as the score is linear in throughput. Trials of the same
+            grade are not compared.
         rounds: The number of trees.
         num_leaves: The maximum number of leaves in a tree.
-        learning_rate: The factor by which the contribution of each tree is reduced.
+        learning_rate: The factor by which each tree's contribution is multiplied.
         min_data_in_leaf: The minimum number of trials in a leaf.
     """
 

@@ -38,16 +38,17 @@ class PackSum(CostModel):
 
     Args:
         objective: ``regression`` minimises the squared error as described. ``rank``, as in TenSet, minimises RankNet's
-            loss over pairs of programs from one task, averaged over a program's pairs; training then stops on the share
-            of pairs in the wrong order. Its predictions are a ranking, mapped to the scale of the scores.
+            loss over pairs of programs from one task, averaged over a program's pairs; training then stops when the
+            share of wrongly ordered pairs no longer falls. Its predictions are a ranking, mapped to the scale of the
+            scores.
         rounds: The maximum number of trees.
-        early_stopping: Training ends after this many rounds in which the unweighted error on the training rows
-            (``tr-p-rmse``) has not decreased. Each program counts once per store.
+        early_stopping: The number of rounds without a lower unweighted training error (``tr-p-rmse``) after which
+            training ends. Each program counts once per store.
         max_depth: The maximum depth of a tree.
         gamma: The minimum gain required for a split.
-        min_child_weight: The minimum sum of the weights in a leaf; with ``rank``, of second derivatives, which are at
-            most 1/4 for each store.
-        learning_rate: The factor by which the contribution of each tree is reduced (eta).
+        min_child_weight: The minimum sum of weights in a leaf; with ``rank``, the minimum sum of second derivatives,
+            which are at most 1/4 per store.
+        learning_rate: The factor by which each tree's contribution is multiplied (eta).
     """
 
     per_store = True
@@ -94,7 +95,7 @@ class PackSum(CostModel):
         labels = scores[programs]
 
         def summed(predicted: Floats) -> Floats:
-            """Return the predicted score of each store's program."""
+            """Return, for each store, the predicted score of its program."""
             return np.bincount(programs, weights=predicted, minlength=len(scores)).astype(np.float64)[programs]
 
         def weighted_error(predicted: Floats, _: xgboost.DMatrix) -> tuple[Floats, Floats]:
@@ -108,7 +109,7 @@ class PackSum(CostModel):
         opponents = np.maximum(np.bincount(np.concatenate([faster, slower]), minlength=len(scores)), 1)
 
         def wrong_order(predicted: Floats) -> Floats:
-            """Return for each pair the difference by which the slower program is predicted to be faster."""
+            """Return, for each pair, how much higher the slower program's prediction is than the faster one's."""
             sums = np.bincount(programs, weights=predicted, minlength=len(scores))
             return np.asarray(sums[slower] - sums[faster])
 
@@ -121,7 +122,7 @@ class PackSum(CostModel):
         def share_of_wrong(predicted: Floats, _: xgboost.DMatrix) -> tuple[str, float]:
             return "p-rank", float(np.mean(wrong_order(predicted) >= 0)) if len(faster) else 0.0
 
-        weights = None if self.ranks else labels  # finer bins for fast programs
+        weights = None if self.ranks else labels  # weights give fast programs finer bins
         data = xgboost.DMatrix(stores, label=labels, weight=weights, nthread=1)
         loss, metric, name = (
             (ranking_loss, share_of_wrong, "p-rank") if self.ranks else (weighted_error, root_mean_square, "p-rmse")
@@ -161,7 +162,7 @@ class PackSum(CostModel):
 
 
 def _pairs(scores: Floats, groups: Ints) -> tuple[Ints, Ints]:
-    """Return the faster and the slower program of each pair to compare; one of them is among the task's best."""
+    """Return the faster and the slower program of each pair whose faster program is among the best of its task."""
     faster: list[Ints] = []
     slower: list[Ints] = []
     for task in np.unique(groups):

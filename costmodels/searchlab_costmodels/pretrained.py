@@ -1,8 +1,8 @@
-"""``pretrained``: a ranking model of other tasks, whose weight falls with every trial of the task itself.
+"""``pretrained``: a ranking model trained on other tasks, whose weight decreases with each trial of the current task.
 
 Sources: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 4, for the sum of a global and a
 local model; Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS
-2021, Datasets and Benchmarks), section 4, for models of many tasks with a ranking loss.
+2021, Datasets and Benchmarks), section 4, for training one model on many tasks with a ranking loss.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .xgboost import XGBoost
 
 
 class Pretrained(CostModel):
-    """Two models that rank: one of other tasks, and one of the task itself, which takes over.
+    """Two ranking models: one trained on other tasks, and one trained on the current task, which gradually takes over.
 
     Both are the cost model ``xgboost`` or, with the features ``per-store``, ``pack-sum``, with ``objective = "rank"``.
-    The first is trained once, and the second after every batch, on the task's own trials alone. After n of them, the
-    prediction is the weighted sum of both, in which the first has the weight ``prior / (prior + n)``. Without other
-    tasks, there is only the second.
+    The first is trained once, and the second after every batch, on the current task's trials only. After n of these,
+    the prediction is the weighted mean of both models' predictions, in which the first has the weight
+    ``prior / (prior + n)``. Without other tasks, only the second is used.
 
     Args:
         prior: The number of trials after which both models have the same weight.
@@ -35,10 +35,10 @@ class Pretrained(CostModel):
     def __init__(self, *, seed: int, prior: NonNegative = 32.0) -> None:
         super().__init__(seed=seed)
         self.prior = prior
-        self.weight = 0.0  # of the model of other tasks
+        self.weight = 0.0  # the weight of the model trained on other tasks
         self._others: CostModel | None = None
         self._own: CostModel | None = None
-        self._columns = 0  # those of other tasks, which are the first
+        self._columns = 0  # the number of columns for other tasks, which come first
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
         self._others = self._trained(features, scores, groups)

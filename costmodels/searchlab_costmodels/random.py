@@ -17,7 +17,7 @@ class Random(CostModel):
     """
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        """Learn nothing."""
+        """Do nothing: predictions do not depend on trials."""
 
     def predict(self, features: Floats) -> Floats:
         # Normalise NaN and -0: equal rows must have equal bytes.

@@ -1,4 +1,4 @@
-"""Shared by the ranking models: which pairs to compare, and how to convert a ranking to scores."""
+"""Helpers for ranking models: the limit on the pairs to compare, and the conversion of a ranking to scores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from searchlab.arrays import Floats
 
 TOP = 512
-"""A pair is compared if one of its trials is among this many best trials of the task. With up to 512 trials, all pairs
-are compared; beyond that, the time grows linearly with the number of trials."""
+"""The number of best trials of a task with which all of its trials are compared. Up to 512 trials, these are all pairs;
+beyond that, the time grows linearly with the number of trials."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Scale:
 
     @classmethod
     def of(cls, ranking: Floats, scores: Floats) -> Scale:
-        """Return the map that gives the training rows' ranking the mean and standard deviation of their scores.
+        """Return the map that gives the outputs for the training rows the mean and standard deviation of their scores.
 
         A ranking model's output has no unit, but simulated annealing compares differences in score, and a batch's
-        diversity is measured in units of the score. The order does not change.
+        diversity is measured in units of the score. The map does not change the order.
         """
         spread = float(np.std(ranking))
         slope = float(np.std(scores)) / spread if spread > 0 else 0.0

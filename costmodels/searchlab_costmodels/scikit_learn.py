@@ -88,7 +88,7 @@ class ScikitLearn(CostModel):
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         scaler = StandardScaler()
         with self._blas.limit(limits=1), warnings.catch_warnings():
-            # The number of steps is an option, so reaching it does not deserve a warning.
+            # The maximum number of steps is an option, so a fit that reaches it needs no warning.
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows = scaler.fit_transform(imputer.fit_transform(features[kept]))
             self._trained = self.regressor(rows).fit(rows, scores[kept])
@@ -184,7 +184,7 @@ class GaussianProcess(ScikitLearn):
 
     Args:
         max_rows: The maximum number of trials to train on, because the training time grows with their cube. If there
-            are more trials, half of this number are the fastest ones, and the rest are the latest of the others.
+            are more, half of this number are the fastest trials, and the rest are the latest of the others.
     """
 
     def __init__(self, *, seed: int, max_rows: Annotated[int, Between(2)] = 300) -> None:
@@ -197,9 +197,9 @@ class GaussianProcess(ScikitLearn):
         return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))
 
     def regressor(self, rows: Floats) -> Any:
-        # The distance between two rows is about the square root of twice the number of scaled columns. The fit starts
-        # there, with moderate noise. Starting from far away, it often explains everything as noise, and all predictions
-        # are equal.
+        # The typical distance between two rows is the square root of twice the number of scaled columns. The fit starts
+        # from this length scale and from moderate noise. A fit that starts elsewhere often attributes all variation to
+        # noise, so that all predictions are equal.
         apart = math.sqrt(2 * max(1, int(np.count_nonzero(rows.std(axis=0)))))
         matern = Matern(length_scale=apart, length_scale_bounds=(apart / 20, 20 * apart), nu=2.5)
         kernel = ConstantKernel(1.0) * matern + WhiteKernel(0.1, (1e-4, 1.0))

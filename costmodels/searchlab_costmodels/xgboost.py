@@ -1,4 +1,4 @@
-"""Gradient boosted trees (XGBoost) that regress the score or rank.
+"""Gradient boosted trees (XGBoost), trained by regression on the scores or to rank the trials.
 
 Source: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (KDD 2016); as a cost model of tensor programs,
 Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2, with the objectives ``regression`` and
@@ -37,9 +37,10 @@ class XGBoost(CostModel):
             trials from one task; its predictions are a ranking, mapped to the scale of the scores.
         rounds: The number of trees.
         max_depth: The maximum depth of a tree.
-        learning_rate: The factor by which the contribution of each tree is reduced.
-        min_child_weight: The minimum number of trials in a leaf, so that one lucky trial does not mislead the search.
-            With ``rank``, the minimum sum of second derivatives in a leaf; each pair adds at most 1/4 per trial.
+        learning_rate: The factor by which each tree's contribution is multiplied.
+        min_child_weight: The minimum number of trials in a leaf, so that a single outlier does not mislead the search.
+            With ``rank``, the minimum sum of second derivatives in a leaf; each pair adds at most 1/4 for each of its
+            trials.
     """
 
     uncertainty = "bootstrap"

@@ -1,9 +1,9 @@
-"""Acquisition functions: how much a config is worth measuring, given predictions and how uncertain they are.
+"""Acquisition functions, which rate configs by their predicted scores and the uncertainty of these predictions.
 
 Sources: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (1998), equation (15); Srinivas
 et al., "Gaussian Process Optimization in the Bandit Setting" (ICML 2010); Thompson, "On the Likelihood that One Unknown
-Probability Exceeds Another" (1933). The mean and the deviation of an ensemble stand for those of a Gaussian process, as
-in Hutter et al., "Sequential Model-Based Optimization for General Algorithm Configuration" (LION 2011).
+Probability Exceeds Another" (1933). The mean and the standard deviation of an ensemble replace those of a Gaussian
+process, as in Hutter et al., "Sequential Model-Based Optimization for General Algorithm Configuration" (LION 2011).
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
 
 
 class Acquisition:
-    """The acquisition function of a search on the predictions of a cost model.
+    """An acquisition function over the predictions of a cost model.
 
     Args:
         name: ``mean`` is the prediction itself; ``ei`` is the expected improvement on the best trial; ``ucb`` is the
-            mean plus one standard deviation; ``thompson`` is the prediction of a member that is drawn for each batch.
+            mean plus one standard deviation; ``thompson`` is the prediction of one ensemble member, drawn for each
+            batch.
         model: The cost model.
 
     Raises:
-        SearchlabError: If the cost model does not tell how uncertain it is, unless ``name`` is "mean".
+        SearchlabError: If ``name`` is not "mean" and the cost model does not estimate its uncertainty.
     """
 
     def __init__(self, name: Name, model: BoundCostModel) -> None:
@@ -54,17 +55,17 @@ class Acquisition:
         self._drawn = 0.0
 
     def begin(self, trials: Sequence[Trial], rng: np.random.Generator) -> None:
-        """Prepare for a new batch, after the model was trained on ``trials``."""
+        """Prepare for a new batch, after the model has been trained on ``trials``."""
         if self.name == "thompson":
             self._drawn = rng.random()
         elif self.name == "ei":
-            # Temperatures and bonuses are in units of the score, so the improvement is scaled to the spread of scores.
+            # Temperatures and bonuses are in units of the score, so the improvement is scaled to their spread.
             predicted = self.model.predict_members([trial.config for trial in trials])
             spread = float(np.std(_improvement(predicted))) if trials else 0.0
             self._scale = float(np.std(predicted.mean(axis=0))) / spread if spread > 0 else 1.0
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
-        """Return the values of ``configs``, of shape (n,), in units of the score."""
+        """Return the function's values for ``configs``, of shape (n,), in units of the score."""
         if self.name == "mean":
             return self.model.predict(configs)
         predicted = self.model.predict_members(configs)
@@ -78,5 +79,5 @@ class Acquisition:
 
 
 def _improvement(predicted: Floats) -> Floats:
-    """Return the expected improvement on a score of 1, that of the best trial; ``predicted`` is (members, n)."""
+    """Return the expected improvement on the best trial's score, which is 1; ``predicted`` is (members, n)."""
     return expected_improvement(-predicted.mean(axis=0), np.maximum(predicted.std(axis=0), 1e-9), -1.0)

@@ -1,4 +1,4 @@
-"""Simulated annealing on measurements.
+"""Simulated annealing on measured costs.
 
 Source: Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (Science 220, 1983), after Metropolis et
 al. (1953). Costs are compared on a logarithmic scale, so the temperature is a relative slowdown that does not depend on
@@ -21,19 +21,19 @@ from searchlab.space import Config, Space
 
 @dataclass
 class Chain:
-    """The state of a chain."""
+    """The state of one chain."""
 
     trial: Trial | None = None  # the current position; None until one of the chain's trials succeeds
-    step: int = 0  # in the cooling schedule
+    step: int = 0  # the number of cooling steps so far
     idle: int = 0  # the number of steps since the last move
 
 
 class Annealing(NeverTwice):
     """Simulated annealing on measured times.
 
-    Several chains walk through the space in parallel. Each chain proposes a mutation of its current config. It moves
-    there if the mutation is faster; if it is slower, it moves with a probability that falls with the temperature (the
-    Metropolis rule). Trials, including those of a warm start, are assigned to the chains in turn.
+    Several chains walk through the space in parallel. Each chain proposes a mutation of its current config. If the
+    mutation is faster, the chain moves to it; if it is slower, the chain moves with a probability that falls with the
+    temperature (the Metropolis rule). Trials, including those of a warm start, are assigned to the chains in turn.
 
     Args:
         chains: The number of chains that run in parallel.

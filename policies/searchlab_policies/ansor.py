@@ -24,7 +24,8 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.1, "sketch": 0.0, "other": 0.1},
 }
-"""The weights for choosing the knob to mutate, by target kind and role; Ansor's space has no ``other`` knobs."""
+"""The weights for choosing a knob to mutate, by target kind and the knob's role; Ansor's space has no ``other``
+knobs."""
 
 
 class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
@@ -39,13 +40,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
             Ignored if the model was trained on other runs (a warm start).
         population: The number of random programs in the initial population, and of programs in each generation.
         generations: The number of generations to breed for each batch.
-        measured_ratio: The maximum number of the best measured programs that join the first generation, as a fraction
-            of ``population``.
+        measured_ratio: The maximum number of best measured programs to add to the first generation, as a fraction of
+            ``population``.
         mutation_prob: The probability of mutating one knob of a child. Mutating a tile moves a factor to a different
             level.
         epsilon: The fraction of the batch that is drawn from the first generation, rounded down.
-        predictions: The maximum number of distinct configs to predict for a batch; by default, as many as the
-            generations contain. If this does not allow all generations, the population is smaller.
+        predictions: The maximum number of distinct configs to predict for a batch; by default, enough for all
+            generations. If the number is too small for all generations, the population is reduced.
     """
 
     origin = Origin(
@@ -92,7 +93,7 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         self._weights = WEIGHTS.get(space.target.kind, WEIGHTS["llvm"])
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        return self.search(n, rng)  # even before the model is trained: `search` chooses the random places itself
+        return self.search(n, rng)  # even before the model is trained: `search` fills the random places itself
 
     def search(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
         """Return the batch, followed by replacements for configs that are already known (``SearchOneRound``)."""

@@ -1,4 +1,4 @@
-"""The policies from which another policy is composed, such as the arms of a bandit."""
+"""Creation of the policies that another policy combines, such as the arms of a bandit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_arms(arms: Sequence[str | Mapping[str, Any]], space: Space, seed: int) 
     Args:
         arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``.
         space: The space to search.
-        seed: The seed of the policy that is composed of them.
+        seed: The seed of the policy that combines them.
 
     Raises:
         SearchlabError: If the option is not a list of at least one policy.

@@ -30,23 +30,24 @@ from .neighbours import stepped
 class Baco(NeverTwice):
     """Bayesian optimisation with a Gaussian process over typed knobs and a classifier of failures.
 
-    The process models the logarithm of the cost of the trials that succeeded. Its distance between two configs depends
-    on each knob's type: tiles and numbers are compared on a logarithmic scale, permutations by the positions of their
-    elements, and words by equality. A config is proposed for its expected improvement times the probability that it
-    works. The best of many random configs and the best trials are the starts of local searches, which move to the best
-    neighbour until none is better. After each place in a batch, the process believes its own prediction for it.
+    The process models the logarithm of the cost of successful trials. The distance between two configs depends on the
+    type of each knob: tiles and numbers are compared on a logarithmic scale, permutations by the positions of their
+        elements, and words by equality. A config is proposed for its expected improvement times the probability that it
+        works. Local searches start from the best trial and from the best of many random configs, and move to the best
+        neighbour until none is better. After each config of a batch, the process treats its own prediction as a
+        measurement.
 
     Args:
         n_startup: The number of random trials before the model is used.
         memory: The maximum number of trials to model: half are the fastest, and the rest are the latest of the others.
-            The fitting time grows with the cube of this number.
+            The time to fit the process grows with the cube of this number.
         points: The number of random configs to evaluate for a batch (30,000 for each proposal in BaCO).
         searches: The number of local searches for each proposal: one from the best trial, and the others from the best
             random configs (10 in BaCO).
-        threshold: The upper limit of the probability of success that is required of a proposal. The requirement is
-            drawn for each proposal, from eleven values between 0 and this limit.
-        predictions: The maximum number of distinct configs to evaluate for a batch. The default is 256 if a config
-            requires scheduling the program, which takes milliseconds, and otherwise there is no limit.
+        threshold: The upper limit of the required probability of success, which is drawn for each proposal from eleven
+            values between 0 and this limit.
+        predictions: The maximum number of distinct configs to evaluate for a batch. By default, the maximum is 256 if
+            an evaluation requires scheduling a program, which takes milliseconds; otherwise, there is none.
     """
 
     origin = Origin(
@@ -120,7 +121,7 @@ class Baco(NeverTwice):
         return Encoding(self.space)
 
     def _drawn(self, rng: np.random.Generator) -> list[Config]:
-        """Return random new configs, or all of them in a small space."""
+        """Return random new configs, or all new configs if the space is small."""
         if len(self._first) <= self.points:
             return [config for config in self._first if config not in self.seen]
         return self.space.sample_new(rng, self.points, self.seen)
@@ -133,7 +134,7 @@ class Baco(NeverTwice):
     def _climbed(
         self, config: Config, acquisition: FeasibleImprovement, batch: Sequence[Config], rng: np.random.Generator
     ) -> tuple[float, Config]:
-        """Return the new config that local search from ``config`` finds, and its value, or -inf if it finds none."""
+        """Return the new config that a local search from ``config`` finds, and its value, or -inf if it finds none."""
         value = -math.inf if config in self.seen else float(acquisition([config])[0])
         while self.predictions is None or acquisition.evaluated < self.predictions:
             around = [c for c in stepped(self.space, config, rng) if c not in self.seen and c not in batch]
@@ -153,7 +154,7 @@ class FeasibleImprovement:
         works: Predicts the probability that a config works.
 
     Attributes:
-        threshold: Configs that are less likely to work have no value.
+        threshold: The required probability of success; less promising configs have the value 0.
     """
 
     def __init__(self, trials: Sequence[Trial], encoding: Encoding, works: Works) -> None:
@@ -164,7 +165,7 @@ class FeasibleImprovement:
         self._works = works
         self._process = GaussianProcess(encoding([trial.config for trial in trials]), costs, encoding.knobs)
         self._best = float(costs.min())
-        self._known: dict[Config, tuple[Floats, float]] = {}  # the row, and the probability
+        self._known: dict[Config, tuple[Floats, float]] = {}  # row and probability of success
 
     @property
     def evaluated(self) -> int:
@@ -182,6 +183,6 @@ class FeasibleImprovement:
         return np.where(probabilities >= self.threshold, values, 0.0)
 
     def believe(self, config: Config) -> None:
-        """Take the predicted cost of ``config`` for measured."""
+        """Treat the predicted cost of ``config`` as a measurement."""
         row = self._known[config][0]
         self._process.believe(row, float(self._process.predict(row[None])[0][0]))

@@ -1,8 +1,8 @@
-"""A multi-armed bandit over other policies, which share all results; after OpenTuner's meta-technique.
+"""A multi-armed bandit over other policies, which share all results, modelled on OpenTuner's meta-technique.
 
 Sources: Ansel et al., "OpenTuner: An Extensible Framework for Program Autotuning" (PACT 2014), section 3.2, and its
-``bandittechniques.py``; the area-under-the-curve credit of Fialho et al., "Comparison-Based Adaptive Strategy Selection
-with Bandits in Differential Evolution" (PPSN 2010).
+``bandittechniques.py``; for the area-under-the-curve credit, Fialho et al., "Comparison-Based Adaptive Strategy
+Selection with Bandits in Differential Evolution" (PPSN 2010).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from searchlab.space import Config, Space
 from .arms import make_arms
 
 ARMS = ("evolutionary", "annealing", "droplet")
-"""The default arms: the built-in policies that learn without a cost model."""
+"""The default arms: built-in policies that need no cost model."""
 
 
 class Bandit(NeverTwice, needs_asks=True):
     """A multi-armed bandit that chooses which of several policies proposes each config of a batch.
 
     Policies that recently found improvements are chosen more often; the others are chosen often enough to notice a
-    change. Every arm is told every trial, so each must be able to learn from trials that it did not ask for. A trial is
+    change. Every arm is told every trial, so each must be able to learn from trials that it did not propose. A trial is
     credited to the arm that first proposed it; trials of a warm start are credited to none.
 
     Args:
@@ -37,7 +37,7 @@ class Bandit(NeverTwice, needs_asks=True):
             policy that uses a cost model gets its own: ``{"name": "xgb"}`` stands for ``{"name": "xgb", "cost_model":
             "xgboost", "features": "knob"}``, and ``cost_model`` may also be ``{"name": ..., "options": {...}}``.
         exploration: The weight C of the term that favours rarely used arms.
-        window: The number of recent results that count.
+        window: The number of latest results that are considered.
     """
 
     origin = Origin(
@@ -111,7 +111,7 @@ class Bandit(NeverTwice, needs_asks=True):
         return self.credit(arm) + self.exploration * bonus
 
     def credit(self, arm: int) -> float:
-        """Return how often an arm's recent results were a new best, weighted towards the latest, in [0, 1].
+        """Return the share of an arm's results in the window that were a new best, weighted towards the latest.
 
         This is the area under a curve that rises at each new best: for V results numbered i = 1 to V from the oldest,
         2 / (V (V + 1)) times the sum of i over those that were a new best.

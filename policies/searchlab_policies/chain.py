@@ -1,4 +1,4 @@
-"""Policies one after another, such as random search followed by coordinate descent.
+"""A sequence of policies, such as random search followed by coordinate descent.
 
 Source: Canesche, Verma and Pereira, "Explore as a Storm, Exploit as a Raindrop: On the Benefit of Fine-Tuning Kernel
 Schedulers with Coordinate Descent" (arXiv 2406.20037, 2024).
@@ -24,17 +24,17 @@ ARMS = ("random", "droplet")
 
 
 class Chain(NeverTwice, needs_asks=True, stops=True):
-    """Several policies, one after another, each of which starts from all trials of those before it.
+    """A sequence of policies, each of which starts from all trials of its predecessors.
 
     A policy gives way to the next after a number of trials, after a number of trials without a new best, or once it has
-    nothing left to propose. The last one continues until it ends; if it stops at a local optimum, as ``droplet`` does,
-    so does the run. A policy is given the trials of those before it as a warm start.
+    nothing left to propose. The last one continues until the run ends; if it stops at a local optimum, as ``droplet``
+    does, the run stops, too. A policy receives its predecessors' trials as a warm start.
 
     Args:
         arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A
             policy that uses a cost model gets its own, as in ``bandit``. For DPAnsor, use ``["ansor", "droplet"]``
             and ``trials = 300``.
-        trials: The number of trials of each policy but the last: one number for all of them, or a list.
+        trials: The number of trials of each policy except the last: one number for all of them, or a list.
         patience: The number of consecutive trials without a new best after which a policy gives way; None for no limit.
     """
 
@@ -72,7 +72,7 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         self._best = math.inf
         self._idle = 0  # the current arm's trials since the last new best
         self._asked: set[Config] = set()  # the configs that the current arm proposed
-        self._told = 0  # the number of these that were told
+        self._told = 0  # how many of these have been told
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         while True:
@@ -87,7 +87,7 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
             self._switch()
 
     def _is_over(self) -> bool:
-        """Check whether the current arm has had its trials, or has found nothing better for too long."""
+        """Return whether the current arm has used up its trials, or has gone too long without a new best."""
         if self.current == len(self.arms) - 1:
             return False
         idle = self.patience is not None and self._idle >= self.patience

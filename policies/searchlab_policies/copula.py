@@ -1,4 +1,4 @@
-"""Transfer from other workloads by a Gaussian copula.
+"""Transfer from other workloads with a Gaussian copula.
 
 Source: Randall, Koo, Videau, Kruse, Wu, Hovland, Hall, Ge and Balaprakash, "Transfer-learning-based autotuning using
 Gaussian copula" (ICS 2023, arXiv 2401.04669), section 3.
@@ -21,25 +21,25 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value, coordinates
 
 DRAWS = 8
-"""The maximum number of draws for each place in a batch, since a narrow copula repeats itself."""
+"""The maximum number of draws for each place in a batch, because a narrow copula often repeats a config."""
 
 Part = tuple[str, int | str]
-"""A number that describes a config: the knob, and the factor of a tile or the word."""
+"""The key of a number that describes a config: the knob's name, and the index of a tile's factor or the word."""
 
 
 class Copula(NeverTwice, transfers=True):
     """Samples from the joint distribution of the fastest configs of other workloads.
 
-    A Gaussian copula is fitted to the fastest trials of each earlier run in the same space with other shapes, and of
-    this run. It contains the size of the workload, on which samples are conditioned. Each knob takes the legal choice
-    that is nearest to the sample. Without a warm start, the first trials are random, and the copula then learns from
-    this run alone.
+    A Gaussian copula is fitted to the fastest trials of this run and of each earlier run in the same space with other
+    shapes. The size of the workload is one of its variables, and samples are conditioned on it. Each knob takes the
+    legal choice that is nearest to the sample. Without a warm start, the first trials are random, and the copula then
+    learns from this run alone.
 
     Args:
         quantile: The fraction of each run's trials to learn from.
-        n_startup: The number of trials of this run before the copula learns from them too.
-        shrinkage: The weight of independence in the correlations: 0 for the correlations found, 1 for none.
-        epsilon: The probability that a place in the batch goes to a random config.
+        n_startup: The number of trials of this run after which the copula learns from them, too.
+        shrinkage: The fraction by which the correlations are reduced: 0 keeps them, and 1 removes them.
+        epsilon: The probability that a place in the batch is filled with a random config.
     """
 
     origin = Origin(
@@ -66,7 +66,7 @@ class Copula(NeverTwice, transfers=True):
         self.epsilon = epsilon
         self._earlier: list[Good] = []
         self._choices: dict[Knob, Nearest] = {}
-        self._fitted: tuple[int, Fitted | None] | None = None  # to how many trials
+        self._fitted: tuple[int, Fitted | None] | None = None  # the number of trials, and the copula
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
         self._earlier = [one for space, trials in tasks for one in self._good(space, trials)]
@@ -83,7 +83,7 @@ class Copula(NeverTwice, transfers=True):
                 yield self.space.decide(lambda knob, sample=sample: self._nearest(knob, sample, rng))  # type: ignore[misc]
 
     def _fit(self) -> Fitted | None:
-        """Return the copula of all good trials, or None if there are fewer than two."""
+        """Return the copula fitted to all good trials, or None if there are fewer than two."""
         if self._fitted is None or self._fitted[0] != len(self.trials):
             own = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
             known = [*self._earlier, *own]
@@ -93,13 +93,13 @@ class Copula(NeverTwice, transfers=True):
         return self._fitted[1]
 
     def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
-        """Return the fastest trials of a run, at least one."""
+        """Return the fastest trials of a run: at least one, unless all failed."""
         working = sorted((one for one in trials if math.isfinite(one.cost)), key=lambda one: one.cost)
         best = working[: math.ceil(self.quantile * len(working))]
         return [Good(_size(space), dict(_parts(trial.config))) for trial in best]
 
     def _nearest(self, knob: Knob, sample: dict[Part, float], rng: np.random.Generator) -> Value:
-        """Return the choice of ``knob`` that is nearest to ``sample``; one is drawn among equals."""
+        """Return the choice of ``knob`` that is nearest to ``sample``; ties are broken at random."""
         key = Knob(knob.name, tuple(knob.choices))
         if key not in self._choices:
             self._choices[key] = Nearest.of(key)
@@ -108,7 +108,7 @@ class Copula(NeverTwice, transfers=True):
 
 @dataclass(frozen=True)
 class Good:
-    """A fast config, as one number per part, with the size of its workload."""
+    """A fast config as numbers, one per part, with the size of its workload."""
 
     size: float
     parts: dict[Part, float]
@@ -127,7 +127,7 @@ def _parts(config: Config) -> Iterator[tuple[Part, float]]:
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """A knob's choices as numbers, shape (choices, parts)."""
+    """The choices of a knob as numbers, of shape (choices, parts)."""
 
     knob: Knob
     parts: tuple[Part, ...]
@@ -153,12 +153,12 @@ class Fitted:
 
     parts: list[Part]
     values: Floats  # (parts, configs), sorted: the marginal distributions
-    mean: Floats  # (parts,), of the normal scores, given the size
+    mean: Floats  # (parts,): the mean of the normal scores, given the size
     factor: Floats  # (parts, parts): the Cholesky factor of their covariance, given the size
 
     @classmethod
     def of(cls, known: Sequence[Good], size: float, shrinkage: float) -> Fitted:
-        """Fit a copula to ``known``. A part that a config lacks is 0."""
+        """Fit a copula to ``known``. A part that a config lacks counts as 0."""
         parts = list(dict.fromkeys(part for one in known for part in one.parts))
         rows = np.array([[one.size, *(one.parts.get(part, 0.0) for part in parts)] for one in known]).T
         scores = np.array([ndtri((rankdata(row) - 0.5) / len(known)) for row in rows])
@@ -174,7 +174,7 @@ class Fitted:
         return cls(parts, np.sort(rows[1:], axis=1), given * at, vectors * np.sqrt(np.maximum(values, 0.0)))
 
     def sample(self, rng: np.random.Generator) -> dict[Part, float]:
-        """Draw the parts of a config."""
+        """Draw a number for each part."""
         score = self.mean + self.factor @ rng.standard_normal(len(self.parts))
         place = np.minimum((ndtr(score) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)
         return dict(zip(self.parts, self.values[np.arange(len(self.parts)), place].tolist(), strict=True))

@@ -23,11 +23,11 @@ Method = Literal["COBYLA", "L-BFGS-B", "Nelder-Mead", "Powell"]
 
 
 class DualAnnealing(Minimiser):
-    """Simulated annealing with jumps of a heavy-tailed distribution, followed by local searches.
+    """Simulated annealing with jumps from a heavy-tailed distribution, combined with local searches.
 
     Each knob is a real number that selects one of its choices. scipy's minimiser needs the result of a trial before it
-    proposes the next, so use ``batch = 1``: in larger batches, each config comes from a separate annealing. With a
-    warm start, the first annealing starts from the fastest trial.
+    proposes the next, so use ``batch = 1``: in larger batches, each config comes from a separate annealing run. With a
+    warm start, the first of them starts from the fastest trial.
 
     Args:
         method: The method of the local searches, from ``scipy.optimize.minimize``.

@@ -24,13 +24,13 @@ from searchlab.space import Config, Space
 class Evolutionary(NeverTwice):
     """A genetic algorithm on measured trials.
 
-    Each config is bred from two measured ones, which are chosen in proportion to their throughput. A child inherits
-    each knob's value from either parent.
+    Each config has two measured configs as parents, which are drawn with a probability proportional to throughput. A
+    child inherits each knob's value from either parent.
 
     Args:
         population: The number of trials in a generation. The first generation is random, and parents come from the last
             complete generation, so the budget should allow several generations.
-        elites: The number of best trials, over all generations, that may also be parents.
+        elites: The number of best trials from all generations that may also be parents.
         mutation_prob: The probability of redrawing each of a child's knobs.
     """
 
@@ -64,7 +64,7 @@ class Evolutionary(NeverTwice):
         if not parents:
             return
         fitness = scores_of(parents)
-        # Every parent keeps a small probability, because two are needed even if all but one failed.
+        # Every parent keeps a small probability, because two parents are needed even if all trials but one failed.
         chance = fitness + 1e-3
         chance /= chance.sum()
         for _ in range(n):
@@ -72,8 +72,7 @@ class Evolutionary(NeverTwice):
             yield self.child(parents[a].config, parents[b].config, rng)
 
     def parents(self) -> Sequence[Trial]:
-        """Return the latest complete generation and the elites without duplicates, or nothing in the first
-        generation."""
+        """Return the latest complete generation and the elites without duplicates; empty in the first generation."""
         complete = len(self.trials) // self.population * self.population
         if not complete:
             return []

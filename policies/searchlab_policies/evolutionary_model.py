@@ -2,8 +2,9 @@
 
 Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1;
 Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), and ``evolutionary_search.cc`` in
-``tvm.s_tir.meta_schedule``, whose loop and defaults are used here for any space and any cost model. :mod:`.ansor` is
-Ansor itself. Only Ansor's paper describes crossover; neither implementation has it, and here it is off by default.
+``tvm.s_tir.meta_schedule``, whose loop and defaults are used here for any space and any cost model. :mod:`.ansor`
+reproduces Ansor itself. Crossover is off by default, because only Ansor's paper describes it; neither implementation
+has it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},
 }
-"""The weights for choosing the knob to mutate, by role, from TVM's ``Mutator.create``; TVM has no ``other`` knobs."""
+"""The weights for choosing a knob to mutate, by target kind and the knob's role, from TVM's ``Mutator.create``; TVM has
+no ``other`` knobs."""
 
 
 class EvolutionaryModel(ModelGuided):
@@ -37,19 +39,18 @@ class EvolutionaryModel(ModelGuided):
 
     Args:
         n_startup: The number of random trials to run before the cost model is used. If none of them succeeds, random
-            trials continue until one does. If the model was trained on other runs (a warm start), this option is
-            ignored.
+            trials continue until one does. Ignored if the model was trained on other runs (a warm start).
         population: The number of configs in a generation.
         generations: The number of generations to breed for each batch.
         measured_ratio: The maximum fraction of the first generation to fill with the best measured configs; the rest is
             random.
         mutation_prob: The probability of mutating one knob of a child. Mutating a tile moves a factor to a different
             level.
-        crossover_prob: The probability that a child has two parents and takes each knob from either.
-        epsilon: The probability that a place in the batch goes to a random config.
-        predictions: The maximum number of distinct configs to predict for a batch. The default is 256 if a prediction
-            requires scheduling the program, which takes milliseconds, and otherwise as many as the generations contain.
-            If this does not allow all generations, the population is smaller.
+        crossover_prob: The probability that a child has two parents and takes each knob from one of them.
+        epsilon: The probability that a place in the batch is filled with a random config.
+        predictions: The maximum number of distinct configs to predict for a batch. By default, 256 if a prediction
+            requires scheduling the program, which takes milliseconds, and otherwise enough for all generations. If the
+            number is too small for all generations, the population is reduced.
         failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
             With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
             probability that a config works. A classifier (extremely randomised trees) predicts that probability from
@@ -57,8 +58,8 @@ class EvolutionaryModel(ModelGuided):
         acquisition: What the search maximises: the predicted score ("mean"), the expected improvement on the best trial
             ("ei"), the mean plus one standard deviation ("ucb"), or the prediction of a member of the model's ensemble,
             drawn for each batch ("thompson"). All but "mean" need a cost model with uncertainty: the trees of
-            "random-forest" and "extra-trees" are an ensemble, and copies of boosted trees are trained on 8 bootstrap
-            samples, which takes eight times as long.
+            "random-forest" and "extra-trees" form an ensemble; for boosted trees, eight copies of the model are trained
+            on bootstrap samples, which takes eight times as long.
     """
 
     origin = Origin(

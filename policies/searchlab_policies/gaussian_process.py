@@ -1,4 +1,4 @@
-"""A Gaussian process on distances between configs, with a length scale for each knob.
+"""A Gaussian process over configs, with a length scale for each knob.
 
 Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), Algorithm 2.1 and equations (2.23),
 (2.24) and (5.9). The kernel is the Matern kernel with nu = 5/2 (equation 4.17). A config is a row of numbers, and the
@@ -29,18 +29,18 @@ STEPS = 30
 
 
 class Encoding:
-    """Converts configs to rows in which Euclidean distance within each knob's columns suits the knob's type.
+    """Converts configs to rows of numbers, so that Euclidean distances suit the type of each knob.
 
     Numbers are compared by their logarithms, or by value if a choice is negative; tiles by the logarithms of their
     factors; permutations by the positions of their elements (Spearman's distance); and words by equality (Hamming's
-    distance). The distance between two choices is at most about 1. A knob that only one of two configs has adds another
-    1 to the squared distance.
+    distance). The distance between two choices is at most about 1. A knob that only one of the two configs has adds
+    another 1 to the squared distance.
 
     Args:
         space: The space that contains the configs.
 
     Attributes:
-        knobs: The number of the knob that each column describes, of shape (columns,).
+        knobs: The index of the knob that each column describes, of shape (columns,).
     """
 
     def __init__(self, space: Space) -> None:
@@ -72,7 +72,7 @@ def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
 
 
 class _Coder:
-    """Converts a knob's choices to columns, the first of which tells that a config has the knob."""
+    """Converts a knob's choices to columns, the first of which indicates that a config has the knob."""
 
     def __init__(self, knob: Knob) -> None:
         self._codes: dict[Value, list[float]] = {}
@@ -113,21 +113,22 @@ def _are_permutations(choices: Sequence[Value]) -> bool:
 
 Prior = Callable[[Floats, float], tuple[float, Floats]]
 """Maps the length scales, of shape (knobs,), and the noise variance to the negative logarithm of their prior density,
-up to a constant, and its slopes with respect to their logarithms, of shape (knobs + 1,)."""
+up to a constant, and its gradient with respect to the logarithms of all these hyperparameters, of shape (knobs +
+1,)."""
 
 
 def gamma_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
-    """Length scales have the gamma prior of BaCO's scenarios (``lengthscale_prior``), and noise has a flat one."""
+    """Return the gamma prior of BaCO's scenarios for length scales (``lengthscale_prior``); noise has a flat prior."""
     shape, rate = 1.3, 0.1
     density = np.sum((shape - 1) * np.log(lengths) - rate * lengths)
     return -float(density), np.append(rate * lengths - (shape - 1), 0.0)
 
 
 def lognormal_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
-    """The prior keeps a fit to a few trials close to a process that treats all knobs alike.
+    """Return a prior that keeps a fit to a few trials close to a process that treats all knobs alike.
 
-    The median of the length scales is a quarter of the root of the number of knobs, and that of the noise is 0.01. The
-    standard deviations of their logarithms are 1 and 2.
+    The median of the length scales is a quarter of the square root of the number of knobs, and that of the noise
+    variance is 0.01. The standard deviations of their logarithms are 1 and 2.
     """
     z = np.append(np.log(lengths * 4 / math.sqrt(len(lengths))), math.log(noise / 0.01) / 2)
     return float(z @ z) / 2, z / np.append(np.ones(len(lengths)), 2.0)
@@ -136,18 +137,18 @@ def lognormal_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
 class GaussianProcess:
     """Gaussian process regression with maximum a posteriori hyperparameters.
 
-    The mean is that of the training values, and the signal variance is the one that maximises the likelihood for given
-    length scales and noise, so the optimiser only varies these.
+    The prior mean is the mean of the training values. For given length scales and noise, the signal variance that
+    maximises the likelihood has a closed form, so the optimiser varies only the former.
 
     Args:
-        rows: The training configs, of shape (n, columns).
+        rows: The rows of the training configs, of shape (n, columns).
         values: Their values, of shape (n,).
         knobs: The knob that each column describes; see :class:`Encoding`.
         prior: The prior of the hyperparameters.
 
     Attributes:
-        loss: The negative logarithm of the posterior density of the hyperparameters, up to a constant. Processes with
-            the same configs and scale can be compared by it.
+        loss: The negative logarithm of the posterior density of the hyperparameters, up to a constant. Smaller is
+            better, among processes for the same configs and equally scaled values.
     """
 
     def __init__(self, rows: Floats, values: Floats, knobs: Ints, prior: Prior = gamma_prior) -> None:
@@ -198,7 +199,7 @@ class GaussianProcess:
         return loss + unlikely, np.append(slopes, noise * np.trace(outer)) + prior_slopes
 
     def believe(self, row: Floats, value: float) -> None:
-        """Add an observation without changing the hyperparameters (appends to the Cholesky factor in O(n^2))."""
+        """Add an observation in O(n^2), without changing the hyperparameters."""
         scaled = row / self.lengths[self.knobs]
         column = solve_triangular(self._factor, matern(squared(self._scaled, scaled[None]))[:, 0], lower=True)
         n = len(self.values)

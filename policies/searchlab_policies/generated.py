@@ -1,4 +1,4 @@
-"""What the optimisers that a language model wrote share: how a known config is settled, and what they minimise."""
+"""The base class and the objective of optimisers that were written by a language model."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 Role = TypeVar("Role")
-"""What a step must know about its candidate, such as the neighbourhood that it comes from."""
+"""The information that a step keeps about its candidate, such as the neighbourhood from which it was drawn."""
 
 
 class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
-    """A sequence of steps, each of which proposes a candidate and is settled once its cost is known.
+    """A search in steps, each of which proposes a candidate and is completed once the candidate's cost is known.
 
-    A candidate that is known uses no trial: its step is settled with the known cost, as in Kernel Tuner. A random
-    config is proposed after many such candidates in a row, because the space is nearly exhausted.
+    A known candidate uses no trial: its step is completed with the known cost, as in Kernel Tuner. After many known
+        candidates in a row, the space is nearly exhausted, and a random config is proposed.
 
     Args:
-        repaired: Whether faults of the released code are corrected.
+        repaired: Whether to correct the faults of the released code.
 
     Attributes:
-        most_known: The number of known candidates in a row after which a random config is proposed.
-        tag: The name of the random streams of steps that are settled by a trial; see
+        most_known: The number of consecutive known candidates after which a random config is proposed.
+        tag: The name of the random streams for steps that are completed by a trial; see
             :func:`~searchlab.policy.private_rng`.
     """
 
@@ -40,7 +40,7 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
         super().__init__(space, seed=seed)
         self.repaired = repaired
         self._costs: dict[Config, float] = {}
-        self._pending: dict[Config, Role] = {}  # the role of each proposal that was not told yet
+        self._pending: dict[Config, Role] = {}  # the role of each proposal without a result so far
 
     @abstractmethod
     def _candidates(self, rng: np.random.Generator) -> Iterator[tuple[Config, Role] | None]:
@@ -55,7 +55,7 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
 
     @property
     def _settles_known(self) -> bool:
-        """Whether a step is settled if its candidate is known; otherwise, the next step replaces it."""
+        """Whether a step with a known candidate is completed; otherwise, it is skipped."""
         return True
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
@@ -86,7 +86,7 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
 
 
 def objective(trial: Trial, repaired: bool) -> float:
-    """Return what a generated optimiser minimises: milliseconds, or their logarithm if it is repaired."""
+    """Return the cost that a generated optimiser minimises: in milliseconds, or its logarithm if ``repaired``."""
     if math.isinf(trial.cost):
         return math.inf if repaired else sys.float_info.max
     return math.log(max(trial.cost, SHORTEST) * 1e3) if repaired else trial.cost * 1e3

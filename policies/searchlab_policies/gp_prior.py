@@ -1,4 +1,4 @@
-"""A Gaussian process that can start from what was learnt on other workloads.
+"""A Gaussian process whose prior mean can be learnt from other workloads.
 
 Sources: Jones et al., "Efficient Global Optimization of Expensive Black-Box Functions" (1998), for the process and its
 expected improvement; Ginsbourger et al., "Kriging Is Well-Suited to Parallelize Optimization" (2010), for batches by
@@ -33,38 +33,38 @@ SLOWER = 3.0
 """The cost of a failed trial, relative to the slowest trial that succeeded."""
 
 TOURNAMENT = 256
-"""The number of random configs from which the prior mean chooses the config for each place in the first batches."""
+"""The number of random configs from which the one with the best prior mean is chosen, for each of the first trials."""
 
 RANDOM_EVERY = 4
-"""Every fourth of the first trials is random, in case the prior mean misleads."""
+"""The interval at which one of the first trials is random, in case the prior mean is misleading."""
 
 NEAR = 4
-"""The number of the fastest trials around which to look for candidates."""
+"""The number of fastest trials whose neighbours are candidates."""
 
 CERTAINTY = 4.0
-"""The weight of the belief that the prior mean is right as it is, compared with that of a trial."""
+"""The strength of the ridge penalty that keeps the multiple of the prior mean close to 1; see :class:`Shifted`."""
 
 ODDS = 2.0
-"""The logarithm of the odds, before any trial, that the prior mean helps."""
+"""The logarithm of the prior odds that the process with the prior mean is the better one."""
 
 
 class GpPrior(NeverTwice, transfers=True):
-    """Expected improvement under a Gaussian process, whose prior mean may be learnt from other workloads.
+    """Expected improvement under a Gaussian process whose prior mean may be learnt from other workloads.
 
     The process models the logarithm of the cost, with a length scale for each knob. The candidates for a batch are
-    random configs and mutations of the fastest trials. Each place goes to the candidate with the largest expected
-    improvement, and the process then believes its own prediction for it.
+    random configs and mutations of the fastest trials. Each place in the batch is filled with the candidate that has
+    the largest expected improvement; the process then treats its own prediction for this candidate as a measurement.
 
-    With a warm start from other workloads, trees learn to predict how a config ranks among those of a workload. This
-    prediction chooses the first trials, and a multiple of it is the prior mean of a second process. The acquisition
-    function is averaged over both processes, with their probabilities given the trials.
+    With a warm start from other workloads, an ensemble of trees learns to predict how a config ranks within a workload.
+    The first trials are selected by this prediction, and a multiple of it is the prior mean of a second process. The
+    expected improvement is averaged over both processes, weighted by their posterior probabilities.
 
     Args:
-        n_startup: The number of trials before a process is used.
+        n_startup: The number of trials before the processes are used.
         points: The number of random candidates for a batch.
         neighbours: The number of candidates near the fastest trials for a batch.
         memory: The maximum number of trials to model: half are the fastest, and the rest are the latest of the others.
-            The fitting time grows with the cube of this number.
+            The time to fit a process grows with the cube of this number.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class GpPrior(NeverTwice, transfers=True):
             return self._first(n, rng) if len(self.trials) < self.n_startup or worked < 2 else self._batch(n, rng)
 
     def _first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        """Return the winners of tournaments between random configs, and some random configs; without a prior, none."""
+        """Return configs selected by the prior mean, with random ones among them; empty if there is no prior mean."""
         if self._learnt is None:
             return []
         batch: list[Config] = []
@@ -138,7 +138,7 @@ class GpPrior(NeverTwice, transfers=True):
         return batch
 
     def _candidates(self, best: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
-        """Return new configs: neighbours of the ``best`` trials at a distance of one or two mutations, and others."""
+        """Return new configs: some that are one or two mutations away from the ``best`` trials, and random ones."""
         found: dict[Config, None] = {}
         for i in range(self.neighbours):
             config = self.space.mutate(best[i % len(best)].config, rng)
@@ -153,8 +153,8 @@ class GpPrior(NeverTwice, transfers=True):
 def standardised(costs: Sequence[float]) -> Floats:
     """Return the logarithms of ``costs``, with mean 0 and standard deviation 1, of shape (n,).
 
-    A failure costs three times the slowest success, and distances above the median are halved: how slow a slow program
-    is says little about where the fast ones are.
+    A failure counts as three times as slow as the slowest success. Values above the median are moved halfway towards
+    it, because the differences between slow programs say little about where the fast ones are.
     """
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
@@ -166,14 +166,14 @@ def standardised(costs: Sequence[float]) -> Floats:
 
 
 class Shifted:
-    """A Gaussian process over what a multiple of the prior mean leaves unexplained.
+    """A Gaussian process over the residuals of the costs from a multiple of the prior mean.
 
-    The multiple is that of ridge regression, which prefers 1 over other values until the trials say otherwise.
+    The multiple is found by ridge regression, which keeps it close to 1 unless the trials contradict that.
 
     Args:
         rows: The rows of the trials, of shape (n, columns).
         values: Their standardised costs, of shape (n,).
-        encoding: The encoding that made the rows.
+        encoding: The encoding that produced the rows.
         before: The prior mean of the trials, of shape (n,); None for a process without one.
 
     Attributes:
@@ -200,10 +200,10 @@ class Shifted:
 
 
 class Learnt:
-    """Predicts how configs rank among those of a workload, from trials of other workloads.
+    """Predicts how configs rank within a workload, from trials of other workloads.
 
     Ranks are normal scores, from about -3 for the fastest to 3 for the slowest. A config is described by its numbers,
-    and by how far each is below the largest of its knob's choices.
+    and by the distance of each number from the largest that its knob offers.
 
     Args:
         tasks: The space and the trials of each workload.
@@ -229,7 +229,7 @@ class Learnt:
 
 
 def _described(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
-    """Return the numbers that describe each config, by name."""
+    """Return the numbers that describe each config, by knob and part."""
     largest: dict[object, float] = {}
     for name, knob in space.knobs_of(space.probe()).items():
         for choice in knob.choices:

@@ -2,8 +2,8 @@
 
 Sources: Schoonhoven, van Werkhoven and Batenburg, "Benchmarking optimization algorithms for auto-tuning GPU kernels"
 (IEEE Transactions on Evolutionary Computation, 2022, arXiv 2210.01465); ``greedy_ils.py`` and ``hillclimbers.py`` in
-``kernel_tuner/strategies`` of Kernel Tuner 1.0. From version 1.4 on, a climb ends at the first improvement, and a scan
-does not return to its base before it changes the next knob.
+``kernel_tuner/strategies`` of Kernel Tuner 1.0. Since version 1.4, a climb ends at the first improvement, and a scan
+changes the next knob without returning to its base first.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from searchlab.space import Config, Space
 from .neighbours import along, perturbed
 
 SCANS = 256
-"""The maximum number of scans in an ask. After them, a search that found nothing new continues at a random config."""
+"""The maximum number of scans per ask. If they find nothing new, a random config is proposed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A scan of the neighbours of a config."""
+    """A scan through the neighbours of a config."""
 
-    number: int  # each scan has its own random numbers
+    number: int  # determines the scan's random numbers
     base: Config
-    idle: int  # the number of rounds without progress so far
+    idle: int  # the number of consecutive climbs without progress
     neighbours: Iterable[Config]
 
 
 class GreedyIls(NeverTwice):
     """Kernel Tuner's greedy iterated local search: hill climbs from perturbations of the last local optimum.
 
-    A climb tries all other values of one knob after another, both in random order. It moves to the first config that is
-    faster, and starts over from there. It ends at a local optimum, where no single knob leads to a faster config. The
-    next climb starts a few random steps away from this optimum, or from a random config if the search has been idle for
-    too long. Use ``batch = 1``: larger batches include neighbours that the climb would not have needed. With a warm
-    start, the first climb starts from the fastest trial.
+    A climb goes through the knobs in random order and tries all other values of each, also in random order. It moves to
+    the first faster config and starts over from there. It ends at a local optimum, where changing a single knob does
+    not lead to a faster config. The next climb starts a few random steps away from this optimum, or from a random
+    config if the search has been idle for too long. Use ``batch = 1``: larger batches include neighbours that the climb
+    would not have needed. With a warm start, the first climb starts from the fastest trial.
 
     Args:
-        no_improvement: The number of consecutive climbs, none of which ended at a faster config than the first one of
-            the run, after which the climbs start from random configs.
-        random_walk: The number of steps from one local optimum to the next climb, as a fraction of the number of knobs;
-            at least one step is taken. A step changes a single knob.
+        no_improvement: The number of consecutive climbs that do not end at a faster config than the first of the run,
+            after which climbs start from random configs.
+        random_walk: The number of steps from a local optimum to the start of the next climb, as a fraction of the
+            number of knobs; at least one step is taken. A step changes a single knob.
     """
 
     origin = Origin(
@@ -72,7 +72,7 @@ class GreedyIls(NeverTwice):
         self._scan = self._around(0, self._first, 0)
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        """Follow the search as far as costs are known, and beyond as if the configs in this batch were not faster."""
+        """Follow the search while costs are known, and then continue as if no config in this batch were faster."""
         scan, certain = self._scan, True
         for _ in range(SCANS):
             steps = self._search(scan)
@@ -91,7 +91,7 @@ class GreedyIls(NeverTwice):
                 self._scan = scan
 
     def _search(self, scan: Scan) -> Generator[Config, float | None, Scan]:
-        """Yield the configs of a scan and receive their costs, None if unknown; return the scan that follows."""
+        """Yield the configs of a scan, receive the cost of each (None if unknown), and return the next scan."""
         cost = yield scan.base
         if cost is None:
             cost = -math.inf
@@ -99,7 +99,7 @@ class GreedyIls(NeverTwice):
             found = yield config
             if found is not None and found < cost:
                 return self._around(scan.number + 1, config, scan.idle)
-        # Kernel Tuner compares each local optimum with the first config of the run, and not with the best so far.
+        # Kernel Tuner compares each local optimum with the first config of the run, not with the best so far.
         idle = 0 if cost < self._costs.get(self._first, math.inf) else scan.idle + 1
         rng = private_rng(self.seed, "greedy-ils: walk", scan.number)
         if idle >= self.no_improvement:
@@ -130,7 +130,7 @@ class GreedyIls(NeverTwice):
 
 
 class Remembered(Iterable[Config]):
-    """The configs of an iterator, which may be iterated over repeatedly: building them may take milliseconds each."""
+    """The configs of an iterator, stored for repeated iteration because producing each may take milliseconds."""
 
     def __init__(self, source: Iterator[Config]) -> None:
         self._source = source

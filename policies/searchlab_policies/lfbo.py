@@ -3,7 +3,7 @@
 Sources: Song et al., "A General Recipe for Likelihood-free Bayesian Optimization" (ICML 2022), whose weighted
 classification with utility ``max(tau - y, 0)`` approximates the expected improvement; ``LFBOPatternSearch`` in
 ``helion/autotuner/surrogate_pattern_search.py`` of pytorch/helion, at commit ef091f41 (August 2026). Its authors found
-four faults in a study of 468 runs and corrected them in pull request 3518; pull request 3524 appended a final descent.
+four faults in a study of 468 runs and corrected them in pull request 3518; pull request 3524 added a final descent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sklearn.ensemble import RandomForestClassifier
 
 MIN_IMPROVEMENT = 0.001
-"""A copy of the search that changes its cost by less than this fraction has not improved."""
+"""The relative change in a copy's cost below which a generation counts as without improvement."""
 
 LEAST_WEIGHT = 1e-5
 """The minimum distance to the quantile, in milliseconds, from which weights are computed."""
@@ -48,28 +48,28 @@ class Copy:
 class Lfbo(NeverTwice, stops=True, needs_asks=True):
     """Helion's LFBO pattern search: a classifier selects which neighbours of the best configs to measure.
 
-    A random forest learns which configs are among the fastest 10 %; such a config's weight is proportional to its
-    distance from this quantile. From each of the best configs of a random sample, a copy of a local search starts. In
-    each generation, every copy draws neighbours and measures a tenth of them, selected one after another by the
-    predicted probability minus the similarity to those already selected. It then moves to the best of them. The forest
-    is trained after each generation, which spans as many batches as it needs, so the batch size does not matter.
-    A copy ends after ``patience + 1`` generations without improvement. The search ends with the last copy or, if
-    ``variant`` is "fixed", after a descent from the best config that measures all neighbours at a distance of one step.
+    A random forest learns which configs are among the fastest 10 %; the weight of such a config is proportional to its
+    distance from this quantile. A copy of a local search starts from each of the best configs in a random sample. In
+    each generation, every copy draws neighbours and measures a tenth of them, selected one at a time by the predicted
+    probability minus the similarity to those already selected. It then moves to the best of them. The forest is trained
+    after each generation, which spans as many batches as it needs, so the batch size does not matter. A copy ends after
+    ``patience + 1`` generations without improvement. The search ends with the last copy or, if ``variant`` is "fixed",
+    after a descent from the best config that measures all neighbours at a distance of one step.
 
     Args:
-        n_startup: The number of random trials before the first generation (Helion: 100, or 30 with little effort). If
-            none of them succeeds, random trials continue until one does.
+        n_startup: The number of random trials before the first generation (in Helion 100, or 30 at low effort). If none
+            of them succeeds, random trials continue until one does.
         copies: The number of best configs from which a copy of the search starts.
         neighbours: The number of neighbours that a copy draws in a generation. If a neighbour requires scheduling the
             program, at most 256 are drawn for all copies together.
-        radius: The maximum number of knobs in which a neighbour differs, and of steps for each knob.
+        radius: The maximum number of knobs in which a neighbour differs, and the maximum number of steps in each.
         selected: The fraction of the neighbours to measure.
-        quantile: The fraction of the trials that the forest learns as good.
-        similarity: The penalty for the mean similarity of a config to those already selected: the fraction of trees in
-            which both reach the same leaf.
+        quantile: The fraction of the trials that count as good when the forest is trained.
+        similarity: The penalty for a config's mean similarity to those already selected. The similarity of two configs
+            is the fraction of trees in which both reach the same leaf.
         patience: The number of generations without improvement that a copy survives.
         polish: The maximum number of steps of the final descent; 0 to omit it.
-        variant: With "fixed", the algorithm as its authors corrected it. With "original", it has four faults:
+        variant: "fixed" is the algorithm as corrected by its authors; "original" is the algorithm with four faults:
             neighbours that were drawn but not measured are never proposed again; a copy ends once fewer than ten
             neighbours are new; a copy moves away from its config, even to a slower one, unless the forest selects it
             again; the forest learns from a trial's first repeat only. There is no final descent either.
