@@ -5,8 +5,8 @@
 
 If each task has its own cost model, what a policy proposes for a task does not depend on when the task gets its trials.
 The recorded runs of the suite's baselines therefore show what any scheduler would have found. A network is a random set
-of 8 to 24 tables, each of which occurs 1 to 6 times. The oracle knows all runs beforehand and divides the rounds in the
-best way, for each seed. The command prints a Markdown table.
+of 8 to 24 tables, each of which occurs 1 to 6 times. The oracle knows all runs in advance and divides the rounds
+optimally, for each seed. The command prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def random_networks(suite: Suite, count: int, rng: np.random.Generator) -> list[
 
 
 def resnet50(suite: Suite) -> Network:
-    """Return ResNet-50: each of its convolutions is played by the table of a convolution with the same rank in FLOPs.
+    """Return ResNet-50, in which each convolution is represented by the table with the same rank in FLOPs.
 
-    There are fewer tables than convolutions, so that some tables play several; their occurrences add up.
+    There are fewer tables than convolutions, so some tables represent several; their occurrences are added.
     """
     blocks = {2: 3, 3: 4, 4: 6, 5: 3}
     occurs = {"1": 1.0}
@@ -100,7 +100,7 @@ def resnet50(suite: Suite) -> Network:
 
 
 def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: int, seed: int, patience: int) -> Ints:
-    """Return how many rounds each task gets, shape (tasks,).
+    """Return the number of rounds that each task gets, of shape (tasks,).
 
     Args:
         plugin: The scheduler.
@@ -108,7 +108,7 @@ def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: in
         curves: The run of each task.
         rounds: The budget.
         seed: The scheduler's seed.
-        patience: A task is left after this many rounds without a gain of more than 1 %; 0 for never.
+        patience: The number of rounds without a gain of more than 1 % after which a task is left; 0 for never.
     """
     tasks = [
         ScheduledTask(name, (weight,), (workload := parse_workload(WORKLOADS[name])).flops, workload.op)
@@ -199,7 +199,7 @@ def main() -> None:
 
 
 def over(times: Floats, others: Floats) -> str:
-    """Return by how much the random networks take longer: the mean, with an interval over the networks."""
+    """Return by how much longer the random networks take: the mean, with an interval over the networks."""
     return percent(mean_interval((times / others - 1)[:-1].mean(axis=1)))
 
 
@@ -211,7 +211,7 @@ def times_of(
     plugin: Plugin | None,
     patience: int,
 ) -> Floats:
-    """Return the models' times in seconds, shape (networks, seeds).
+    """Return the models' times in seconds, of shape (networks, seeds).
 
     Args:
         networks: The models.

@@ -32,10 +32,10 @@ class Baco(NeverTwice):
 
     The process models the logarithm of the cost of successful trials. The distance between two configs depends on the
     type of each knob: tiles and numbers are compared on a logarithmic scale, permutations by the positions of their
-        elements, and words by equality. A config is proposed for its expected improvement times the probability that it
-        works. Local searches start from the best trial and from the best of many random configs, and move to the best
-        neighbour until none is better. After each config of a batch, the process treats its own prediction as a
-        measurement.
+    elements, and words by equality. A config is proposed for its expected improvement times the probability that it
+    works. Local searches start from the best trial and from the best of many random configs, and move to the best
+    neighbour until none is better. After each config of a batch, the process treats its own prediction as a
+    measurement.
 
     Args:
         n_startup: The number of random trials before the model is used.

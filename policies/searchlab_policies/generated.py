@@ -22,7 +22,7 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
     """A search in steps, each of which proposes a candidate and is completed once the candidate's cost is known.
 
     A known candidate uses no trial: its step is completed with the known cost, as in Kernel Tuner. After many known
-        candidates in a row, the space is nearly exhausted, and a random config is proposed.
+    candidates in a row, the space is nearly exhausted, and a random config is proposed.
 
     Args:
         repaired: Whether to correct the faults of the released code.

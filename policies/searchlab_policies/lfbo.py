@@ -32,7 +32,7 @@ MIN_IMPROVEMENT = 0.001
 """The relative change in a copy's cost below which a generation counts as without improvement."""
 
 LEAST_WEIGHT = 1e-5
-"""The minimum distance to the quantile, in milliseconds, from which weights are computed."""
+"""The minimum distance to the quantile, in milliseconds, that is used as a weight."""
 
 
 @dataclass
@@ -184,7 +184,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
     def _best(
         self, configs: Sequence[Config], n: int, forest: RandomForestClassifier | None, rng: np.random.Generator
     ) -> list[Config]:
-        """Return the ``n`` configs with the highest probability minus similarity to those before, in this order."""
+        """Select ``n`` configs one at a time, each with the highest probability minus similarity to those before."""
         if forest is None or not configs:
             return [configs[i] for i in rng.permutation(len(configs))[:n].tolist()]
         rows = np.array([self.space.features(config) for config in configs], dtype=np.float32)
@@ -226,7 +226,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         return float(trial.measurement.seconds[0])
 
     def _descent(self, rng: np.random.Generator) -> list[Config]:
-        """Return all new configs one step from the best one, if the previous step of the descent has improved on it."""
+        """Return all new configs one step from the best one; none if the descent's last step did not improve it."""
         best = min(self.trials, key=lambda trial: trial.cost, default=None)
         while best is not None and self._descents and best.cost < self._descended_to:
             self._descents -= 1

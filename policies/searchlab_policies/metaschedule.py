@@ -41,9 +41,9 @@ class MetaSchedule(NeverTwice):
     """MetaSchedule's own evolutionary search and cost model, called through TVM.
 
     This policy requires a space whose knobs are TVM's sampling decisions (``sketch`` or ``trace``) and raises
-    UnsupportedSpace for any other. If TVM changes more of a program's trace than its sampling decisions, the program is
-    in no space and is omitted. In ``trace``, the config's program is measured even if the trace that TVM mutated yields
-    a different one. MetaSchedule measures 64 programs per round, so use ``batch = 64``.
+    UnsupportedSpace for any other. If TVM changes more of a program's trace than its sampling decisions, the program
+    belongs to no space and is omitted. In ``trace``, the program that the config produces is measured, even if TVM's
+    mutated trace yields a different one. MetaSchedule measures 64 programs per round, so use ``batch = 64``.
 
     Args:
         population: The number of programs in a generation.

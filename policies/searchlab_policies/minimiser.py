@@ -1,7 +1,8 @@
-"""Functions that minimise a function of real numbers, such as ``scipy.optimize.dual_annealing``, as policies.
+"""Policies based on minimisers of functions of real numbers, such as ``scipy.optimize.dual_annealing``.
 
-Such a minimiser calls the function itself, whereas a policy is asked. It therefore runs in a separate thread, which
-waits while the config at a point is measured. Only one of the two runs at a time, so nothing depends on their timing.
+Such a minimiser calls its function, whereas a policy is asked for configs. It therefore runs in a separate thread,
+which waits while the config at a point is measured. Only one of the two runs at a time, so nothing depends on their
+timing.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ FAILED = 10.0
 """The value of a failed trial; that of a successful one is the logarithm of its cost in seconds."""
 
 CALLS, CALLS_OF_PROGRAMS = 1024, 64
-"""The maximum number of consecutive calls for known configs in an ask; the second if each builds a program."""
+"""The maximum number of consecutive calls for known configs in an ask; the second applies if each config builds a
+program."""
 
 Objective = Callable[[Floats], float]
 
 
 class Box:
-    """The box that a minimiser searches: a dimension for each knob with a choice, in which all choices have one width.
+    """The box that a minimiser searches: one dimension for each knob with several choices, all equally wide.
 
     Source: Kernel Tuner, ``CostFunc.get_bounds_x0_eps`` with scaling. The knob with the most choices spans [0, 1].
 
@@ -59,14 +61,14 @@ class Box:
         return self._cube.config(point)
 
     def point(self, config: Config) -> Floats:
-        """Return the point in the middle of a config."""
+        """Return the centre of the points that a config corresponds to."""
         return self._cube.point(config)[self._open] * self._widths
 
 
 class Minimise(Protocol):
     """Minimises a function over a box, from a starting point, with random numbers from a generator.
 
-    It must depend on its arguments only, and call its function at least once.
+    The result must depend only on the arguments, and the function must be called at least once.
     """
 
     def __call__(self, objective: Objective, /, *, box: Box, start: Floats, rng: np.random.Generator) -> object: ...
@@ -75,7 +77,7 @@ class Minimise(Protocol):
 class Minimiser(NeverTwice):
     """A policy that proposes the configs for which a minimiser calls its function.
 
-    A minimiser needs each value before it calls again. If a batch has several configs, each comes from a separate run
+    A minimiser needs each value before its next call. If a batch has several configs, each comes from a separate run
     with different random numbers. Configs that are known are not measured again. A run that ends is followed by
     another. With a warm start, the first run starts from the fastest trial.
 
@@ -115,7 +117,7 @@ class Minimiser(NeverTwice):
 
 
 class Run:
-    """Runs of a minimiser, one after another.
+    """A sequence of runs of a minimiser.
 
     Args:
         minimise: The minimiser.
@@ -131,17 +133,17 @@ class Run:
     ) -> None:
         self._given = (minimise, box, space, seed, number, start)
         self._limit = CALLS_OF_PROGRAMS if space.builds_programs else CALLS
-        self._answered = 0  # the number of calls
+        self._answered = 0  # the number of calls that have returned
         self._configs: Generator[Config, float, None] | None = None
 
     def next_unknown(self, values: Mapping[Config, float]) -> Config | None:
-        """Continue as far as values are known; return the config that is missing, or None after many known ones."""
+        """Continue while values are known; return the first config without one, or None after many known configs."""
         limit = self._limit
         if self._configs is None:
             limit += self._answered  # a copy repeats these calls
             self._answered = 0
             self._configs = called_for(*self._given)
-            self._config = next(self._configs)  # for which the minimiser called last
+            self._config = next(self._configs)  # the config of the latest call
         for _ in range(limit):
             if self._config not in values:
                 return self._config
@@ -156,7 +158,7 @@ class Run:
 def called_for(
     minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
 ) -> Generator[Config, float, None]:
-    """Yield the config of each call of a :class:`Run`, and receive its value."""
+    """Yield the config of each call in a :class:`Run`, and receive the config's value."""
     for attempt in count():
         rng = private_rng(seed, "minimiser", number, attempt)
         config = start if attempt == 0 and start is not None else space.sample(rng)
@@ -190,7 +192,7 @@ class Calls:
         return self._received()
 
     def next(self, value: float) -> Floats | None:
-        """Answer the last call; return the point of the next one, or None if the minimiser ends."""
+        """Return ``value`` to the minimiser; return the point of its next call, or None if it ends."""
         self._values.put(value)
         return self._received()
 
@@ -227,5 +229,5 @@ def _serve(
         points.put(None)
     except _Closed:
         pass
-    except BaseException as error:  # it is raised where the call is awaited
+    except BaseException as error:  # raised in the thread that waits for the next call
         points.put(error)

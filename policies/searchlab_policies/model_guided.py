@@ -33,8 +33,8 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
     Args:
         n_startup: The number of random trials to run before the model is used. If none of them succeeds, random trials
-            continue until one does. If the model was pretrained on other runs, this option is ignored.
-        epsilon: The probability that a place in the batch goes to a random config.
+            continue until one does. Ignored if the model was pretrained on other runs.
+        epsilon: The probability that a place in the batch is filled with a random config.
         failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
             With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
             probability that a config works. A classifier predicts that probability from the knobs.
@@ -85,7 +85,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         return min(SLOW_PREDICTIONS, most) if slow else most
 
     def replace_options(self, given: Mapping[str, int]) -> None:
-        """Record the ``given`` options whose effective values, which are attributes of this policy, differ."""
+        """Record those of the ``given`` options whose values differ from the policy's attributes, which are used."""
         self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
 
     def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
@@ -136,7 +136,7 @@ class Works:
             self._trees.fit(self._features([trial.config for trial in trials]), works)
 
     def probabilities(self, configs: Sequence[Config]) -> Floats:
-        """Return the probability that each of ``configs`` works, shape (n,)."""
+        """Return the probability that each of ``configs`` works, of shape (n,)."""
         if self._trees is None or not configs:
             return np.ones(len(configs))
         # The result is identical to that of scikit-learn's predict_proba, which validates the rows once per tree. For

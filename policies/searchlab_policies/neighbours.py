@@ -1,8 +1,9 @@
 """The neighbourhoods of a config, for local searches: all configs at a Hamming distance of one, or all adjacent ones.
 
-:meth:`searchlab.Space.neighbours` repairs every config that a constraint forbids, and may thus end far away. Here, such
-a config is not a neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). Only a knob that
-cannot be changed alone, like the one that chooses a sketch, is changed together with those that depend on it.
+:meth:`searchlab.Space.neighbours` repairs every config that a constraint forbids, so the result may differ in many
+knobs. Here, such a config is not a neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). A
+knob that cannot be changed alone, such as the one that chooses a sketch, is changed together with the knobs that depend
+on it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def along(
 
 
 def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
-    """Draw a neighbour, all of which are equally likely; return ``config`` itself if it has none."""
+    """Draw a neighbour uniformly; return ``config`` itself if it has none."""
     changes = [(knob, value) for knob in space.knobs(config) for value in knob.choices if value != config[knob.name]]
     for i in rng.permutation(len(changes)).tolist():
         knob, value = changes[i]
@@ -53,11 +54,11 @@ def neighbour(space: Space, config: Config, rng: np.random.Generator) -> Config:
 
 
 def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
-    """Draw a config in which each knob has the same, the previous or the next choice; all of them are equally likely.
+    """Draw uniformly from the configs in which each knob has the same, the previous or the next choice.
 
     Adjacency follows the order of the knob's choices, whatever the kind of knob. Illegal configs are drawn again. After
-    ``tries`` draws, the last one is repaired; it is ``config`` itself if there is no other. Source: Kernel Tuner's
-    ``Searchspace.get_neighbors``, method ``strictly-adjacent``.
+    ``tries`` draws, the last one is repaired, which yields ``config`` itself if there is no other. Source: Kernel
+    Tuner's ``Searchspace.get_neighbors``, method ``strictly-adjacent``.
     """
     knobs = space.knobs(config)
     places = [knob.choices.index(config[knob.name]) for knob in knobs]
@@ -74,10 +75,10 @@ def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int 
 
 
 def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Generator) -> list[Config]:
-    """Draw at most ``n`` distinct neighbours, by the name that Kernel Tuner gives to their kind.
+    """Draw at most ``n`` distinct neighbours of one of Kernel Tuner's kinds.
 
-    Its ``strictly-adjacent`` and ``adjacent`` neighbours differ only if some choices do not occur in any config. Here,
-    they are the same.
+    In Kernel Tuner, ``strictly-adjacent`` and ``adjacent`` neighbours differ only if some choices do not occur in any
+    config. Here, they are the same.
     """
     draw = neighbour if kind == "Hamming" else adjacent
     found = dict.fromkeys(draw(space, config, rng) for _ in range(n))
@@ -89,7 +90,7 @@ def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Gener
 
 
 def perturbed(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:
-    """Walk ``steps`` steps from ``config``, each to a random :func:`neighbour`; a knob may be changed repeatedly."""
+    """Take ``steps`` steps from ``config``, each to a random :func:`neighbour`; a knob may change more than once."""
     for _ in range(steps):
         config = neighbour(space, config, rng)
     return config
@@ -109,8 +110,8 @@ def stepped(space: Space, config: Config, rng: np.random.Generator) -> Iterator[
 def near(space: Space, config: Config, radius: int, rng: np.random.Generator) -> Config:
     """Draw a config that differs from ``config`` in 1 to ``radius`` knobs, each up to ``radius`` steps away.
 
-    The steps are those of :meth:`searchlab.Knob.adjacent`. A config that a constraint forbids is repaired, and may thus
-    differ more.
+    The steps are those of :meth:`searchlab.Knob.adjacent`. A config that a constraint forbids is repaired, and may then
+    differ in more knobs.
     """
     knobs = [knob for knob in space.knobs(config) if len(knob.choices) > 1]
     if not knobs:

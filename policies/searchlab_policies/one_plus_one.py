@@ -18,16 +18,16 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
 
 ATTEMPTS = 256
-"""The maximum number of mutations in an ask. If all are known, a random config is proposed."""
+"""The maximum number of mutations per ask. If all of them are known, a random config is proposed."""
 
 
 class OnePlusOne(NeverTwice, needs_asks=True):
-    """A (1+1) evolution strategy whose mutation rate adapts to the steps that succeed.
+    """A (1+1) evolution strategy whose mutation rate adapts to successful mutations.
 
-    The best config so far is mutated: each knob is redrawn with a probability that differs from mutation to mutation.
-    The mutation becomes the parent if it is not slower. Now and then, the rate of the best recent mutation becomes the
-    rate around which the next ones are drawn. All mutations in a batch have the same parent, and the strategy learns
-    after every trial, so use ``batch = 1``. With a warm start, the parent is the fastest trial.
+    The best config so far is mutated: each knob is redrawn with a probability that varies between mutations. The
+    mutation becomes the parent if it is not slower. After every ``window`` mutations, the rate of the best of them
+    becomes the rate around which the next ones are drawn. All mutations in a batch have the same parent, and the
+    strategy learns after every trial, so use ``batch = 1``. With a warm start, the parent is the fastest trial.
 
     Args:
         rate: The initial mutation rate: the probability of redrawing a knob.
@@ -58,9 +58,9 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         self.spread = spread
         self.window = window
         self.parent = space.sample(private_rng(seed, "one-plus-one: start"))
-        self._cost = math.inf  # of the parent
+        self._cost = math.inf  # the parent's cost
         self._costs: dict[Config, float] = {}
-        self._rates: dict[Config, float] = {self.parent: rate}  # of proposals
+        self._rates: dict[Config, float] = {self.parent: rate}  # the rate of each proposal
         self._recent: list[tuple[float, float]] = []  # cost and rate of each mutation in the window
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
@@ -84,7 +84,7 @@ class OnePlusOne(NeverTwice, needs_asks=True):
         return float(1 / (1 + (1 - rate) / rate * math.exp(self.spread * rng.standard_normal())))
 
     def _mutation(self, knobs: Sequence[Knob], rate: float, rng: np.random.Generator) -> Config:
-        """Redraw each knob with probability ``rate``, but at least one."""
+        """Redraw at least one knob, each with probability ``rate``."""
         chosen = np.zeros(len(knobs), dtype=bool)
         while not chosen.any():
             chosen = rng.random(len(knobs)) <= rate

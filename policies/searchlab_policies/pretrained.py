@@ -1,8 +1,9 @@
-"""Search on a ranking model that was trained on other workloads, and that the run's own trials take over.
+"""Search with a ranking model trained on other workloads, which a model of the current run gradually replaces.
 
 Sources: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), sections 4 and 5, for the sum of a global
 and a local model, and for the search; Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned
-Tensor Compilers" (NeurIPS 2021, Datasets and Benchmarks), section 4, for models of many workloads with a ranking loss.
+Tensor Compilers" (NeurIPS 2021, Datasets and Benchmarks), section 4, for training one model on many workloads with a
+ranking loss.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from .xgb import Xgb
 class Pretrained(Xgb, own_model=OwnModel("pretrained")):
     """The policy ``xgb`` with the cost model ``pretrained``, which transfers from other workloads.
 
-    With a warm start from runs of other shapes in the same space, the first batch is selected by a model of these runs
-    alone. Its weight falls with every trial of the run itself, whose own model takes over. With features of programs,
-    runs in other spaces serve as well. Without a warm start, this is ``xgb`` with a ranking loss. The options are those
-    of ``xgb``.
+    With a warm start from runs of other shapes in the same space, the first batch is selected by a model trained on
+    these runs alone. The weight of this model falls with every trial, and a model of the current run takes over. With
+    features of programs, runs in other spaces can be used as well. Without a warm start, this is ``xgb`` with a ranking
+    loss. The options are those of ``xgb``.
     """
 
     origin = Origin(

@@ -27,10 +27,10 @@ CHUNK = 64
 class Qmc(NeverTwice):
     """Quasi-random search: a scrambled Sobol sequence covers the space more evenly than random draws.
 
-    Nothing is learned from the trials. Each knob is a dimension of the unit cube: a point's coordinate selects the
-    choice at that fraction of the knob's choices. Taken alone, each knob is therefore distributed as in random search.
-    Points whose configs are known are skipped. Random configs fill a batch only once the sequence is long enough to
-    have found every config of a space of this size.
+    The policy does not learn from trials. Each knob is a dimension of the unit cube: a point's coordinate selects the
+    choice at that fraction of the knob's choices. The values of each single knob are therefore distributed as in random
+    search. Points whose configs are known are skipped. Random configs fill a batch only once the sequence is so long
+    that it should have visited every config of a space of this size.
     """
 
     origin = Origin(
@@ -55,7 +55,7 @@ class Qmc(NeverTwice):
         while self._place < end:
             place, point = self._place, next(self._points)
             self._place += 1
-            # A knob that is not a dimension is drawn at random, but is always the same at this place.
+            # A knob without a dimension gets a random coordinate, which is always the same at this place.
             yield self._cube.config(point, lambda name: private_rng(self.seed, f"qmc: {name}", place).random())  # noqa: B023
 
     def _sequence(self) -> Iterator[Floats]:
@@ -66,7 +66,9 @@ class Qmc(NeverTwice):
 
 
 def enough(configs: int) -> int:
-    """Return how many random draws visit all of the ``configs`` equally likely configs with probability above 0.99.
+    """Return a number of random draws after which all of ``configs`` equally likely configs were probably visited.
+
+    The probability is above 0.99.
 
     Source: the coupon collector's problem, Erdős and Rényi (1961). With N (ln N + c) draws, the probability that all N
     are visited tends to exp(-exp(-c)); here c = 5.

@@ -14,7 +14,7 @@ from searchlab.space import Config
 
 
 class Random(NeverTwice):
-    """Random search without replacement: each knob is drawn uniformly from its choices. Nothing is learned."""
+    """Random search without replacement: each knob is drawn uniformly from its choices."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         return self.space.sample_new(rng, n, self.seen)

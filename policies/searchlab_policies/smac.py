@@ -2,7 +2,8 @@
 
 Sources: Hutter, Hoos and Leyton-Brown, "Sequential Model-Based Optimization for General Algorithm Configuration" (LION
 2011); Lindauer et al., "SMAC3: A Versatile Bayesian Optimization Package for Hyperparameter Optimization" (JMLR 23,
-2022). The parts are those of ``smac.HyperparameterOptimizationFacade``, in the order of ``smac.main.config_selector``.
+2022). The components are those of ``smac.HyperparameterOptimizationFacade``, called in the order of
+``smac.main.config_selector``.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
 class Smac(ParameterPolicy):
     """SMAC3: proposes the configs with the largest expected improvement under a random forest.
 
-    The forest models the logarithm of the cost, scaled as in SMAC. The best trials and the best of many random configs
-    are the starts of local searches for the expected improvement. Each place in the batch goes to the next best result
-    of a local search that is new, or to a random config. SMAC trains its forest after every 8 trials, which
-    corresponds to ``batch = 8``. It requires SMAC3 (``pip install 'searchlab[smac]'``) and needs tenths of a second per
-    batch.
+    The forest models the logarithm of the cost, scaled as in SMAC. Local searches for the largest expected improvement
+    start from the best trials and from the best of many random configs. Each place in the batch is filled with the best
+    remaining result of these searches that is new, or with a random config. SMAC trains its forest after every 8
+    trials, which corresponds to ``batch = 8``. It requires SMAC3 (``pip install 'searchlab[smac]'``) and needs tenths
+    of a second per batch.
 
     Args:
         n_startup: The number of random trials to run before the model is used.
-        epsilon: The probability that a place in the batch goes to a random config.
+        epsilon: The probability that a place in the batch is filled with a random config.
         challengers: The number of random configs for which the expected improvement is evaluated.
         searches: The number of the best trials, and of the best random configs, from which local searches start.
         plateau: The number of neighbourhoods without an improvement after which a local search ends.
@@ -80,7 +81,7 @@ class Smac(ParameterPolicy):
                 yield self._config(challenger, rng)
 
     def _ranked(self, known: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
-        """Return the results of the local searches, best first, and random challengers between them."""
+        """Return the results of the local searches, best first, interspersed with random challengers."""
         from smac.acquisition.function.expected_improvement import EI
         from smac.acquisition.maximizer.local_and_random_search import LocalAndSortedRandomSearch
         from smac.model.random_forest.random_forest import RandomForest
@@ -108,7 +109,7 @@ class Smac(ParameterPolicy):
         return ranked
 
     def _config(self, challenger: Mapping[str, int], rng: np.random.Generator) -> Config:
-        """Return the config that is nearest to a challenger's parameters; those that it lacks are random."""
+        """Return the config that is nearest to a challenger's parameters; missing parameters are drawn at random."""
 
         def suggest(part: Part) -> Value:
             index = challenger.get(part.parameter, int(rng.integers(len(part.values))))
@@ -145,10 +146,10 @@ def configuration(space: ConfigurationSpace, params: Mapping[str, int]) -> Confi
 
 
 def log_scaled(costs: Floats) -> Floats:
-    """Return the logarithms of costs that are scaled linearly, such that the worst one is 1.
+    """Scale ``costs`` linearly, such that the worst one is 1, and return their logarithms.
 
-    Source: ``RunHistoryLogScaledEncoder`` of SMAC3. The value 0 is as far below the best cost as the 5th percentile is
-    above it.
+    Source: ``RunHistoryLogScaledEncoder`` of SMAC3. The cost that is scaled to 0 is as far below the best cost as the
+    5th percentile is above it.
     """
     best, worst = costs.min(), costs.max()
     zero = best - (np.percentile(costs, 5) - best) - 1e-10

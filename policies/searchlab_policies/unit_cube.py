@@ -1,4 +1,4 @@
-"""Spaces as boxes of real numbers, for sequences of points and for minimisers of functions of real numbers."""
+"""A mapping from real numbers to configs, for sequences of points and for minimisers of functions of real numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class UnitCube:
     """Maps points of the unit cube to configs: a coordinate selects the choice at that fraction of a knob's choices.
 
     Args:
-        space: The space. Probing it shows which knobs it has; each of them is a dimension.
+        space: The space. Each knob that probing it reveals becomes a dimension.
 
     Attributes:
-        counts: The number of choices by the name of the knob, one for each dimension.
+        counts: The number of choices of each dimension's knob, by the knob's name.
     """
 
     def __init__(self, space: Space) -> None:
@@ -29,7 +29,7 @@ class UnitCube:
         self._dimensions = {name: dimension for dimension, name in enumerate(self.counts)}
 
     def config(self, point: Floats, other: Callable[[str], float] = lambda name: 0.5) -> Config:
-        """Return the config at ``point``; ``other`` returns the coordinate of a knob that probing did not show."""
+        """Return the config at ``point``; ``other`` returns the coordinate of a knob without a dimension."""
 
         def choose(knob: Knob) -> Value:
             dimension = self._dimensions.get(knob.name)
@@ -39,7 +39,7 @@ class UnitCube:
         return self.space.decide(choose)
 
     def point(self, config: Config) -> Floats:
-        """Return a point whose config is ``config``: the middle of each choice; 0.5 for knobs that it lacks."""
+        """Return the point in the middle of each choice in ``config``, with 0.5 for knobs that it lacks."""
         point = np.full(len(self.counts), 0.5)
         for knob in self.space.knobs(config):
             if knob.name in self._dimensions:

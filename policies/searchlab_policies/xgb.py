@@ -21,15 +21,14 @@ from .model_guided import Best, Failures, ModelGuided
 
 
 class Xgb(ModelGuided):
-    """Simulated annealing on the predictions of a cost model, then a batch that is both fast and diverse.
+    """Simulated annealing on the predictions of a cost model, and selection of a fast and diverse batch.
 
     The cost model is trained on all trials after every batch and predicts the scores of the configs that annealing
     visits. The next batch is selected from the best of them.
 
     Args:
         n_startup: The number of random trials to run before the cost model is used. If none of them succeeds, random
-            trials continue until one does. If the model was trained on other runs (a warm start), this option is
-            ignored.
+            trials continue until one does. Ignored if the model was trained on other runs (a warm start).
         chains: The number of annealing chains that run in parallel.
         steps: The maximum number of steps of a chain.
         early_stop: Annealing ends after this many steps without a new best candidate.
@@ -39,11 +38,11 @@ class Xgb(ModelGuided):
             size.
         diversity: The bonus for each knob value that is not yet in the batch, in units of the score: alpha in equation
             (2) of Chen et al. (2018).
-        epsilon: The probability that a place in the batch goes to a random config.
-        predictions: The maximum number of distinct configs to predict for a batch. The default is 256 if a prediction
-            requires scheduling the program, which takes milliseconds, and otherwise as many as the chains visit. If
-            this does not allow eight steps for every chain, fewer chains are used. If it does not allow all steps,
-            fewer steps are used, and the temperature falls to 0 over those.
+        epsilon: The probability that a place in the batch is filled with a random config.
+        predictions: The maximum number of distinct configs to predict for a batch. By default, 256 if a prediction
+            requires scheduling the program, which takes milliseconds, and otherwise enough for all steps of all chains.
+            If the number is too small for eight steps of every chain, fewer chains are used. If it is then too small
+            for all steps, fewer steps are taken, over which the temperature falls to 0.
         failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
             With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
             probability that a config works. A classifier (extremely randomised trees) predicts that probability from
@@ -51,8 +50,8 @@ class Xgb(ModelGuided):
         acquisition: What the search maximises: the predicted score ("mean"), the expected improvement on the best trial
             ("ei"), the mean plus one standard deviation ("ucb"), or the prediction of a member of the model's ensemble,
             drawn for each batch ("thompson"). All but "mean" need a cost model with uncertainty: the trees of
-            "random-forest" and "extra-trees" are an ensemble, and copies of boosted trees are trained on 8 bootstrap
-            samples, which takes eight times as long.
+            "random-forest" and "extra-trees" form an ensemble; for boosted trees, eight copies of the model are trained
+            on bootstrap samples, which takes eight times as long.
     """
 
     origin = Origin(
@@ -130,7 +129,8 @@ class Xgb(ModelGuided):
 def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
     """Select up to ``n`` configs with a high sum of scores plus ``diversity`` for each distinct knob value.
 
-    This is the greedy selection for equation (2). By submodularity, it is within a factor 1 - 1/e of the best subset.
+    This is the greedy selection for equation (2). By submodularity, its sum is at least 1 - 1/e times that of the best
+    subset.
     """
     left = list(range(len(configs)))
     covered: set[tuple[str, Value]] = set()

@@ -1,4 +1,4 @@
-"""A cache of the knobs that a space asks for after given choices, for spaces in which asking is slow."""
+"""A cache of the knobs that a space asks for after each sequence of choices, for spaces in which asking is slow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Memory:
         Args:
             choose: A function that makes the choices.
             ask: A function that asks for the knobs.
-            name: What to call ``ask`` in error messages.
+            name: The name of ``ask`` in error messages.
 
         Raises:
             SearchlabError: If, after the same choices, ``ask`` asks for different knobs than before.

@@ -1,8 +1,8 @@
-"""The choices behind TVM's sampling instructions: the legal values, their knobs, and their form as decisions.
+"""The choices of TVM's sampling instructions: the legal values, the knobs, and the conversion to TVM's decisions.
 
 TVM does not expose the set from which a sampling instruction draws. This module lists it, so any policy can choose from
-it. The result is the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic Programs"
-(NeurIPS 2022), without their probabilities.
+it. The result corresponds to the probabilistic programs of Shao et al., "Tensor Program Optimization with Probabilistic
+Programs" (NeurIPS 2022), without their probabilities.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SAMPLING = (PERFECT_TILE, PARTITIONED_TILE, CATEGORICAL, COMPUTE_LOCATION)
 """TVM's names for the sampling instructions."""
 
 ANY = -1
-"""No limit on a tile's last factor. With any other limit below 1, TVM would search for a tile endlessly."""
+"""The limit on a tile's last factor that means no limit. With any other limit below 1, TVM would never find a tile."""
 
 INLINE, ROOT, DEEPEST = -2, -1, 1 << 16
 """Compute locations other than the position of a loop above the block's first consumer; the last exceeds any depth."""
 
 
 class Choices(tuple[Value, ...]):
-    """A knob's choices, with fast membership tests: a long loop has tens of thousands of choices."""
+    """A knob's choices, with fast membership tests, because a long loop has tens of thousands of tiles."""
 
     @cached_property
     def _members(self) -> frozenset[Value]:
@@ -89,7 +89,7 @@ def legal_choices(sch: Schedule, kind: str, inputs: Sequence[Any], attrs: Sequen
         attrs: Its attributes, in TVM's order.
 
     Returns:
-        The values, or None if the loop's extent is not constant, so there is nothing to choose.
+        The values, or None if there is nothing to choose because the loop's extent is not constant.
 
     Raises:
         ValueError: If no value is legal.
@@ -135,8 +135,11 @@ def perfect_tiles(extent: int, parts: int, max_innermost: int) -> Choices:
 
 @lru_cache(maxsize=256)
 def partitioned_tiles(extent: int, parts: int, position: int, inner: int) -> Choices:
-    """Return the tiles of SamplePartitionedTile, in which the product of the factors from ``position`` on is a multiple
-    of ``inner``. If ``inner`` does not divide ``extent``, no tile exists."""
+    """Return the tiles of SamplePartitionedTile: ``parts`` factors whose product is ``extent``, outermost first.
+
+    The product of the factors from ``position`` on is a multiple of ``inner``. If ``inner`` does not divide ``extent``,
+    no tile exists.
+    """
     return Choices(tile for tile in _tiles(extent, parts) if math.prod(tile[position:]) % inner == 0)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import tvm
 
 MAX_VTHREAD = 8
-"""The maximum extent of a virtual thread, as in MetaSchedule's VerifyGPUCode; the body is replicated each time."""
+"""The maximum extent of a virtual thread, as in MetaSchedule's VerifyGPUCode; TVM replicates the body for each."""
 
 # These limits hold on every CUDA GPU (CUDA C++ Programming Guide, table of technical specifications).
 
@@ -27,13 +27,13 @@ THREADS = 1024
 """The maximum number of threads in a block, unless the target sets ``max_threads_per_block``."""
 
 SHARED_BYTES = 48 << 10
-"""Static shared memory per block in bytes, unless the target sets ``max_shared_memory_per_block``."""
+"""The maximum static shared memory of a block in bytes, unless the target sets ``max_shared_memory_per_block``."""
 
 LOCAL_BYTES = 512 << 10
-"""Local memory per thread in bytes."""
+"""The maximum local memory of a thread in bytes."""
 
 ALIGNMENT = 64
-"""TVM aligns every buffer to this many bytes."""
+"""The number of bytes to which TVM aligns every buffer."""
 
 
 def check_gpu(module: tvm.IRModule, target: Target) -> None:

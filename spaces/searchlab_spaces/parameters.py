@@ -1,4 +1,4 @@
-"""``parameters``: configs recorded by a different tuner. They have no programs, so only tables can measure them."""
+"""``parameters``: configs recorded by a different tuner. They have no programs, so only a table can measure them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 MOST = 1 << 24
-"""The maximum number of configs and of bytes of their indices: an untrusted header must not exhaust memory."""
+"""The maximum number of configs, and of bytes for their indices, so that an untrusted header cannot exhaust memory."""
 
 INT64 = 1 << 62
 
@@ -35,13 +35,14 @@ class Parameters(ProductSpace):
 
     The list defines the space: the other tuner's restrictions are never evaluated, but configs that they excluded are
     not in the list. A knob offers the values that lead to a listed config, so later knobs depend on earlier ones.
-    Indices are those of the product of all parameters, with gaps. ``sample`` draws all configs with the same
+    Indices are those in the product of all parameters, so they have gaps. ``sample`` draws all configs with the same
     probability.
 
     Args:
         parameters: The values of each parameter, in order. Raises UnsupportedWorkload if no parameters are passed.
-        listed: The indices of the configs in packed form, or an empty text for the complete product. ``searchlab
-            import`` writes both options into the table, so a study over that table specifies only the space.
+        listed: The indices of the configs in packed form, or an empty string for the complete product.
+            ``searchlab import`` writes both options into the table, so a study over that table specifies only the
+            space.
     """
 
     has_programs = False
@@ -131,7 +132,7 @@ class Parameters(ProductSpace):
         return super().index_of(config)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
-        """Always raises InvalidConfig."""
+        """Raise InvalidConfig, because the configs have no programs."""
         self.knobs(config)
         raise InvalidConfig(
             f"{self.workload} was measured by another tuner, so its configs have recorded times but no programs"
@@ -223,7 +224,7 @@ def _damaged(why: object) -> Never:
 
 
 class _Node:
-    """A choice after some prefix of values, which the rows from ``first`` to ``end`` have in common."""
+    """The choice that follows a prefix of values, which the rows from ``first`` to ``end`` have in common."""
 
     __slots__ = ("_depth", "_tree", "children", "knob", "rows")
 
@@ -271,7 +272,7 @@ class _Tree:
             node = node.after(value)
         return Config.of(values)
 
-    # The same as in Space. Searches that a model guides spend most of their time in these two.
+    # These two return the same as in Space, but faster: model-guided searches spend most of their time in them.
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
         """Return the knobs of ``config``, or None if it is not listed."""

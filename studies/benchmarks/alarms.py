@@ -45,7 +45,7 @@ Key = tuple[int, tuple[int, int]]
 
 
 def rank_test(first: Floats, second: Floats, level: float) -> float:
-    """Return the paired test's p-value if, as in a report, there are enough seeds for ``level`` plus one."""
+    """Return the p-value of the paired test, or of the unpaired one if, as in a report, there are too few seeds."""
     paired = 2.0 ** (2 - len(first)) <= level
     return signed_rank(first, second)[1] if paired else rank_sum_test(first, second)
 

@@ -5,8 +5,8 @@
 The runs come from ``simulation.py``: random search, and a strategy that draws two configs per trial and keeps the
 better one. On each table, the population consists of 20,000 runs of each strategy. An experiment draws ``--seeds`` of
 them, and the true value is the population's. For new workloads, the population consists of 4,000 workloads derived from
-the tables, on which either strategy is more or less lucky. An experiment draws 12 or 24 of them, and the true value is
-the mean over all workloads. The last rows show the hierarchical percentile bootstrap for comparison.
+the tables, on which the strategies are lucky to different degrees. An experiment draws 12 or 24 of them, and the true
+value is the mean over all workloads. The last rows show the hierarchical percentile bootstrap for comparison.
 
 A dash means that no interval can be computed. The simulation takes about two minutes.
 """

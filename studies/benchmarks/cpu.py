@@ -60,7 +60,7 @@ def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
 
 
 def difference(old: Path, new: Path) -> str:
-    """Return the first trial in which two logs differ in anything but clock times, or an empty text if none does."""
+    """Return the first trial in which two logs differ in anything but clock times, or "" if there is none."""
     before, after = read_log(old).records, read_log(new).records
     for one, other in zip(before, after, strict=False):
         if _timeless(one) != _timeless(other):

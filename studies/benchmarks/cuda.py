@@ -65,7 +65,7 @@ BATCH = 16
 TRIES = 1000  # random configs, at least one of which should be valid
 
 Part = Callable[[float], dict[str, Any]]
-"""A part, which returns what it found. Its argument is the time.monotonic() at which to end."""
+"""A part, which returns its findings. Its argument is the value of time.monotonic() at which to end."""
 
 
 class TimeOver(Exception):

@@ -46,10 +46,10 @@ NVRTC = ("cuda-bindings==13.0.*", "nvidia-cuda-nvrtc==13.0.*", "nvidia-cuda-cccl
 """NVIDIA's runtime compiler, its Python bindings, and the headers that TVM's kernels include."""
 
 SMALLER = {"xgboost": "xgboost-cpu"}
-"""Packages -> their CPU-only variants, because the cost models train on the CPU."""
+"""The CPU-only variants of packages, which suffice because the cost models train on the CPU."""
 
 LEFT_OUT = r"nvidia-nccl-.*"
-"""Packages needed only with several GPUs."""
+"""A pattern for packages that are needed only with several GPUs."""
 
 
 def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SLICE_MS = 20.0  # approximate time per side and round
 READINGS = (3, 100)  # minimum and maximum readings per side and round
-REST_SECONDS = 3.0  # after this, a GPU that reduces its clocks has done so
+REST_SECONDS = 3.0  # long enough for an idle GPU to reduce its clocks
 
 FLUSHES = 4
 """The amount of memory to write before a reading, as a multiple of the L2 cache's size."""

@@ -39,7 +39,7 @@ TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x8
 FIRST = "one-by-one"
 """The way with which all others are compared."""
 WORKERS = ("searchlab.executors.local", "multiprocessing.spawn")
-"""What the command lines of processes that perform runs contain: searchlab's and Dask's."""
+"""The strings that identify the command lines of processes that perform runs: searchlab's and Dask's."""
 
 
 def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) -> Path:
@@ -57,7 +57,8 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 @contextmanager
 def killing(every: float, out: Path) -> Iterator[list[int]]:
-    """Within this context, kill the worker processes in turn, one every few seconds. Yields the list of those killed.
+    """Within this context, kill the worker processes in turn, one every few seconds. Yields the list of the killed
+    ones.
 
     The first one is killed once the directory ``out`` contains a log, because a cluster does not start without workers.
     """

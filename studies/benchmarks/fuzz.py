@@ -96,7 +96,7 @@ def table(path: Path) -> None:
     refused(settings.measurable)
     header = read_header(path)
     with TableMeasurer([path], missing="nearest") as measurer:
-        # Of the space, only these are used.
+        # Only these attributes of the space are used.
         of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint)
         measurer.optimum(of_log)
 
@@ -253,7 +253,7 @@ def packages() -> set[str]:
 
 
 def judged(read: Callable[[Path], object], path: Path, seconds: float) -> str:
-    """Return what went wrong when ``path`` was read, or an empty text if nothing did."""
+    """Return what went wrong when ``path`` was read, or "" if nothing did."""
     before, start = packages(), time.perf_counter()
     problem = ""
     try:

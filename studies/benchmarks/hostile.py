@@ -47,7 +47,7 @@ DEADLINE = 40.0
 """The time limit for a batch on a busy machine, in seconds."""
 
 MARK = "SEARCHLAB_HOSTILE"
-"""Processes with this variable in their environment are ours."""
+"""The environment variable that marks the processes of this script."""
 
 PHASES = ("building", "running")
 
@@ -160,7 +160,7 @@ MODES = {
     "traces": "sys.settrace(lambda *_: None)",
     "hooks imports": "sys.meta_path.insert(0, None)",
 }
-"""What each candidate does, as Python code."""
+"""The Python code that each candidate executes."""
 
 GOOD = ("good 1", "good 2", "good 3", "good 4")
 """Candidates that do nothing wrong; each is a different program."""
@@ -224,7 +224,7 @@ def code_of(mode: str) -> str:
 
 
 def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
-    """Measure the candidate for ``mode`` between correct ones. Return what went wrong, or an empty text."""
+    """Measure the candidate for ``mode`` between correct ones. Return what went wrong, or ""."""
     measurer.known.clear()
     space = Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {mode: code_of(mode)})
     before, found, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
@@ -239,7 +239,7 @@ def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
 
 
 said: dict[str, str] = {}
-"""What became of each mode's candidate."""
+"""The outcome of each mode's candidate."""
 
 
 def child(phase: str, modes: Sequence[str]) -> None:
@@ -298,7 +298,8 @@ def _is_stray(process: psutil.Process) -> bool:
 
 
 def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
-    """Yield a row for each of ``modes``. A process that hangs is killed, and a new one continues with the next mode."""
+    """Return a row for each of ``modes``. A process that hangs is killed, and a new one continues with the next
+    mode."""
     left, found = list(modes), []
     while left:
         scratch = tempfile.mkdtemp(prefix="hostile-")

@@ -8,7 +8,7 @@ By default, the workloads are three nearly square GEMMs and two kinds from ResNe
 which im2row converts a convolution (output pixels x output channels x products), and the fully connected layer, which
 is a vector-matrix product at batch 1. A is read in place; the search chooses the micro-tile, how B is packed, and kc.
 For int8 and bfloat16, it uses the CPU's dot-product instructions, if available; A is then packed if its rows are not a
-multiple of 32 bits. With ``--weights packed``, B is packed beforehand, which is not part of the time.
+multiple of 32 bits. With ``--weights packed``, B is packed beforehand, which is not timed.
 
 The peers are ``openblas``, the BLAS in numpy's wheels (the default); ``mkl``, from Intel's wheel; and ``onednn``,
 called through PyTorch: its inner product or, for int8, which no other peer supports, its GEMM. OpenBLAS does not

@@ -54,7 +54,7 @@ COMPUTED: Mapping[type[Workload], Mapping[str, tuple[str, ...]]] = {
     },
     Conv2d: {"onednn": ("float32", "bfloat16"), "onednn-blocked": ("float32", "int8", "bfloat16")},
 }
-"""The dtypes whose products each peer can compute here."""
+"""The dtypes that each peer supports here."""
 
 
 def require_dtype(workload: Workload, names: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[1] / "tutorials"))
 
 LEAST = 0.05
-"""How long a reading lasts at least, in seconds."""
+"""The minimum duration of a reading, in seconds."""
 
 
 def inputs(model: str) -> list[Any]:

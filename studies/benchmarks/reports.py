@@ -40,7 +40,7 @@ BATCH, START = 8, 16
 
 
 def make_logs(out: Path, logs: int, trials: int) -> int:
-    """Write at least ``count`` logs of synthetic runs over all tables, and return their number."""
+    """Write at least ``logs`` logs of synthetic runs over all tables, and return their number."""
     paths = sorted(TABLES.glob("*.jsonl.gz"))
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:

@@ -26,11 +26,11 @@ class Annealer:
     ) -> list[Config]:
         """Return up to ``n`` visited configs with predictions >= 0 that are not in ``exclude``, best first."""
         points = self._points or self.space.sample_new(rng, self.chains, ())
-        # Trees predict many ties. AutoTVM breaks them by dropping the lowest index first.
+        # Trees predict many equal scores. AutoTVM breaks such ties by dropping the lowest index first.
         met = count()
         best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
         known: dict[Config, float] = {}
-        knobs: dict[Config, Sequence[Knob]] = {}  # of the points, at which a chain stays for many steps
+        knobs: dict[Config, Sequence[Knob]] = {}  # cached, because a chain stays at a point for many steps
         scores = predicted(model.predict, points, known)
         best.offer(points, scores)
         temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
@@ -54,7 +54,7 @@ class Annealer:
 
 
 def walked(space: Space, config: Config, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
-    """Redraw randomly chosen knobs of ``config``, one after another, until it has changed (``random_walk``).
+    """Redraw one random knob of ``config`` at a time until the config has changed (``random_walk``).
 
     ``knobs`` are those of ``config``.
     """

@@ -16,7 +16,7 @@ from searchlab.space import Config, Knob, Space, Value
 COST = "a trial's cost is the study's statistic over its repeats; AutoTVM uses the mean"
 
 MAX_STALE = 20
-"""After this many generations without a new config, one is drawn at random: the space is nearly exhausted."""
+"""The number of generations without a new config, in a nearly exhausted space, after which a random one is drawn."""
 
 
 class AutoTVMGenetic(NeverTwice):

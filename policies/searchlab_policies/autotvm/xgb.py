@@ -46,12 +46,12 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
     are the last ones of each plan. Use ``batch = 64``, as in AutoTVM.
 
     Args:
-        plan_size: The number of trials between trainings. The cost model has an option of the same name; set both to
-            the same value.
+        plan_size: The number of trials in a plan. The cost model has an option of the same name; set both to the same
+            value.
         epsilon: The fraction of a plan, at its end, that is replaced with random trials (rounded down).
-        diversity_filter_ratio: The number of configs that annealing finds, as a multiple of the plan's size; those
-            whose knob values are most diverse are planned. AutoTVM multiplies their scores by zero, so the scores do
-            not count; this reproduction does the same. With 0, the best configs are planned.
+        diversity_filter_ratio: The number of configs to find by annealing, as a multiple of ``plan_size``; those with
+            the most diverse knob values become the plan. AutoTVM multiplies their scores by zero, so the scores have no
+            influence; this reproduction does the same. With 0, the best configs become the plan.
         chains: The number of annealing chains that run in parallel.
         steps: The maximum number of steps of a chain.
         early_stop: Annealing ends after this many steps in which no new config was among the best.

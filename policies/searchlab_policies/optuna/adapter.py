@@ -1,4 +1,4 @@
-"""The adapter between libraries that search parameters of simple types, such as Optuna, and policies."""
+"""Base classes for policies that use libraries such as Optuna, which search parameters of simple types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def origin(sampler: str, *deviations: str) -> Origin:
 
 
 class Known(NamedTuple):
-    """A trial that was told."""
+    """A trial that the policy was told, with its config as parameters."""
 
     cost: float
     params: dict[str, int]
@@ -98,7 +98,8 @@ class ParameterPolicy(NeverTwice):
         """Update the model's state, if any, with the next trial told whose config is in the space."""
 
     def remembered(self) -> list[Known]:
-        """Return the trials to model, in the order in which they were told. Failed ones have the worst cost of all."""
+        """Return the trials to model, in the order in which they were told; failed ones get the worst cost of the
+        others."""
         known = self._known
         if len(known) > self.memory:
             ranked = sorted(range(len(known)), key=lambda i: known[i].cost)
@@ -110,11 +111,11 @@ class ParameterPolicy(NeverTwice):
 
 
 class OptunaPolicy(ParameterPolicy):
-    """Asks one of Optuna's samplers, created by :meth:`sampler`, for one config after another.
+    """Asks one of Optuna's samplers, created by :meth:`sampler`, for each config of a batch.
 
     Each ask creates a new study from the trials told; trials that were proposed but not yet told are marked as running.
-    Hence no sampler state carries over between asks. A trial's value is the logarithm of its cost; a failed trial gets
-    the value of the worst successful one. A suggestion that is already known is mutated until it is new.
+    Hence, no state of the sampler is carried over between asks. A trial's value is the logarithm of its cost; a failed
+    trial gets the value of the worst successful one. A suggestion that is already known is mutated until it is new.
     """
 
     @abstractmethod

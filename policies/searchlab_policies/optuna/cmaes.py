@@ -100,7 +100,7 @@ class Normal:
 
 
 class _Sampler(BaseSampler):
-    """Draws a distribution's parameters from it; TPESampler suggests the others."""
+    """Draws the parameters that ``distribution`` models; TPESampler suggests the others."""
 
     def __init__(self, distribution: Normal, seed: int) -> None:
         self._distribution = distribution

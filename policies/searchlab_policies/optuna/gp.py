@@ -69,8 +69,8 @@ class Gp(OptunaPolicy):
         self._threads = ThreadpoolController()
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        # With one thread, the order of sums is deterministic. Besides, this is ten times slower if both PyTorch and
-        # numpy use several threads.
+        # With one thread, the order of sums is deterministic. Moreover, the search is ten times slower if both PyTorch
+        # and numpy use several threads.
         with self._threads.limit(limits=1):
             return super().propose(n, rng)
 

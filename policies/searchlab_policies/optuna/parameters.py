@@ -3,7 +3,7 @@
 The encoding matters more than a sampler's options. A word or a switch is categorical. A number is the index of its
 choice, so neighbouring choices are close. A tile has one parameter per factor, innermost first: the index among all
 values that the factor can have. For powers of two, this index is the logarithm. What a sampler learns about an inner
-factor holds for all outer ones, which would not be so with one category or index per tile. A factor that is impossible
+factor applies to all outer factors; with one category or index per tile, it would not. A factor that is impossible
 given those already chosen becomes the nearest possible one. A knob whose choices do not depend on other knobs therefore
 always has the same parameters, so a sampler that models only the parameters common to all trials still models such a
 knob completely.
@@ -76,7 +76,7 @@ class Parameters:
 
     @cached_property
     def probed(self) -> Mapping[str, BaseDistribution]:
-        """The parameters of all configs, as far as probing the space can tell, each with its widest range."""
+        """The parameters of all configs that probing the space finds, each with its widest range."""
         probed: dict[str, BaseDistribution] = {}
         for config in self.space.probe():
             for name, distribution in self.encode(config)[1].items():
@@ -87,7 +87,7 @@ class Parameters:
 
     @cached_property
     def shared(self) -> Mapping[str, BaseDistribution]:
-        """The parameters that are the same in every config, as far as probing the space can tell."""
+        """The parameters that are the same in every config that probing the space finds."""
         shared: dict[str, BaseDistribution] | None = None
         for config in self.space.probe():
             _, met = self.encode(config)

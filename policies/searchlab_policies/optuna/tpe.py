@@ -19,10 +19,10 @@ from .adapter import OptunaPolicy, origin
 
 
 class Tpe(OptunaPolicy):
-    """Optuna's tree-structured Parzen estimator: proposes configs that are likely among good trials and unlikely among
-    others.
+    """Optuna's tree-structured Parzen estimator (TPE).
 
-    Optuna learns after every trial, so use ``batch = 1``.
+    It proposes configs that are likely among the good trials and unlikely among the others. Optuna learns after every
+    trial, so use ``batch = 1``.
 
     Args:
         n_startup: The number of random trials to run before the model is used.

@@ -1,4 +1,4 @@
-"""The cache block sizes of a BLIS-style GEMM, computed from the caches alone.
+"""The cache block sizes of a BLIS-style GEMM, computed from the dimensions of the caches alone.
 
 Source: T. M. Low, F. D. Igual, T. M. Smith, E. S. Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance
 BLIS", ACM Transactions on Mathematical Software 43(2), 2016, section 4. The notation is the paper's: an L_i cache has W
@@ -46,7 +46,7 @@ def kc_for(l1: Cache, mr: int, nr: int, itemsize: int) -> int:
     C_Ar <= floor((W_L1 - 1) / (1 + nr / mr)) and mr kc S = C_Ar N_L1 C_L1.
     """
     c_ar = (l1.ways - 1) * mr // (mr + nr)
-    if c_ar == 0:  # the tile is so flat that A_r does not fill a complete way, so divide by bytes instead
+    if c_ar == 0:  # in a very flat tile, A_r does not fill a complete way, so the capacity is divided by bytes instead
         return max(1, (l1.ways - 1) * way(l1) // ((mr + nr) * itemsize))
     return max(1, c_ar * way(l1) // (mr * itemsize))
 
@@ -114,7 +114,7 @@ def blocking(
         cores: The number of cores.
         dealt: The index to split so that each core gets a block. If empty and C is resident, the work is split into
             tasks (see :class:`Blocking`).
-        kc: An entry of KC, or a number.
+        kc: One of the values of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
     l1, l2, *rest = target.caches
@@ -124,8 +124,8 @@ def blocking(
     width, height = itemsize[algorithm.operands[0]] * tile[x], itemsize[algorithm.operands[1]] * tile[y]
 
     depth = even(extent[s], kc_for(l1, height, width, 1))
-    # If a micro-tile of C accumulates over all of k in registers, C is written once, with bias and ReLU. This beats the
-    # L1 optimum as long as complete micro-panels fit in L2, from which the prefetcher feeds the multiply-adds.
+    # If a micro-tile of C accumulates over all of k in registers, C is written once, with bias and ReLU. This is faster
+    # than the optimum for L1 as long as complete micro-panels fit in L2, from which they are prefetched in time.
     if kc == "whole" and algorithm.resident == "C" and extent[s] <= kc_for(l2, height, width, 1):
         depth = extent[s]
     if isinstance(kc, int):
@@ -154,7 +154,8 @@ def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, in
     """Return the height and width, in micro-tiles, of the tasks that minimise the time for a block of x."""
 
     def time(task: tuple[int, int]) -> int:
-        # The time is the rounds of tasks on all cores, in micro-tiles; the +1 accounts for fetching the panels.
+        # The time is the number of rounds of tasks on all cores times the time for a task; the +1 accounts for fetching
+        # the panels.
         height, width = task
         return ceil(ceil(rows / height) * ceil(columns / width) / cores) * (height + 1) * (width + 1)
 

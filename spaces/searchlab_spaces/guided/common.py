@@ -1,4 +1,4 @@
-"""Shared by the guided spaces: vector registers, the cost of threads, loop edges, packing, and epilogues."""
+"""Helpers for the guided spaces: vector registers, the cost of threads, loop edges, packing, and epilogues."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 EDGE = "pragma_loop_partition_hint"
-"""Makes TVM peel off the iterations of a loop that reach an edge, so the others need no bound checks."""
+"""The annotation with which TVM peels off a loop's iterations at an edge, so that the others need no bound checks."""
 
 FORK = 2_000_000
-"""A parallel loop pays off from this number of FLOP, which takes one core about as long as waking the workers."""
+"""The number of FLOP from which a parallel loop pays off: one core performs them while the workers wake up."""
 
 UNROLLED = 4
 """The number of reduction steps per iteration of the innermost loop and per chunk of a packed scalar operand."""

@@ -48,11 +48,11 @@ class GuidedConv2d(Space):
         dot: Whether ``direct`` and ``im2row`` use the CPU's dot-product instruction, which adds the products of four
             int8 or two bfloat16 values at once. ``direct`` then also packs the image into 32-bit words, and ``depth``
             counts words. Such a program is not a transformation of the workload's own program.
-        weights: ``"plain"`` takes them as OIHW and packs them in every call. With ``"packed"``, they are constant: a
-            program takes them in the layout that its tile reads, or transformed for Winograd. Its function
-            ``pack_weight`` packs them once, which is not part of its time. ``direct`` also omits products with padding,
-            except where values are packed into words. Such a program is not a transformation of the workload's own
-            program, either.
+        weights: With ``"plain"``, a program takes the weights as OIHW and packs them in every call. With ``"packed"``,
+            they are constant: a program takes them in the layout that its tile reads, or transformed for Winograd. The
+            program's function ``pack_weight`` packs them once, and this is not timed. ``direct`` also omits products
+            with padding, except where values are packed into words. Such a program is not a transformation of the
+            workload's own program, either.
     """
 
     takes = ("conv2d",)

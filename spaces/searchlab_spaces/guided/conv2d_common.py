@@ -1,4 +1,4 @@
-"""Shared by conv2d's lowerings: the register budget, the division of work among cores, and padding."""
+"""Helpers for conv2d's lowerings: the register budget, the division of work among cores, and padding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BALANCED = 0.9
 
 
 def accumulators(target: Target, searched: bool = False) -> range:
-    """Return the range of vectors in a register tile: enough to hide a multiply-add's latency without spilling.
+    """Return the range of a register tile's size in vectors: enough to hide a multiply-add's latency without spilling.
 
     If ``searched`` is true, the range extends beyond both limits.
     """

@@ -108,14 +108,14 @@ class Direct:
     def _by_block(self, channels: int) -> bool:
         """Return whether a task processes one block of channels for all images, which requires balanced cores.
 
-        The block's weights are packed immediately before, and stay in L2.
+        The block's weights are packed immediately before they are used, and stay in L2.
         """
         return self._weights_outweigh and even(ceil(self.workload.co / channels), self.target.cores)
 
     def schedule(
         self, channels: int, width: int, height: int, depth: int = 0, shares: int = 0, outer: str = ""
     ) -> Schedule:
-        """Schedule the program for a tile. If ``depth`` or ``shares`` is 0 or ``outer`` is empty, it is computed."""
+        """Schedule the program for a tile. A ``depth`` or ``shares`` of 0 and an empty ``outer`` are computed."""
         w = self.workload
         oh, ow = w.out_size
         in_parallel = parallel(w, self.target)
@@ -172,9 +172,9 @@ class Direct:
 
     @property
     def _skips_pixels(self) -> bool:
-        """Whether the kernel reads a copy of the pixels that it uses: their rows are shorter, and contiguous.
+        """Whether the kernel reads a contiguous copy of only the pixels that it uses.
 
-        Without this, each block of channels reads every second pixel, for example, of the image.
+        Otherwise, each block of channels would read, for example, every second pixel of the image.
         """
         w = self.workload
         return self.packed and not self.dot and w.kh == w.kw == 1 and w.stride != (1, 1) and w.padding == (0, 0)

@@ -94,7 +94,7 @@ class Im2row:
         return table
 
     def schedule(self, pixels: int, channels: int, depth: int = 0, outer: str = "", shares: int = 0) -> Schedule:
-        """Schedule the program for a tile. If ``depth`` or ``shares`` is 0 or ``outer`` is empty, it is computed."""
+        """Schedule the program for a tile. A ``depth`` or ``shares`` of 0 and an empty ``outer`` are computed."""
         from ..unchecked import Unchecked
 
         w = self.workload

@@ -34,7 +34,7 @@ SIDE = RESULTS + KERNEL - 1
 POINTS = (0.0, 5 / 8, -5 / 8, 3 / 2, -3 / 2)
 """The points, besides infinity, at which the transforms' polynomials are evaluated.
 
-They determine the result's error: see Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
+They determine the rounding error: see Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
 Convolution for Deep Neural Networks" (2020). With 0, 1, -1, 2 and -2, the error is about four times as large.
 """
 ERROR = 4.0
@@ -267,7 +267,7 @@ class Winograd:
 def transforms() -> tuple[Array, Array, Array]:
     """Return the matrices that, from the left, transform image tiles (6, 6), kernels (6, 3), and results (4, 6).
 
-    The construction is Toom and Cook's: a product of polynomials is determined by its values at POINTS and infinity.
+    This is the Toom-Cook construction: a product of polynomials is determined by its values at POINTS and infinity.
     """
     infinity = np.eye(1, SIDE, SIDE - 1)
     values = np.vstack([np.vander(POINTS, SIDE, increasing=True), infinity])

@@ -26,7 +26,7 @@ VIEWS = {"rows": "weight", "rows_words": "weight"}
 
 @dataclass(frozen=True)
 class PatchWords:
-    """The computation result[n, co, pixel] = patches[n, k, pixel] rows_words[co, k], k over words of (ci, kh, kw)."""
+    """The computation result[n, co, pixel] = patches[n, k, pixel] rows_words[co, k], with k over words."""
 
     workload: Conv2d
 

@@ -33,13 +33,13 @@ PLACES = ("no", "block", "panel")
 """How an operand is packed: not at all, by cache blocks, or by micro-panels within the task that uses them."""
 
 STREAM = 8
-"""The kc at which B is streamed: the number of its rows that are read in parallel."""
+"""The kc at which B is streamed, which is the number of its rows that are read in parallel."""
 
 WASTE = 1 / 20
-"""How much more of C, including the edges of micro-tiles, a fitting micro-tile may compute than the best one does."""
+"""The fraction by which a fitting micro-tile may compute more of C, including edges, than the best micro-tile."""
 
 PASSES = (256, 512)
-"""The maximum depth of a pass over C if k is split: micro-panels of B fill an L1 cache partly or completely."""
+"""The maximum depths of a pass over C if k is split: micro-panels of B then fill an L1 cache partly or completely."""
 
 
 def _pack(operand: str) -> str:
@@ -47,7 +47,7 @@ def _pack(operand: str) -> str:
 
 
 def _pass(k: int, most: int) -> int:
-    """Return the depth of passes over ``k`` of at most ``most`` each.
+    """Return the depth, at most ``most``, of each pass over ``k``.
 
     The number of passes is the smallest that leaves no remainder, up to one and a half times the minimum number. If no
     such number exists, it is the minimum number, and the passes are of about equal depth.
@@ -75,12 +75,12 @@ class GuidedGemm(ProductSpace):
             algorithms in its family. If A is resident in registers, the micro-tile is kr x mr, and mr consists of
             complete vectors; if B is resident, it is kr x nr. In both cases, C streams through the registers and is
             written in every step, so these algorithms are slower.
-        pack_a: Whether to pack A, or ``"knob"`` to search both ways. By default, both operands are packed in the last
-            two variants. An operand that is not packed is read in place; if its sizes are not multiples of the tile's,
-            loads at the edges are conditional. Copying A pays off with many columns; copying B pays off with many rows.
-            For the operand in the L3 cache (B in B3A2C0), ``"panel"`` is also allowed: each task copies a micro-panel
-            immediately before using it. With few rows, B then passes through the L1 cache once, and its copy is never
-            written to memory. ``"places"`` searches all three ways.
+        pack_a: Whether to pack A, or ``"knob"`` to search both possibilities. By default, both operands are packed in
+            the last two variants. An operand that is not packed is read in place; if its sizes are not multiples of the
+            tile's, loads at the edges are conditional. Copying A pays off with many columns; copying B pays off with
+            many rows. For the operand in the L3 cache (B in B3A2C0), ``"panel"`` is also allowed: each task copies a
+            micro-panel immediately before using it. With few rows, B then passes through the L1 cache once, and its
+            copy is never written to memory. ``"places"`` searches all three possibilities.
         pack_b: Whether to pack B; see ``pack_a``.
         parallel: The loop to divide among the cores: ``ic`` or ``jc`` over blocks, ``ir`` or ``jr`` over micro-tiles if
             the algorithm has such a loop, ``i`` in the basic variant, or ``"none"``. ``"auto"`` computes tasks of
@@ -98,9 +98,9 @@ class GuidedGemm(ProductSpace):
         dot: Whether int8 and bfloat16 use the CPU's dot-product instruction, which adds the products of four or two
             elements at once. This is off by default, because such a program is not a transformation of the workload's
             own program, and not every CPU has the instruction. If kc is searched, it then counts 32-bit words.
-        weights: With ``"packed"``, B is constant: a program takes it in micro-panels, into which its function
-            ``pack_B`` packs it once, which is not part of its time. Such a program is not a transformation of the
-            workload's own program, either. ``"plain"`` takes B as the workload does.
+        weights: With ``"packed"``, B is constant: a program takes it in micro-panels, which the program's function
+            ``pack_B`` produces once, without being timed. Such a program is not a transformation of the workload's own
+            program, either. ``"plain"`` takes B as the workload does.
     """
 
     takes = ("gemm",)
@@ -257,7 +257,7 @@ class GuidedGemm(ProductSpace):
         return half if streams and half > 1 and n % self.lanes and n % half == 0 else self.lanes
 
     def _cut(self, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[Blocking, str]:
-        """Return the blocks for a micro-tile and the name of the parallel loop, or an empty name if there is none."""
+        """Return the blocks for a micro-tile and the name of the parallel loop, or "" if there is none."""
         algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
         if not auto:
             dim = self.parallel[0] if self.parallel.endswith("c") else ""

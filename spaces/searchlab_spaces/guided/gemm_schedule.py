@@ -187,8 +187,8 @@ def _vectorize_rows(sch: Schedule, result: SBlockRV, lanes: int) -> LoopRV:
 def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
     """Return a packed operand's index map: micro-panels in the order in which the micro-kernel reads them.
 
-    In the algorithm's indices, these are (s, v) and (u, v) in rows of v, and (u, s) with UNROLLED elements of each u in
-    turn.
+    In terms of the algorithm's indices, operands (s, v) and (u, v) are stored in rows of v, and an operand (u, s) is
+    stored with UNROLLED elements of each u in turn.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     s, u, v = algorithm.s, algorithm.u, algorithm.v

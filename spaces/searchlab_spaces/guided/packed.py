@@ -1,4 +1,4 @@
-"""Programs that take constant weights packed, in the layout in which their tiles read them."""
+"""Programs that take constant weights in packed form, in the layout that their tiles read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Weights = Literal["plain", "packed"]
 
 
 def packed_apart(sch: Schedule, name: str) -> Schedule:
-    """Move the statements that depend on nothing but the argument ``name`` from ``main`` to ``pack_NAME``.
+    """Move the statements that depend only on the argument ``name`` from ``main`` to ``pack_NAME``.
 
     The arrays that ``pack_NAME`` writes take the argument's place in ``main``. The statements must be outermost loops
     that contain no other computation, and nothing else may read the argument.
@@ -51,7 +51,7 @@ def packed_apart(sch: Schedule, name: str) -> Schedule:
 
 
 def _constant(statements: Sequence[Stmt], func: PrimFunc, given: Var) -> tuple[list[Stmt], list[Stmt]]:
-    """Return the ``statements`` of a function that depend on nothing but the argument ``given``, and the others."""
+    """Return the ``statements`` of a function that depend only on the argument ``given``, and the others."""
     from tvm.tirx import DeclBuffer
 
     views = [one.buffer for one in statements if isinstance(one, DeclBuffer)]

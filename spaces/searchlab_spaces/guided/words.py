@@ -82,7 +82,7 @@ define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <
 
 
 def lacks(dtype: str, target: Target) -> str:
-    """Return why no instruction supports ``dtype`` and the target's vector width, or an empty text if one does."""
+    """Return why no instruction supports ``dtype`` and the target's vector width, or "" if one does."""
     from tvm.target.codegen import target_has_features
 
     if dtype not in INSTRUCTIONS:
@@ -112,7 +112,8 @@ def bits(element: PrimExpr, dtype: str) -> PrimExpr:
 
 
 def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
-    """Return word ``q`` of a row of ``k`` elements: the first in the lowest bits, and those from ``k`` on as 0."""
+    """Return word ``q`` of a row of ``k`` elements: with the first element in the lowest bits and zeros from ``k``
+    on."""
     from tvm.tirx import const, if_then_else
 
     count = elements(dtype)
@@ -205,7 +206,7 @@ def tensorized(
     """Replace ``block`` with the instruction, and restore the workload's arguments.
 
     The function in ``sch`` has additional arguments. It reads ``sums_read`` instead of the ``sums`` that it computes,
-    because TVM otherwise could not move the block that writes the result into the loops over micro-tiles. Here, the two
+    because TVM could not otherwise move the block that writes the result into the loops over micro-tiles. Here, the two
     buffers become one. The ``views`` are arguments made of words that share the memory of other arguments. Without
     them, LLVM would assemble the words from elements; its alias analysis would then fail, and it would write the sums
     from registers to memory at every step.

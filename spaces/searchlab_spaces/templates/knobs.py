@@ -200,7 +200,7 @@ class TemplateConfig:
             name: The name of the knob.
             axis: The loop.
             num_outputs: The number of nested loops.
-            policy: What the parts may be: divisors of the extent (``"factors"``), powers of two (``"power2"``), either
+            policy: Which parts to allow: divisors of the extent (``"factors"``), powers of two (``"power2"``), either
                 of these (``"verbose"``), or the tiles in ``candidate`` (``"candidate"``).
             filter: A function of a split; only splits for which it returns true are choices.
             max_factor: See :func:`~.choices.splits`.
@@ -262,7 +262,7 @@ class TemplateConfig:
             reduce: Chains of reduction loops.
 
         Returns:
-            As many loops, in the new order.
+            The same number of loops, in the new order.
 
         Raises:
             SearchlabError: If the arguments are invalid.
@@ -310,7 +310,7 @@ class TemplateConfig:
             num_anchor: The number of loops that ``"locate_cache"`` chooses.
 
         Returns:
-            As many loops.
+            The same number of loops.
 
         Raises:
             SearchlabError: If the arguments are invalid.

@@ -18,7 +18,7 @@ from .entities import Entity
 from .knobs import TemplateKnob
 
 MOST = 1 << 25
-"""The maximum number of combinations for which to evaluate a condition, which takes a minute."""
+"""The maximum number of combinations for which to evaluate a condition; evaluating this many takes a minute."""
 
 Condition = Callable[[Mapping[str, Entity]], bool]
 

@@ -1,8 +1,8 @@
 """Built-in stochastic trace functions for CUDA: GEMM and direct conv2d.
 
 Tiles are drawn from the inside out, and each draw is limited by the previous ones. A thread's accumulators therefore
-always fit its registers, and a block never has more threads than the hardware allows. Only shared memory is checked on
-the program (see :mod:`..gpu_check`). The functions use only TVM and also run in MetaSchedule.
+always fit in its registers, and a block never has more threads than the hardware allows. Only the use of shared memory
+is checked in the program (see :mod:`..gpu_check`). The functions use only TVM and also run in MetaSchedule.
 """
 
 from __future__ import annotations

@@ -55,15 +55,14 @@ def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memo
 
 
 class Trace(Space):
-    """Any stochastic trace function, as in MetaSchedule: the function samples while it schedules, and each sample is a
-    knob.
+    """A stochastic trace function, as in MetaSchedule, which samples while it schedules; each sample is a knob.
 
     The knob for tiling loop ``j`` is called ``tile_j``, the one for the location of block ``pad`` is ``location_pad``,
     and a choice among candidates is ``pick``; a second knob with the same name becomes ``tile_j_2``. Only legal choices
     are offered, so every config is canonical. Samples with a given ``decision`` are not knobs, and probabilities only
-    determine which candidates exist. A config is invalid if the function raises ScheduleError or ValueError after the
-    config's choices, or if a GPU cannot run its program. Raises UnsupportedWorkload if the function does not support
-    the workload.
+    determine which candidates are offered. A config is invalid if the function raises ScheduleError or ValueError after
+    the config's choices, or if a GPU cannot run its program. Raises UnsupportedWorkload if the function does not
+    support the workload.
 
     Args:
         function: A function, or its location as ``"module:function"``; the default is the built-in function for the
