@@ -57,8 +57,7 @@ def study_file(folder: Path, runs: int, trials: int, policies: Sequence[str]) ->
 
 @contextmanager
 def killing(every: float, out: Path) -> Iterator[list[int]]:
-    """Within this context, kill the worker processes in turn, one every few seconds. Yields the list of the killed
-    ones.
+    """Within this context, kill a worker process every few seconds. Yields the list of killed processes.
 
     The first one is killed once the directory ``out`` contains a log, because a cluster does not start without workers.
     """

@@ -298,8 +298,7 @@ def _is_stray(process: psutil.Process) -> bool:
 
 
 def rows(phase: str, modes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row for each of ``modes``. A process that hangs is killed, and a new one continues with the next
-    mode."""
+    """Return a row for each of ``modes``. If a process hangs, it is killed, and a new one runs the next mode."""
     left, found = list(modes), []
     while left:
         scratch = tempfile.mkdtemp(prefix="hostile-")

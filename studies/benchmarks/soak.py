@@ -150,7 +150,7 @@ def searching(names: Sequence[str], tables: Sequence[Path], folder: Path, trials
 # --- commands -------------------------------------------------------------------------------------------------------
 
 MARK = "SEARCHLAB_SOAK"
-"""Processes with this variable in their environment are ours."""
+"""The environment variable that marks the processes of this script."""
 ORPHANED = 10.0
 PAUSE = 12.0
 """No command takes longer than this. Its signal is sent within this number of seconds of its start."""
@@ -160,7 +160,7 @@ continues."""
 ENDS = (0, 130, -9, -15, -2)
 """The exit codes with which a command may end: a signal's own if it arrives before Python has read any of our code."""
 UNSTEADY = "the machine is not steady"
-"""No table is built on a busy machine: the command says so and may be run again, as a user would do."""
+"""The message of ``table build`` on a busy machine, where it builds no table; the command is then run again."""
 
 STUDY = """
 workloads = ["{workload}"]

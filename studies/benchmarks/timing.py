@@ -1,4 +1,4 @@
-"""Shared by the benchmarks in this folder: searching, timing calls, and running each row in separate processes.
+"""Helpers for the benchmarks in this folder: searching, timing calls, and running each row in separate processes.
 
 Libraries read the number of threads from the environment when they are loaded. Each row of a table is therefore
 measured in separate processes, without settings that would change the choice of kernels.
@@ -49,7 +49,8 @@ ISAS = {
 """The CPU for which LLVM builds, and the settings that make libraries use their kernels for that instruction set."""
 
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""Makes glibc keep freed memory. A library that allocates its result in each call would otherwise wait for new pages.
+"""The settings with which glibc keeps freed memory. A library that allocates its result in each call would otherwise
+wait for new pages.
 
 In that case, PyTorch's convolution for ResNet-50's conv1 would take 2.5 times as long with one thread.
 """
@@ -86,7 +87,7 @@ def resnet50(op: str) -> list[str]:
 def build(
     space: SpaceSpec, workload: Workload, target: Target, config: Config, operands: Sequence[tvm.runtime.Tensor]
 ) -> tuple[tvm.runtime.Module, list[tvm.runtime.Tensor]]:
-    """Return the compiled and loaded program of ``config``, and ``operands``, packed where it takes them packed."""
+    """Return the compiled and loaded program of ``config``, and ``operands``, packed where the program requires it."""
     plugin, _ = SPACES.named(space)
     module = SPACES.make(plugin, workload, target).schedule(config).mod
     program = compile_program(module, target).jit()

@@ -117,8 +117,10 @@ def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
 
 
 def ratios(names: Sequence[str], measured: Array) -> dict[str, Any]:
-    """Return the result of :func:`compare`, given seconds by round, side (ours, then ``names``), and median and
-    minimum."""
+    """Return the result of :func:`compare`.
+
+    ``measured`` contains the seconds by round, side (ours, then ``names``), and statistic (median, then minimum).
+    """
     median, least = measured[..., 0], measured[..., 1].min(axis=0)
     peers = {}
     for at, name in enumerate(names, 1):

@@ -27,7 +27,7 @@ Weights = Literal["plain", "packed"]
 """Whether searchlab's side packs the weights in every call, or only once."""
 
 TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
-"""What tables call each peer."""
+"""The name of each peer in tables."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def compared(ours: Curves, theirs: Curves) -> dict[str, Any]:
     """Compare both samples over the number of trials that all runs have."""
     trials = min(map(len, [*ours, *theirs]))
     areas = [np.array([curve[:trials].mean() for curve in curves]) for curves in (ours, theirs)]
-    # A run that never reaches it counts as one more than the number of trials.
+    # A run that never reaches 95 % counts as one more than the number of trials.
     hits = [np.array([int(np.sum(curve[:trials] < 0.95)) + 1 for curve in curves]) for curves in (ours, theirs)]
     return {
         "runs": len(ours), "recorded_runs": len(theirs), "trials": trials,

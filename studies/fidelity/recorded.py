@@ -36,7 +36,7 @@ RECORDINGS = {
     "hybrid-vndx": "hybrid-vndx-b1",
     "tabu-grey-wolf": "tabu-grey-wolf-b1",
 }
-"""Strategy -> the recording of its original, whether or not the study runs it."""
+"""The recording of each strategy's original, whether or not the study runs the strategy."""
 
 
 def original(label: str) -> str:

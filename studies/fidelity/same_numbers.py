@@ -110,7 +110,7 @@ def sample_new(space: KnobTemplate, _: object, n: int, seen: Container[Config]) 
 
 
 class Shuffles:
-    """Python's global random stream, as Kernel Tuner shuffles with it."""
+    """Python's global random stream, with which Kernel Tuner shuffles."""
 
     def permutation(self, n: int) -> Array:
         order = list(range(n))
@@ -119,8 +119,10 @@ class Shuffles:
 
 
 def listed(configs: Iterable[Config]) -> list[Config]:
-    """Return configs in the order of Kernel Tuner's list: the knob with the fewest choices is the slowest, and the last
-    choice is the first."""
+    """Return ``configs`` in the order of Kernel Tuner's list.
+
+    The knob with the fewest choices varies slowest, and the last choice of each knob comes first.
+    """
     knobs = sorted(table()[0].axes, key=lambda knob: len(knob.choices))
     return sorted(configs, key=lambda config: [-knob.choices.index(config[knob.name]) for knob in knobs])
 
@@ -165,7 +167,7 @@ class NevergradsNumbers:
 def redraw(knob: Knob, value: Value, rng: NevergradsNumbers) -> Value:
     """Replace ``redraw`` with Nevergrad's ``significantly_mutate``: a value is a quantile of a normal distribution.
 
-    All parameters are redrawn as if they had as many values as the one with the most. One with fewer values may thus
+    All parameters are redrawn as if each had as many values as the one with the most, so a parameter with fewer may
     keep its value.
     """
 
@@ -258,7 +260,7 @@ def first_pack(space: object, rng: object, n: int, seen: object) -> list[Config]
 
 @cache
 def get_neighbors(config: Config, kind: str) -> list[Config]:
-    """Return what ``Searchspace.get_neighbors`` does, in its order."""
+    """Return the same as ``Searchspace.get_neighbors``, in the same order."""
     space, _ = table()
     places = space.indices(all_listed())
     apart = np.abs(places - space.indices([config])[0])
@@ -277,7 +279,7 @@ def crossover(_: object, a: Config, b: Config, rng: object) -> Config:
 
 def jumped(space: object, config: Config, rng: object) -> Config:
     name = random.choice(list(config))
-    drawn = random.choice(random_sample())  # of one config, but it takes a number from the stream
+    drawn = random.choice(random_sample())  # consumes a random number, even for a single config
     return Config({**config, name: drawn[name]})
 
 
@@ -319,7 +321,7 @@ TUNERS: dict[str, tuple[int, Callable[[int], Policy]]] = {
     "tabu-grey-wolf-b1": (1, lambda seed: TabuGreyWolf(table()[0], seed=seed)),
     "tabu-grey-wolf-cold-b1": (1, lambda seed: TabuGreyWolf(table()[0], seed=seed, budget=400, patience=8)),
 }
-"""Recording -> its batch size, and a function that creates the reproduction from a seed."""
+"""For each recording, the batch size and a function that creates the reproduction from a seed."""
 
 
 GENERATED = ("hybrid-vndx-b1", "hybrid-vndx-cold-b1", "tabu-grey-wolf-b1", "tabu-grey-wolf-cold-b1")

@@ -4,8 +4,8 @@
     python studies/papers/verdicts.py --jobs 2                                             # all studies, as they are
 
 Logs are written to results/papers, from which later calls resume. The verdicts of each study are kept in
-studies/reference/papers; the page contains all of them, so it can be written again without any runs (``--page``). What
-a study costs is the comment behind the command in its file.
+studies/reference/papers; the page contains all of them, so it can be written again without any runs (``--page``). The
+cost of a study is stated in its file, in a comment after the command.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Costed(NamedTuple):
-    """The first lines of a study: its title, the command that runs it, and what that costs."""
+    """The first lines of a study: its title, the command that runs it, and the cost of that command."""
 
     title: str
     command: str

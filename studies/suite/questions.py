@@ -48,7 +48,7 @@ from searchlab.suite.trajectories import Trajectories, baselines, read_results
 from searchlab.tables.info import TableInfo
 
 Costs = Mapping[bytes, float]
-"""config as JSON -> seconds, according to the table's statistic; infinity for a failure."""
+"""The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
 
 
 @cache
@@ -102,7 +102,7 @@ def portability(suite: Suite) -> str:
 
 
 def importance(suite: Suite) -> str:
-    """Return how much cross-validated R^2 (five folds) a model of log seconds loses if one knob is permuted."""
+    """Return the cross-validated R^2 (five folds) of a model of log seconds, and its loss if a knob is permuted."""
     parts = []
     for name, tables in kernels(suite):
         rows: list[list[str]] = []
@@ -124,7 +124,7 @@ def importance(suite: Suite) -> str:
 
 
 def curves(suite: Suite, runs: Sequence[Trajectories], budget: str | None = None) -> Mapping[str, Mapping[str, Floats]]:
-    """strategy -> table -> the optimum divided by the best cost so far, shape (seeds, trials); 1 is the optimum.
+    """Return, by strategy and table, the optimum divided by the best cost so far, of shape (seeds, trials).
 
     The number of trials is that of the runs, or ``budget``, relative to each table's difficulty, if that is lower.
     """
@@ -213,7 +213,7 @@ def rankings(suites: Sequence[Suite]) -> str:
     names = [one.strategy for one in shipped[0] if one.strategy in common]
 
     def areas(place: int, budget: str | None, tables: Sequence[SuiteTable]) -> Floats:
-        """The areas over ``tables``: shape (strategies, tables, seeds)."""
+        """Return the areas over ``tables``, of shape (strategies, tables, seeds)."""
         runs = [one for one in shipped[place] if one.strategy in common]
         part = replace(
             suites[place], spec=msgspec.structs.replace(suites[place].spec, tables=[t.entry for t in tables])
@@ -418,10 +418,10 @@ def failures(suite: Suite, more: Sequence[Trajectories] = ()) -> str:
 
 
 def losses(suite: Suite) -> str:
-    """Return how much of the area each baseline loses in each part of its runs, and after its first 8 trials at best.
+    """Return the area that each baseline loses in each part of its runs, and a bound on its area after 8 trials.
 
-    The parts of a row and its area add up to 1. The bound is the area of a run that has the same first 8 trials, and
-    then the optimum.
+    The lost parts and the area in a row add up to 1. The bound is the area of a run that has the same first 8 trials,
+    and then the optimum.
     """
     rows: list[tuple[float, list[str]]] = []
     for name, tables in curves(suite, runs := baselines(suite)).items():

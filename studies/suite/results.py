@@ -163,7 +163,7 @@ def _factor(answer: Answer) -> str:
 
 
 def proposing(runs: Iterable[Trajectories], layer: float) -> str:
-    """Return each strategy's CPU time per trial, cheapest first, beside that of building and running a trial.
+    """Return each strategy's CPU time per trial, cheapest first, relative to the time to build and run a trial.
 
     Args:
         runs: The runs of the strategies.

@@ -18,8 +18,9 @@ The full size is the last 3x3 layer of ResNet-50 and takes about a minute on two
     69 trials in the log: 64 as they were, 5 new.
     The best now: 176.7 GFLOPS, trial 59.
 
-The fastest programs are timed again at the end of each run, hence the two figures for the best. ``--target cuda`` has
-not been run on a GPU yet: its sketches were inspected, and one of their kernels compiled with nvcc.
+The fastest programs are timed again at the end of each run, which explains the two figures for the best program.
+``--target cuda`` has not been run on a GPU yet: its sketches were inspected, and one of their kernels compiled with
+nvcc.
 """
 
 # %% Imports and options
@@ -49,7 +50,7 @@ trials = (6 if args.small else 64) if args.trials is None else args.trials
 
 try:
     target = searchlab.resolve_target(args.target or ("cuda" if gpu_name() else "native"))
-except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
+except searchlab.SearchlabError as error:  # the requested GPU is missing
     sys.exit(str(error))
 
 # %% Define the computation
@@ -79,7 +80,7 @@ log = args.out / f"ansor_conv2d-{'small-' if args.small else ''}{target.kind}.js
 
 
 def search(trials: int) -> searchlab.Result:
-    """The run of so many trials. Those in the log are taken from there; prints the others."""
+    """Run the search for ``trials`` trials. Trials in the log are reused; new ones are printed."""
 
     def show(trial: searchlab.Trial, replayed: bool) -> None:
         if not replayed:

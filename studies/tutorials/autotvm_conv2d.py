@@ -51,7 +51,7 @@ trials = (10 if args.small else 20) if args.trials is None else args.trials
 
 try:
     target = searchlab.resolve_target(args.target or ("cuda" if gpu_name() else "native"))
-except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
+except searchlab.SearchlabError as error:  # the requested GPU is missing
     sys.exit(str(error))
 
 # %% The workload
@@ -79,7 +79,7 @@ print(f"{workload}, {workload.flops / 1e6:.1f} MFLOP, on {target.kind}\n")
 # the reduction. The result is then written in NCHW.
 @template("tutorial_conv2d", op="conv2d", target="llvm")
 def tutorial_conv2d(cfg: TemplateConfig, sch: Schedule, target: searchlab.Target) -> None:
-    """Direct convolution of a padded image, NCHW, tiled over channels and pixels; blocked by channels inside."""
+    """Direct convolution of a padded NCHW image, tiled over channels and pixels, and blocked by channels inside."""
     conv = sch.get_sblock("conv2d")
     _, f, y, x, rc, ry, rx = sch.get_loops(conv)
     cfg.define_split("tile_f", f, num_outputs=2, max_factor=32)

@@ -58,7 +58,7 @@ print(f"{name} on {target.spec['mcpu']}, {target.cores} cores, vectors of {targe
 # another space of the study. Random search is good enough here, because only the micro-tile is open: mr rows by nr
 # columns of C that stay in registers during the sum over k.
 def search(study: str, workloads: Sequence[str], spaces: Mapping[str, dict[str, Any]]) -> list[searchlab.Result]:
-    """A run of ``trials`` trials for each workload and each space, which is given as label -> options."""
+    """Run ``trials`` trials for each workload and each space; ``spaces`` maps labels to options."""
     settings = {
         "workloads": list(workloads),
         "spaces": [{"name": "guided-gemm", "label": label, "options": options} for label, options in spaces.items()],
@@ -71,7 +71,7 @@ def search(study: str, workloads: Sequence[str], spaces: Mapping[str, dict[str, 
 
 
 def line(label: str, result: searchlab.Result) -> str:
-    """The best of a run: its micro-tile, the median time of one run of it, and GFLOPS."""
+    """Describe the best program of a run by its micro-tile, its median time, and GFLOPS."""
     best = result.best
     tile = " x ".join(f"{knob} {value}" for knob, value in best.config.items())
     return f"  {label:14} {tile:24} {1e3 * best.seconds:9.3f} ms {best.gflops:8.1f} GFLOPS"
@@ -168,7 +168,7 @@ if args.small:
 
 
 def blas_seconds(layer: searchlab.Workload) -> float:
-    """Median time of numpy's matmul over a tenth of a second, after one that wakes its threads."""
+    """Return the median time of numpy's matmul over a tenth of a second, after a call that wakes its threads."""
     a, b = layer.inputs().values()
     result = np.matmul(a, b)
     times: list[float] = []

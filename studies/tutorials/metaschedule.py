@@ -58,7 +58,7 @@ trials = (4 if args.small else 64) if args.trials is None else args.trials
 
 try:
     target = searchlab.resolve_target(args.target or ("cuda" if gpu_name() else "native"))
-except searchlab.SearchlabError as error:  # the GPU that was asked for is not there
+except searchlab.SearchlabError as error:  # the requested GPU is missing
     sys.exit(str(error))
 cuda = target.kind == "cuda"
 # TVM would use half of the logical cores, so it is told to use those with which trials are measured, before it runs
@@ -75,7 +75,7 @@ print(workload.module.script())
 # %% A schedule by hand
 # A schedule transforms the function step by step without changing what it computes.
 def by_hand(sch: Schedule, width: int = 4) -> None:
-    """j is split, and its inner part, ``width`` columns, goes inside of k. On a GPU a thread sums one of them."""
+    """Split j, and move its inner part, ``width`` columns, inside k. On a GPU, each thread sums one of them."""
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     j0, j1 = sch.split(j, [None, width])
@@ -92,11 +92,11 @@ inputs = workload.inputs(seed=1)
 arguments = [
     tvm.runtime.tensor(array, device) for array in (*inputs.values(), np.zeros((size, size), workload.out_dtype))
 ]
-expected = workload.reference(inputs)  # now: the threads of numpy's BLAS stay busy for a while after each call
+expected = workload.reference(inputs)  # before any timing, because the threads of numpy's BLAS stay busy after a call
 
 
 def gflops(sch: Schedule) -> float:
-    """How fast the program of a schedule is, once its result was found to be numpy's."""
+    """Check a schedule's program against numpy, and return its speed in GFLOPS."""
     program = compile_program(sch.mod, target).jit()
     program["main"](*arguments)
     rtol, atol = workload.tolerance()
@@ -106,7 +106,7 @@ def gflops(sch: Schedule) -> float:
 
 
 plain = Schedule(workload.module)
-if not cuda:  # a GPU runs no loop that is bound to no thread
+if not cuda:  # a GPU cannot run loops that are not bound to threads
     print(f"The function as it is: {gflops(plain):.2f} GFLOPS")
 manual = Schedule(workload.module)
 by_hand(manual)
@@ -121,7 +121,7 @@ print(manual.trace)
 # Why 4 columns? Here the number is sampled. ``sample_perfect_tile`` returns two factors of the loop's extent as random
 # variables, which later steps use like numbers. The trace records the sampled values as a ``decision``.
 def stochastic(sch: Schedule) -> None:
-    """As ``by_hand``, of a width that is drawn."""
+    """Do the same as ``by_hand``, with a sampled width."""
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=64))
@@ -133,7 +133,7 @@ def stochastic(sch: Schedule) -> None:
     sch.decompose_reduction(block, k)
 
 
-SEEDS = (123456789, 987654321, 192837465, 918273645)  # TVM's first draws from small seeds are all alike
+SEEDS = (123456789, 987654321, 192837465, 918273645)  # with small seeds, TVM's first draws are all alike
 print("\nThe same with a number left open, drawn twice:")
 for seed in SEEDS[:2]:
     drawn = Schedule(workload.module, seed=seed)
@@ -165,7 +165,7 @@ print(f"The best: {max(speed for speed, _ in found):.2f} GFLOPS")
 # GPU, a function included in searchlab is used instead; it samples tiles from the inside out, so that every sample has
 # enough threads and registers.
 def tiled(sch: Schedule) -> None:
-    """Rows and columns in three, k in two, the inner columns vectorised, the outer rows and columns in parallel."""
+    """Split rows and columns in three and k in two; vectorise inner columns; run outer rows and columns in parallel."""
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
 
@@ -240,7 +240,7 @@ for variable, function in tuned.functions.items():
         scheduled = function.attrs.get("tirx.is_scheduled", False)
         print(f"  {variable.name_hint:10} {'tuned' if scheduled else 'as it was'}")
 
-# Both models in Relax's virtual machine. On a GPU, TVM schedules the functions that have no schedule.
+# Run both models in Relax's virtual machine. On a GPU, TVM schedules the functions that have no schedule.
 generator = np.random.default_rng(2)
 values = [generator.standard_normal(shape).astype("float32") for shape in shapes.values()]
 tensors = [tvm.runtime.tensor(value, device) for value in values]

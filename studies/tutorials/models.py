@@ -75,10 +75,10 @@ def _as_tensor(expression: Any) -> nn.Tensor:
 
 
 def resnet18() -> Any:
-    """ResNet-18 for one image of 224x224 pixels."""
+    """Return ResNet-18 for one image of 224x224 pixels."""
     return ResNet18().export_tvm({"forward": {"x": nn.spec.Tensor((1, 3, 224, 224), "float32")}})[0]
 
 
 def transformer() -> Any:
-    """A block of BERT-base for 128 tokens."""
+    """Return a block of BERT-base for 128 tokens."""
     return Transformer().export_tvm({"forward": {"x": nn.spec.Tensor((1, 128, 768), "float32")}})[0]

@@ -53,7 +53,7 @@ def run(*words: str, kill_at: int = 0, counting: Path | None = None) -> None:
 
 
 def trials_in(logs: Path) -> int:
-    """Return the number of trials in the logs of a directory, of which each has a line."""
+    """Return the number of trials in a directory's logs, which contain a line for each trial."""
     return sum(path.read_bytes().count(b'{"kind":"trial"') for path in logs.glob("*.jsonl"))
 
 

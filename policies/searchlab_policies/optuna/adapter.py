@@ -98,8 +98,7 @@ class ParameterPolicy(NeverTwice):
         """Update the model's state, if any, with the next trial told whose config is in the space."""
 
     def remembered(self) -> list[Known]:
-        """Return the trials to model, in the order in which they were told; failed ones get the worst cost of the
-        others."""
+        """Return the trials to model, in the order told; failed ones get the worst cost of the others."""
         known = self._known
         if len(known) > self.memory:
             ranked = sorted(range(len(known)), key=lambda i: known[i].cost)

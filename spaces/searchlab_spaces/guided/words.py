@@ -112,8 +112,7 @@ def bits(element: PrimExpr, dtype: str) -> PrimExpr:
 
 
 def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: int) -> PrimExpr:
-    """Return word ``q`` of a row of ``k`` elements: with the first element in the lowest bits and zeros from ``k``
-    on."""
+    """Return word ``q`` of a row of ``k`` elements; the first is in the lowest bits, and those from ``k`` on are 0."""
     from tvm.tirx import const, if_then_else
 
     count = elements(dtype)

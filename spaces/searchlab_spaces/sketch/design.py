@@ -79,8 +79,7 @@ def _limited(target: Target) -> tvm.target.Target:
 
 
 def _rules(target: Target) -> Sequence[ScheduleRule]:
-    """Return MetaSchedule's rules for the target kind: without tensor intrinsics, and parallel only on several
-    cores."""
+    """Return MetaSchedule's rules for the target kind, without tensor intrinsics; parallel only on several cores."""
     from tvm.s_tir.meta_schedule import schedule_rule as rule
 
     if target.kind == "cuda":
