@@ -1,1 +1,1 @@
-"""Write, read and check the logs of runs, and evaluate the results and the noise in them."""
+"""Functions that write, read and check the logs of runs, and evaluate the results and their noise."""

@@ -1,9 +1,9 @@
-"""Logs as arrays, which store what an analysis needs in a hundred bytes per trial instead of a thousand.
+"""Logs as arrays, which hold the data for an analysis in a hundred bytes per trial instead of a thousand.
 
 :func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`. It is faster if logs share
 configs, which are decoded only once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it
 reads. If a log file changes in any way, the log is read again. A cache that is damaged or belongs to a different user
-is ignored. In directories that are not writable, all logs are read every time.
+is ignored. If the directory is not writable, all logs are read every time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rm
 """The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`Columns.qualities` contains."""
 
 Texts = dict[bytes, bytes]
-"""The distinct configs in some logs, as JSON text. A study's runs share most of their configs."""
+"""The distinct configs in a set of logs, as JSON text. The runs in a study share most of their configs."""
 
 _PER_TRIAL = ("costs", "batches", "spent", "failures", "nearest", "reused", "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
@@ -73,7 +73,7 @@ class Columns(LoggedTrials):
         failures: The position of the kind of failure in :data:`~searchlab.records.FAILURES`, or -1 for none.
         nearest, reused: See :class:`~searchlab.records.Measurement`.
         configs: The config as JSON text.
-        sentinels: See :class:`~searchlab.log.format.Record`; NaN for none.
+        sentinels: The sentinel reading before the trial, in seconds, or NaN for none.
         counts: The number of readings.
         readings: The readings of all trials in order, in seconds, shape (sum of ``counts``,).
         rounds: The indices of the trials with a :class:`~searchlab.costmodel.quality.ModelQuality`, shape (rounds,).
@@ -145,7 +145,7 @@ class Columns(LoggedTrials):
         return _CONFIG.decode(self.configs[index])
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return the first ``trials``, which must be fewer than all. ``ended`` is why the run ended there."""
+        """Return the columns of the first ``trials`` trials, fewer than all. ``ended`` is why the run ended there."""
         arrays = {name: getattr(self, name)[:trials] for name in ("configs", *_PER_TRIAL)}
         arrays["readings"] = self.readings[: int(arrays["counts"].sum())]
         rounds = int(np.searchsorted(self.rounds, trials))
@@ -179,11 +179,11 @@ def read_columns(path: Path, texts: Texts) -> Columns:
     with suppress(*UNREADABLE):
         if columns := _quickly(path, data, texts):
             return columns
-    return Columns.of(decode_log(path, data), texts)  # reports what is wrong, and in which line
+    return Columns.of(decode_log(path, data), texts)  # raises an error that names the damaged line
 
 
 def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
-    """Decode a log, or return None if anything in it is unusual. Raises the errors in ``UNREADABLE``."""
+    """Decode a log, or return None if it is unusual in any way. Raises the errors in ``UNREADABLE``."""
     data = data[: data.rfind(b"\n") + 1]
     start = data.find(b"\n") + 1
     if not start or not data.startswith(STARTS):
@@ -218,7 +218,7 @@ FEWEST = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
 
 STALE = 0.02
-"""The share of logs that may be missing from the cache before it is rewritten."""
+"""The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
 
 _INDEX = "index-1"  # the index name in this version
 _TAIL = 4096  # bytes
@@ -229,7 +229,7 @@ _SIZE_OF = {"readings": 1, "rounds": 2, "qualities": 2}
 
 
 class Stamp(NamedTuple):
-    """Identifies the state of a file. Programs cannot set ``changed``, so copies of a file have a different value."""
+    """The state of a file. Programs cannot set ``changed``, so a copy of the file has a different value."""
 
     size: int
     modified: int  # nanoseconds
@@ -256,7 +256,7 @@ class _Cached(msgspec.Struct, frozen=True, array_like=True):
     file: bytes
     stamp: Stamp
     sizes: tuple[int, int, int]  # the numbers of trials, readings and rounds
-    header: int  # its position in the list of distinct headers, which lack the next three fields
+    header: int  # its position in the list of distinct headers, in which the next three fields are blank
     seed: int
     created: float
     machine: dict[str, Any]
@@ -279,11 +279,11 @@ def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readi
         directory: The logs' common directory, in which the cache is stored, or None for no cache.
         paths: The paths of the logs.
         texts: The configs that are already known. The logs' configs are added to it.
-        readings: Whether ``counts`` and ``readings``, a third of all data, are needed. If not, they may be empty.
+        readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
     """
     if directory is None or len(paths) < FEWEST:
         return [read_columns(path, texts) for path in paths]
-    stamps = {path: Stamp.of(path) for path in paths}  # determined before reading, as logs may grow in the meantime
+    stamps = {path: Stamp.of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
     held = _read_cache(directory, stamps, texts, readings)
     stale = len(paths) - len(held) > STALE * len(paths)
     if stale and held and not readings:

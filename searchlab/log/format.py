@@ -1,8 +1,8 @@
 """The log of a single run, in JSON Lines format: a header, followed by a line for each trial, in order.
 
 After the last trial, there may be other kinds of lines. They record why the run ended before its budget of trials was
-spent, and the fastest trials' times when they were measured again. The run can still be extended after these lines.
-Logs that are only read may be compressed (``*.jsonl.gz``). Reading a log never executes anything in it.
+spent, and the times of the fastest trials when they were measured again. The run can still be extended after these
+lines. Logs that are only read may be compressed (``*.jsonl.gz``). Reading a log never executes anything in it.
 
 All readers use :func:`scan`. :func:`read_log` raises an error at the first problem,
 :func:`searchlab.log.writer.examine` collects all problems, and :class:`Follower` reads a growing log. Logs are written
@@ -44,19 +44,19 @@ FORMAT = "1.0"
 """The version of the log format; see docs/design/log-format.md."""
 
 COMPUTATIONS = "1.1"
-"""The version with :class:`Computation`, which only logs that contain one have. Otherwise, it equals :data:`FORMAT`."""
+"""The version of logs that contain a :class:`Computation`. Apart from that, it is the same as :data:`FORMAT`."""
 
 DRAFT = 1
 """The version before 1.0, used by the tables in suite v1. Its lines have no ``kind`` and no ``batch``."""
 
 STARTS = (b'{"kind":"header","searchlab_log":', b'{"searchlab_log":')
-"""The first bytes of a log, and those of a log in the draft format."""
+"""The first bytes of a log in the current format, and of a log in the draft format."""
 
 TABLE = "table"
 """The label of a run that measures every config in a table."""
 
 GAIN = 0.01
-"""The relative increase in the best throughput that counts as a gain for runs that stop without one."""
+"""The relative increase in the best throughput that counts as a gain for a budget with ``stop_after``."""
 
 LOGS = (".jsonl", ".jsonl.gz", packed.SUFFIX)
 """The file-name endings of logs."""
@@ -66,28 +66,28 @@ UNPACK = "SEARCHLAB_UNPACK_MB"
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """How a table's programs were timed: each of the ``count`` passes times all of them, in random order."""
+    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order."""
 
     count: int
     block: int  # the number of programs between two readings of the sentinel
     sentinel: tuple[
         tuple[float, float], ...
-    ]  # when each reading began, since the first pass, and its median, in seconds
+    ]  # for each reading, the time since the first pass began, and the median; both in seconds
     again: int = 0  # the number of blocks that were timed again because the sentinel deviated
     finalists: int = 0  # the number of fastest programs that were timed again, in turn
     rounds: int = 0  # the number of rounds in which the finalists were timed
 
 
 class RandomDraws(msgspec.Struct, frozen=True):
-    """What random search finds in a space for which a complete table exists, as logarithms of seconds."""
+    """The results of random search in a space with a complete table, as natural logarithms of seconds."""
 
-    expected: tuple[float, ...]  # the expected value for the lowest latency after 1, 2, ... draws
-    median: float  # the median of the working configs, weighted by how often they are drawn
+    expected: tuple[float, ...]  # the expected value of the lowest latency after 1, 2, ... draws
+    median: float  # the median latency of the working configs, weighted by how often they are drawn
     slowest: float  # the latency of the slowest working config
 
 
 class Computation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What reading a log must know about a workload that comes from a plug-in."""
+    """The facts about a plug-in's workload that are needed to read a log."""
 
     flops: Annotated[int, msgspec.Meta(ge=1)]
     unit: str = "GFLOPS"
@@ -104,7 +104,7 @@ DEFINED = ("gemm", "conv2d", "kernel")
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
-    """Facts about a run. Those listed in ``IDENTITY`` must not change when the run resumes."""
+    """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes."""
 
     searchlab_log: str | int = FORMAT
     workload: str
@@ -120,17 +120,17 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}  # other facts: see searchlab.machine.host.machine
     starts: str = ""
-    """What is hashed into the seed so that the strategy draws its own first configs, or "" if strategies share them."""
+    """The text that is hashed into the seed so that a strategy draws its own first configs, or "" for shared ones."""
     warm_start: tuple[str, ...] = ()  # digests of the logs from which the run started, in order
     label: str = ""
     space_label: str = ""
     space_size: int | None = None  # None if its configs were not counted
     optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """The lowest cost of any config, in seconds, if a complete table answered; None if unknown."""
+    """The lowest cost of any config in the space, in seconds, if the run used a complete table; None if unknown."""
     random: RandomDraws | None = None
-    """What random search finds within the trial budget, if a complete table answered."""
+    """The results of random search within the trial budget, if the run used a complete table."""
     contrasts: tuple[tuple[str, str], ...] = ()
-    """The pairs of strategies, by name, that the study had registered for comparison when the run began."""
+    """The pairs of strategies, by name, that the study registered for comparison before the run began."""
     effective: dict[str, Any] = {}
     """Options that the policy could not use as specified (or by default), with the values that it used instead."""
     workers: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -156,7 +156,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
 
     @property
     def table(self) -> str:
-        """The suite table that answered, without the suite's version, or "" if none did."""
+        """The name of the suite table that the run used, without the suite's version, or "" if none."""
         return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property
@@ -177,7 +177,7 @@ _Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
 """The duration of any other step, in seconds."""
 
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
-"""The fields of a record that have this type. All except the last are charged."""
+"""The fields of a record with this type. All except the last are charged."""
 
 _MEASURED = [one.name for one in dataclasses.fields(Measurement)]
 
@@ -211,7 +211,7 @@ class Record(
     train_seconds: _Spent = 0.0  # its share of the CPU time that the policy used to learn from the previous batch
     time: float = 0.0
     model: ModelQuality | None = None  # in a batch's last record: how well the batch was predicted
-    sentinel: _Measured | None = None  # in some batches' first record: the time of the run's first program before it
+    sentinel: _Measured | None = None  # in some batches' first record: the time of the run's first program just before
 
     @classmethod
     def of(
@@ -224,7 +224,7 @@ class Record(
         batch: int | None = None,
     ) -> Self:
         config = trial.config.to_json()
-        config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # as they are when read back
+        config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
         return cls(
             index=trial.index, batch=batch, config=config, propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
@@ -288,13 +288,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
-    """Return the workload to which the header of the log at ``path`` refers. See :func:`logged_workload`."""
+    """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`logged_workload`."""
     content = header.computation.content if header.computation else ""
     return _defined(header.workload) or logged_workload(header.workload, content, path)
 
 
 def computation_of(header: Header) -> Computation:
-    """Return what the header contains about its workload or, if it contains nothing, what follows from the name.
+    """Return the facts about the workload in ``header``, which are derived from its name if they were not recorded.
 
     Raises SearchlabError if the workload is unknown.
     """
@@ -313,7 +313,7 @@ def _defined(workload: str) -> Workload | None:
 
 
 _ITEMS = msgspec.json.Decoder(Record | Final | Ended)
-_DRAFT_ITEMS = msgspec.json.Decoder(Record)  # alone, a struct needs no ``kind``
+_DRAFT_ITEMS = msgspec.json.Decoder(Record)  # a single type needs no ``kind``
 
 
 def batch_numbers(records: Sequence[Record], size: int) -> Ints:
@@ -324,7 +324,7 @@ def batch_numbers(records: Sequence[Record], size: int) -> Ints:
 
 
 class LoggedTrials:
-    """What a log and its columns have in common: the time charged for each trial, and the unit of throughput."""
+    """The base class of logs and their columns: the time charged for each trial, and the unit of throughput."""
 
     header: Header
     batches: Ints  # each trial's batch number, shape (trials,)
@@ -341,7 +341,7 @@ class LoggedTrials:
         """The seconds charged for proposing, training, building and running each trial, shape (trials, 4).
 
         The building time is divided by the number of build workers, or by the batch size if that is smaller. Reused
-        measurements are charged as recorded, so that later runs have no advantage.
+        measurements are charged at their recorded time, so that later runs have no advantage.
         """
         sizes = np.diff([*self.starts, len(self.spent)])
         workers = min(self.header.workers, len(self.spent))  # a log may contain an arbitrarily large number
@@ -375,8 +375,8 @@ class Log(LoggedTrials):
     path: Path
     header: Header
     records: tuple[Record, ...]
-    final: Final | None = None  # None unless the finalists of exactly these records were measured again
-    ended: Ended | None = None  # why the run ended after exactly these records, if a line records it
+    final: Final | None = None  # the finalists, or None unless they were chosen from exactly these records
+    ended: Ended | None = None  # why the run ended, or None unless it ended after exactly these records
     size: int = field(default=0, compare=False)  # the uncompressed size of its complete lines, in bytes
 
     def __repr__(self) -> str:
@@ -406,7 +406,7 @@ class Log(LoggedTrials):
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return the log's first ``trials``, which must be fewer than all. ``ended`` is why the run ended there."""
+        """Return a log with the first ``trials`` trials, fewer than all. ``ended`` is why the run ended there."""
         return replace(self, records=self.records[:trials], final=None, ended=ended)
 
 
@@ -416,14 +416,14 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     number: int  # from 1
     data: bytes
     item: Header | Record | Final | Ended | None  # None if the line is damaged
-    problem: str = ""  # a text to follow "line 3: ", or "" if nothing is wrong
+    problem: str = ""  # the message to print after "line 3: ", or "" if nothing is wrong
     torn: bool = False  # whether it is an incomplete last line, written when the run was killed
 
 
 def scan(data: bytes) -> Iterator[Line]:
-    """Yield every line in a log, together with its problem if it has one."""
+    """Yield every line in a log, with its problem if it has one."""
     *complete, rest = data.split(b"\n")
-    expected, lost = 0, 0  # the next trial's index; the number of damaged lines before it, which may have been trials
+    expected, lost = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = -1
     decode = _ITEMS.decode
     for number, line in enumerate(complete, 1):
@@ -489,7 +489,7 @@ def check_follows(item: Final | Ended, trials: int) -> None:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except (OSError, ValueError) as error:  # a ValueError is raised for invalid names, for example with a null byte
+    except (OSError, ValueError) as error:  # a ValueError is raised for an invalid name, such as one with a null byte
         raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
@@ -511,7 +511,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
     Raises:
         SearchlabError: If the file is damaged, if it unpacks to more megabytes than the environment variable
-            ``SEARCHLAB_UNPACK_MB`` allows (1024 by default), or if a line is longer than a sixteenth of that.
+            ``SEARCHLAB_UNPACK_MB`` allows (1024 by default), or if a line is longer than a sixteenth of that limit.
     """
     given = os.environ.get(UNPACK, "")
     if given and not given.isdecimal():
@@ -536,7 +536,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def _unpacked_table(table: Packed) -> bytes:
-    """Return a packed table as the lines of a log."""
+    """Return the lines of the log that ``table`` contains in packed form."""
     lines = [table.header]
     for index, config in enumerate(table.configs):
         found = table.measurement(index)
@@ -576,7 +576,7 @@ def read_log(path: str | Path) -> Log:
 
 
 def read_held(path: Path) -> Log | None:
-    """Read the log at ``path`` that a run is about to resume.
+    """Read the log at ``path`` for a run that may resume it.
 
     Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError
     in the same cases as :func:`read_log`.
@@ -616,18 +616,18 @@ def current(note: Any, trials: int) -> Any:
 
 
 PAUSE = 600.0
-"""The time between two trials, in seconds, above which the run must have been interrupted: no trial takes that long."""
+"""The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
 
 
 @dataclass(eq=False)
 class Follower:
-    """A run's progress. Its log is read again whenever it has changed."""
+    """A run's progress according to its log, which :meth:`look` reads again if it has changed."""
 
     path: Path
     header: Header | None = None  # None until it has been written
     trials: int = 0
     failed: int = 0  # the number of failed trials
-    steps: list[tuple[int, float]] = field(default_factory=list)  # each trial that set a new best time, and the time
+    steps: list[tuple[int, float]] = field(default_factory=list)  # each trial with a new lowest cost, and the cost
     ended: Ended | None = None
     charged: float = 0.0  # the last value of Log.elapsed
     waited: float = 0.0  # wall-clock time spent on trials, in seconds

@@ -1,7 +1,7 @@
-"""Packed tables: a log's configs, times and failures as compressed arrays, in a quarter of the size of ``.jsonl.gz``.
+"""Packed tables: a log's configs, times and failures as compressed arrays, a quarter of the size of ``.jsonl.gz``.
 
 The first line is a magic word, the second line is the log's header, and the rest contains the arrays. For tables
-measured by other tuners, nothing is lost except the time of day. Packed tables can be read wherever logs can.
+measured by other tuners, only the time of day is lost. Packed tables can be read wherever logs can.
 :class:`Packed` provides their columns without decoding individual lines.
 """
 
@@ -34,7 +34,7 @@ _MOST = 1 << 30  # the maximum unpacked size of a table, in bytes
 class _Body(msgspec.Struct, array_like=True):
     configs: bytes  # JSON lines
     readings: bytes  # float32 in milliseconds
-    counts: bytes  # uint16, number of readings per trial
+    counts: bytes  # uint16, the number of readings per trial
     failures: bytes  # int8, positions in FAILURES, or -1 for none
     messages: list[str]
     message_of: bytes  # uint16, positions in messages
@@ -50,10 +50,10 @@ class Packed:
         header: The header as a JSON line.
         configs: The configs as JSON text, as written by :func:`msgspec.json.encode`.
         readings: The readings of all trials in order, in seconds; shape (sum of ``counts``,).
-        counts: The number of readings for each trial.
+        counts: The number of readings in each trial.
         failures: For each trial, the position of its kind of failure in :data:`~searchlab.records.FAILURES`, or -1 for
             none.
-        messages: The message for each trial's failure.
+        messages: The message about each trial's failure, or "" for none.
         spent: The times for building, running, proposing and training, in seconds; shape (trials, 4).
         statistic: The statistic over the readings that is used as the cost.
     """
@@ -93,7 +93,7 @@ def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Seque
     for count in set(counts.tolist()) - {0}:
         at = np.flatnonzero((counts == count) & (failures < 0))
         block = np.sort(readings[(ends[at] - count)[:, np.newaxis] + np.arange(count)], axis=1)
-        costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2  # as statistics.median
+        costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2  # in the same way as statistics.median
     for index in [index for index, statistic in enumerate(statistics) if statistic != "median"]:
         own = readings[ends[index] - counts[index] : ends[index]].tolist()
         costs[index] = cost_of(own, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
@@ -101,14 +101,14 @@ def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Seque
 
 
 def pack(header: bytes, rows: Sequence[Any]) -> bytes:
-    """Pack a log, and return the packed table.
+    """Return a log as a packed table.
 
     Args:
         header: The log's first line.
         rows: The log's records.
 
     Raises:
-        SearchlabError: If the trials use different statistics, or have too many messages or readings to be packed.
+        SearchlabError: If the trials use different statistics, or have too many messages or readings for the format.
     """
     statistics = {row.statistic for row in rows}
     if len(statistics) != 1:

@@ -39,7 +39,7 @@ class Budget(msgspec.Struct, frozen=True):
         trials: The maximum number of trials.
         seconds: The maximum charged time (:attr:`~searchlab.log.format.Log.elapsed`) in seconds, or None for no limit.
         stop_after: The number of trials, including failures, after which the run ends if the best throughput has not
-            risen by more than :data:`~searchlab.log.format.GAIN`. None for no such limit.
+            risen by more than :data:`~searchlab.log.format.GAIN`, or None for no limit.
     """
 
     trials: int = UNLIMITED
@@ -49,16 +49,16 @@ class Budget(msgspec.Struct, frozen=True):
     def ends(self, log: Log, trials: int | None = None) -> Ended | None:
         """Return why a run ends after the first ``trials`` (default: all) in ``log``, or None if it continues.
 
-        The maximum number of trials is not considered, because no line in the log records it.
+        The maximum number of trials is ignored, because no line in the log records that it was reached.
         """
         if trials is not None:
             log = replace(log, records=log.records[:trials])
         return self._ends(log, len(log.records)) if log.records else None
 
     def complete(self, log: Log) -> bool:
-        """Check whether ``log`` shows that a run with this budget is complete.
+        """Return whether ``log`` shows that a run with this budget is complete.
 
-        If it does not, the run may still be complete, because only the policy knows where the last batch ends.
+        Even if it does not, the run may be complete, because only the policy knows where the last batch ends.
         """
         by_line = log.ended is not None and (log.ended.by_policy or self.ends(log) is not None)
         return by_line or len(log.records) >= self.trials
@@ -66,7 +66,7 @@ class Budget(msgspec.Struct, frozen=True):
     def cut(self, log: AnyLog) -> AnyLog:
         """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
         trials, line = len(log.costs), log.ended
-        spent = (self.seconds, None), (None, self.stop_after)  # what the last line records if one of them ended the run
+        spent = (self.seconds, None), (None, self.stop_after)  # the values in the last line if this budget was spent
         judged = self.seconds is not None or self.stop_after is not None
         if judged and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
             for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
@@ -88,14 +88,14 @@ PLAN = "plan.json"
 """The name of the plan file."""
 
 TOML, JSON = "study-as-run.toml", "study-as-run.json"
-"""The file names for the copy of a study file, and of a study created by a script. Users should not use them."""
+"""The names of the copy of a study file, and of a study created by a script. Do not use them for other files."""
 
-_LEVELS = 4  # how many levels above a log its study may be: RESULTS/workload/space/strategy/seed0.jsonl
+_LEVELS = 4  # a study may be up to four levels above its logs: RESULTS/workload/space/strategy/seed0.jsonl
 _LONGEST = 100_000  # the maximum number of bytes that are read from a copy
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a study, described in the terms that reports use."""
+    """A run in a study, described by the names that reports use."""
 
     log: str  # the path of its log relative to the plan's directory, with "/" as the separator
     workload: str
@@ -114,18 +114,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A published claim about a strategy, which reports test on the study's runs.
 
     Attributes:
-        text: What is claimed, in one sentence.
-        source: Where it was published: the paper, and the section, figure or table.
+        text: The claim, in one sentence.
+        source: Where the claim was published: the paper, and the section, figure or table.
         published: The published numbers, if there are any.
-        strategy: The strategy that the claim is about, by its name or label.
-        against: The strategy or strategies that it is compared with. The claim must hold against each of them.
+        strategy: The name or label of the strategy that the claim is about.
+        against: The strategy or strategies with which it is compared. The claim must hold against each of them.
         relation: ``"better"`` if the strategy is claimed to be better, ``"no worse"`` if it is claimed to be worse
             by at most ``margin``, and ``"level"`` if it is claimed to differ by at most ``margin``.
-        measure: The measure to compare by, a column of ``summary.json``. Measures that have a unit are compared by
-            their ratio (the geometric mean over seeds and workloads), the others by their difference.
-        trials: Compare the first trials of each run. By default, compare all trials that both strategies have.
-        seconds: Compare the trials of each run within this charged time, in seconds.
-        margin: The largest difference that does not matter, 0.01 by default. For a ratio, 0.01 is 1 %.
+        measure: The measure to compare by, a column of ``summary.json``. Measures with a unit are compared by their
+            ratio (the geometric mean over seeds and workloads), and all others by their difference.
+        trials: The number of initial trials to compare in each run, by default all trials that both strategies have.
+        seconds: Compare only the trials of each run within this charged time, in seconds.
+        margin: The largest difference that does not matter, 0.01 by default. For a ratio, 0.01 means 1 %.
     """
 
     text: str
@@ -185,7 +185,7 @@ def read_plan(directory: Path) -> StudyPlan | None:
 
 
 def keep_study(directory: Path, name: str, text: str) -> None:
-    """Write the copy of a study, unless it is up to date. A directory that is not writable is left unchanged."""
+    """Write the copy of a study unless it is up to date. A directory that is not writable is left unchanged."""
     path = directory / name
     with suppress(OSError):
         if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:

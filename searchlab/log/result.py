@@ -1,4 +1,4 @@
-"""A run's result as presented to users: its trials, the best trial, and how reliable its times are."""
+"""A run's result as presented to users: its trials, the best trial, and the reliability of the times."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Best:
 
     Attributes:
         trial: The trial.
-        gflops: The trial's latest throughput, in the log's unit. If :attr:`retimed`, it was measured as a finalist.
+        gflops: The latest throughput, in the log's unit. If :attr:`retimed`, the trial was measured as a finalist.
         seconds: The latest median time of one execution, in seconds.
-        tied: The other finalists within the winner's noise, or None if the run has no finalists.
+        tied: The other finalists that the noise does not separate from the winner, or None without finalists.
         result: The run.
     """
 
@@ -59,7 +59,7 @@ class Best:
 
     @property
     def retimed(self) -> bool:
-        """Whether it was timed again at the end of the run, in turn with the other finalists."""
+        """Whether the trial was timed again at the end of the run, in turn with the other finalists."""
         return self.tied is not None
 
     @property
@@ -73,7 +73,7 @@ class Best:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A run. Everything except :attr:`space` and schedules is read from the log alone.
+    """The result of a run. Everything except :attr:`space` and schedules is read from the log alone.
 
     Attributes:
         log: The content of the log.
@@ -108,7 +108,7 @@ class Result:
 
     @property
     def workload(self) -> Workload:
-        """The run's workload. If necessary, it is made from the log; for what is raised, see :attr:`space`."""
+        """The run's workload. If necessary, it is created from the log, in the same way as :attr:`space`."""
         return workload_of(self.log.header, self.log.path) if self._space is None else self._space.workload
 
     @property
@@ -124,7 +124,7 @@ class Result:
         return self._space
 
     def space_of(self, workload: Workload) -> Space:
-        """Return a new space for ``workload``, which is the log's: see :attr:`space`."""
+        """Return a new space for ``workload``, which must be the log's workload; see :attr:`space`."""
         header = self.log.header
         if ":" in header.fingerprint:  # a task in another tuner's file: see searchlab.exchange
             raise SearchlabError(
@@ -140,7 +140,7 @@ class Result:
         return space
 
     def schedule(self, trial: Trial) -> Schedule:
-        """Return a trial's schedule. Raises InvalidConfig if it has none, or SearchlabError if the space fails."""
+        """Return a trial's schedule. Raises InvalidConfig if there is none, or SearchlabError if the space fails."""
         space = self.space
         try:
             return space.schedule(trial.config)
@@ -159,8 +159,8 @@ class Result:
         (a tuple of seconds), ``elapsed`` (in seconds), ``failure``, ``reused``, and a column ``config.<name>`` for each
         knob. ``gflops`` and ``best_gflops`` were measured during the search. ``gflops_retimed`` is the throughput of a
         finalist that was timed again at the end, and NaN for other trials. The maximum of ``gflops`` may exceed
-        :attr:`Best.gflops`, which is one of ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with
-        string values are categories; knobs with lists or mixed types are objects.
+        :attr:`Best.gflops`, which is taken from ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with
+        string values are categorical; knobs with lists or mixed types are objects.
         """
         import pandas as pd
 
@@ -205,7 +205,7 @@ class Results(list[Result]):
 
         The columns ``workload``, ``space``, ``strategy`` (its label), ``policy``, ``cost_model`` and ``features`` (None
         without a cost model), ``batch`` and ``seed`` identify the run. They are followed by the columns of
-        :meth:`Result.to_frame`. All identifying columns except ``batch`` and ``seed`` are categories: before pandas 3,
+        :meth:`Result.to_frame`. All identifying columns except ``batch`` and ``seed`` are categorical: before pandas 3,
         pass ``observed=True`` to ``groupby`` if you group by several of them. Knobs that a space does not have are NaN.
         """
         texts: Texts = {}
@@ -255,7 +255,7 @@ def load_log(path: str | Path) -> Result:
 
 
 def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
-    """See :meth:`Results.to_frame`."""
+    """Return the data frame that :meth:`Results.to_frame` describes."""
     import pandas as pd
 
     if not logs:
@@ -276,7 +276,7 @@ def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
 
 
 def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
-    """Return the columns for all trials. If a config lacks a knob, the knob's value is ``missing``."""
+    """Return the columns with a value for each trial. If a config lacks a knob, the knob's value is ``missing``."""
     import pandas as pd
 
     failures: Ints = np.concatenate([log.failures for log in logs])
@@ -314,7 +314,7 @@ def _repeats(logs: Sequence[Columns]) -> Array:
 
 
 def _retimed(log: Columns) -> Floats:
-    """Return the GFLOPS of each finalist when it was timed again, and NaN for other trials."""
+    """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
     retimed = np.full(log.trials, np.nan)
     for finalist in log.final.finalists if log.final else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
@@ -322,7 +322,7 @@ def _retimed(log: Columns) -> Floats:
 
 
 def _taken(values: Sequence[Any], at: Array) -> Any:
-    """Return ``values[at]`` with the type that pandas infers. Strings become categories."""
+    """Return ``values[at]`` with the type that pandas infers. Strings become categorical."""
     import pandas as pd
 
     texts = pd.api.types.infer_dtype(values, skipna=True) == "string"
@@ -335,18 +335,18 @@ ROUNDS = 11
 LOST_ROUNDS = 1
 """The number of rounds that a winner may lose and still count as faster.
 
-According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for the default of four.
+According to the sign test, p is then (1 + 11) / 2^11 = 0.6 % for one rival, and at most 2.4 % for four (the default).
 """
 
 MARGIN = 1.1
 """The maximum ratio of a finalist's time to that of the fastest trial."""
 
 DISAGREES = 1.25
-"""The maximum factor by which two times for the same program should differ on an idle machine."""
+"""The largest factor by which two times of the same program should differ on an idle machine."""
 
 
 def noise(log: Log) -> float | None:
-    """Return the noise floor: the median of (slowest - fastest) / cost over all trials, or None without repeats."""
+    """Return the noise floor: the median of (slowest - fastest) / cost over repeated trials, or None without any."""
     spreads = [
         (max(record.seconds) - min(record.seconds)) / record.cost
         for record in log.records
@@ -358,7 +358,7 @@ def noise(log: Log) -> float | None:
 def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
     """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
-    If the run has finalists, the best trial is their winner, and its rivals are the finalists within its noise.
+    If the run has finalists, these are the winner and the other finalists within its noise; see :func:`winner`.
     Otherwise, the rivals are None.
     """
     if final is None:
@@ -371,7 +371,7 @@ def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] |
 def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
     """Return the finalist with the lowest median, and the other finalists within its noise.
 
-    The winner beats another finalist if it was faster in all rounds except for at most :data:`LOST_ROUNDS`.
+    A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
     """
 
     def lost(other: Finalist) -> int:
@@ -387,7 +387,7 @@ def sentinel(trials: Sequence[Trial]) -> Trial | None:
 
 
 def drift(log: Log | Columns) -> list[float]:
-    """Return each reading of the sentinel divided by its first measurement. On a steady machine, all are 1."""
+    """Return each reading of the sentinel divided by its time as a trial. On a steady machine, ratios are near 1."""
     readings = log.sentinels[~np.isnan(log.sentinels)]
     works = np.flatnonzero(np.isfinite(log.costs))
     ratios: list[float] = (readings / log.costs[works[0]]).tolist() if len(works) and len(readings) else []
@@ -415,7 +415,7 @@ def disagreement(log: Log) -> str:
 
 
 def sentences(log: Log) -> list[str]:
-    """Return sentences that describe how reliable the best trial's times are."""
+    """Return sentences that describe the reliability of the best trial's times."""
     said = []
     if log.final is not None:
         first, tied = winner(log.final)
@@ -444,7 +444,7 @@ _LEFT = ' style="text-align: left"'
 
 
 def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table for a notebook. The first column contains text, and the others numbers. All text is escaped."""
+    """Return an HTML table whose first column contains text and whose other columns contain numbers. Escapes text."""
 
     def row(tag: str, values: Sequence[object]) -> str:
         cells = (f"<{tag}{'' if place else _LEFT}>{escape(str(one))}</{tag}>" for place, one in enumerate(values))
@@ -455,7 +455,7 @@ def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], capt
 
 
 def html_facts(about: Mapping[str, object], caption: str = "") -> str:
-    """Return a table of names and values for a notebook."""
+    """Return an HTML table of names and values."""
     rows = "".join(
         f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(str(value))}</td></tr>" for name, value in about.items()
     )

@@ -1,4 +1,4 @@
-"""Write and check logs. Only one process at a time can write a log: the one that holds its lock."""
+"""Write and check logs. Only one process at a time, the one that holds a log's lock, can write the log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .format import (
 )
 
 PATIENCE = 0.5
-"""How long to wait for a lock, in seconds, since :func:`is_locked` may hold it for a moment."""
+"""How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
 
 class LogBusy(SearchlabError):
@@ -58,8 +58,8 @@ class LogWriter:
     Attributes:
         header: The header in the file.
         records: The trials that the log contained when it was opened.
-        final: The finalists, if they were chosen from exactly the current trials.
-        ended: Why the run ended after exactly the current trials, if it did.
+        final: The finalists, or None unless they were chosen from exactly the current trials.
+        ended: Why the run ended, or None unless it ended after exactly the current trials.
 
     Raises:
         SearchlabError: If the file is not a log or is damaged, if another process is writing it, or if its header
@@ -73,7 +73,7 @@ class LogWriter:
             path: The path of the log.
             header: The header of the run.
             durable: Whether to write every record immediately, and to force the log to disk.
-            held: The log's content, if it has already been read. It is read again only if the file has grown.
+            held: The log's content, if it has already been read. It is read again if the file has changed in size.
         """
         self.path = Path(path)
         self._durable = durable
@@ -193,7 +193,7 @@ class LogWriter:
 
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
-    """Raise SearchlabError if the log at ``path``, whose header is ``old``, does not belong to the run with ``new``."""
+    """Raise SearchlabError if the log at ``path`` with the header ``old`` does not belong to the run with ``new``."""
     if old.searchlab_log not in (FORMAT, COMPUTATIONS):
         raise SearchlabError(
             f"{path} has the log format {old.searchlab_log}, which is read-only; choose a different log file"
@@ -236,7 +236,7 @@ class LeasedFile:
             _lock(self._file)
             self.size = os.fstat(self._file).st_size
             if not self._is_there():
-                raise BlockingIOError  # its writer has replaced or removed it since this process opened it
+                raise BlockingIOError  # another process has replaced or removed the file since it was opened
         except BlockingIOError:
             os.close(self._file)
             raise self._busy() from None
@@ -336,7 +336,7 @@ def _lock(file: int | IO[bytes]) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Check whether a process is writing the log at ``path``. Returns False if the log cannot be read."""
+    """Return whether a process is writing the log at ``path``, or False if the log cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -351,7 +351,7 @@ def is_locked(path: Path) -> bool:
 
 
 def pack(log: Path, to: Path) -> None:
-    """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``), and remove ``log``. Equal logs yield equal bytes."""
+    """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``) and remove ``log``. Equal logs yield equal files."""
     part = to.with_name(to.name + ".part")
     try:
         data = log.read_bytes()
@@ -368,13 +368,13 @@ def pack(log: Path, to: Path) -> None:
 
 @dataclass(frozen=True)
 class Examined:
-    """A log's problems, and the number of lines from which a run can resume.
+    """A log's problems, and the number of intact lines, from which a run can resume.
 
     Attributes:
-        path: The log.
+        path: The path of the log.
         problems: The damaged lines.
-        trials: The number of trials before the first lost one.
-        intact: The number of lines up to the last of these trials, or 0 if the header is damaged.
+        trials: The number of trials before the first damaged line.
+        intact: The number of lines before the first damaged line.
     """
 
     path: Path
@@ -384,7 +384,7 @@ class Examined:
 
 
 def examine(path: Path) -> Examined:
-    """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read at all."""
+    """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read."""
     problems: list[Line] = []
     trials = intact = 0
     for line in scan(read_bytes(path)):
