@@ -32,8 +32,7 @@ class LightGBM(CostModel):
             trials from one task is weighted by how much swapping the two would change NDCG. Its predictions are a
             ranking, mapped to the scale of the scores.
         grades: The number of equal intervals into which the scores are divided for ``lambdarank``, which requires
-            integers. The gain is linear in the grade, just as the score is linear in throughput. Trials of the same
-            grade are not compared.
+            integers. The gain is linear in the grade. Trials of the same grade are not compared.
         rounds: The number of trees.
         num_leaves: The maximum number of leaves in a tree.
         learning_rate: The factor by which each tree's contribution is multiplied.

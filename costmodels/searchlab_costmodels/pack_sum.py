@@ -33,14 +33,12 @@ class PackSum(CostModel):
     ones have little. With features other than ``per-store``, each row counts as a program with one store. A config that
     yields no program gets a score of 0 (minus infinity in Ansor). As in the original, all trees are used for
     predictions, not only those up to the best round. Unlike the original, training uses one thread and histograms
-    (XGBoost's default since 2.0), and the stopping criterion is evaluated after every round instead of every second
-    one.
+    (XGBoost's default since 2.0), and the stopping criterion is evaluated after every round, not every second one.
 
     Args:
         objective: ``regression`` minimises the squared error as described. ``rank``, as in TenSet, minimises RankNet's
-            loss over pairs of programs from one task, averaged over a program's pairs; training then stops when the
-            share of wrongly ordered pairs no longer falls. Its predictions are a ranking, mapped to the scale of the
-            scores.
+            loss over pairs of programs from one task, averaged over a program's pairs; training stops when the share of
+            wrongly ordered pairs no longer falls. Its predictions are a ranking, mapped to the scale of the scores.
         rounds: The maximum number of trees.
         early_stopping: The number of rounds without a lower unweighted training error (``tr-p-rmse``) after which
             training ends. Each program counts once per store.

@@ -184,7 +184,7 @@ class GaussianProcess(ScikitLearn):
 
     Args:
         max_rows: The maximum number of trials to train on, because the training time grows with their cube. If there
-            are more, half of this number are the fastest trials, and the rest are the latest of the others.
+            are more, the fastest ones fill half, and the most recent of the others fill the rest.
     """
 
     def __init__(self, *, seed: int, max_rows: Annotated[int, Between(2)] = 300) -> None:

@@ -39,8 +39,7 @@ class XGBoost(CostModel):
         max_depth: The maximum depth of a tree.
         learning_rate: The factor by which each tree's contribution is multiplied.
         min_child_weight: The minimum number of trials in a leaf, so that a single outlier does not mislead the search.
-            With ``rank``, the minimum sum of second derivatives in a leaf; each pair adds at most 1/4 for each of its
-            trials.
+            With ``rank``, the minimum sum of second derivatives in a leaf; each pair adds at most 1/4 per trial.
     """
 
     uncertainty = "bootstrap"

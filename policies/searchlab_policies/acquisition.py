@@ -38,8 +38,7 @@ class Acquisition:
 
     Args:
         name: ``mean`` is the prediction itself; ``ei`` is the expected improvement on the best trial; ``ucb`` is the
-            mean plus one standard deviation; ``thompson`` is the prediction of one ensemble member, drawn for each
-            batch.
+            mean plus one standard deviation; ``thompson`` is the prediction of an ensemble member drawn for each batch.
         model: The cost model.
 
     Raises:

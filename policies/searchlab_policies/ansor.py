@@ -24,8 +24,7 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.1, "sketch": 0.0, "other": 0.1},
 }
-"""The weights for choosing a knob to mutate, by target kind and the knob's role; Ansor's space has no ``other``
-knobs."""
+"""The weights for choosing a knob to mutate, by target kind and role; Ansor's space has no ``other`` knobs."""
 
 
 class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):

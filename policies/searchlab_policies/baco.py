@@ -34,13 +34,12 @@ class Baco(NeverTwice):
     type of each knob: tiles and numbers are compared on a logarithmic scale, permutations by the positions of their
     elements, and words by equality. A config is proposed for its expected improvement times the probability that it
     works. Local searches start from the best trial and from the best of many random configs, and move to the best
-    neighbour until none is better. After each config of a batch, the process treats its own prediction as a
-    measurement.
+    neighbour until none is better. After each config of a batch, the process treats its prediction as a measurement.
 
     Args:
         n_startup: The number of random trials before the model is used.
-        memory: The maximum number of trials to model: half are the fastest, and the rest are the latest of the others.
-            The time to fit the process grows with the cube of this number.
+        memory: The maximum number of trials to model: the fastest ones fill half, and the most recent of the others
+            fill the rest. The time to fit the process grows with the cube of this number.
         points: The number of random configs to evaluate for a batch (30,000 for each proposal in BaCO).
         searches: The number of local searches for each proposal: one from the best trial, and the others from the best
             random configs (10 in BaCO).

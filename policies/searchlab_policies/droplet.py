@@ -23,12 +23,11 @@ from searchlab.space import Config, Knob, Space, Value
 class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only start = "random" uses it
     """AutoTVM's DropletTuner: coordinate descent that ends at a local optimum.
 
-    The search moves to any config in a batch that is faster, as judged by the mean and by Student's t-test, and then
-    tries the neighbours of that config. A neighbour differs in some subset of the knobs, each moved by one choice,
-    either all up or all down. Moving up wraps around to the first choice; moving down stops there. If there are not
-    enough new neighbours to fill a batch, the steps become longer. The search ends when nothing new is left to try,
-    possibly before the budget is spent. It never moves to a failed trial. With a warm start, it begins at the fastest
-    trial.
+    The search moves to any config in a batch that is faster, judged by the mean and Student's t-test, and then tries
+    that config's neighbours. A neighbour differs in some subset of the knobs, each moved by one choice, either all up
+    or all down. Moving up wraps around to the first choice; moving down stops there. If there are not enough new
+    neighbours to fill a batch, the steps become longer. The search ends when nothing new is left to try, possibly
+    before the budget is spent. It never moves to a failed trial. With a warm start, it begins at the fastest trial.
 
     Args:
         start: The config to begin with: ``"first"`` (the first choice of every knob), ``"random"``, or a list of the

@@ -3,8 +3,7 @@
 Sources: Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (OSDI 2020), section 5.1;
 Shao et al., "Tensor Program Optimization with Probabilistic Programs" (NeurIPS 2022), and ``evolutionary_search.cc`` in
 ``tvm.s_tir.meta_schedule``, whose loop and defaults are used here for any space and any cost model. :mod:`.ansor`
-reproduces Ansor itself. Crossover is off by default, because only Ansor's paper describes it; neither implementation
-has it.
+reproduces Ansor itself. Crossover is off by default: only Ansor's paper describes it; neither implementation has it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ WEIGHTS = {
     "llvm": {"tile": 0.9, "location": 0.05, "unroll": 0.03, "parallel": 0.02, "sketch": 0.0, "other": 0.1},
     "cuda": {"tile": 0.9, "unroll": 0.08, "sketch": 0.0, "other": 0.1},
 }
-"""The weights for choosing a knob to mutate, by target kind and the knob's role, from TVM's ``Mutator.create``; TVM has
-no ``other`` knobs."""
+"""The weights for choosing a knob to mutate, from TVM's ``Mutator.create``; TVM has no ``other`` knobs."""
 
 
 class EvolutionaryModel(ModelGuided):

@@ -61,7 +61,7 @@ class Encoding:
 
 
 def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
-    """Return at most ``memory`` trials to model: half are the fastest, and the rest are the latest of the others.
+    """Return at most ``memory`` trials to model: the fastest fill half, and the most recent of the others the rest.
 
     Args:
         ranked: The trials, fastest first.
@@ -113,8 +113,7 @@ def _are_permutations(choices: Sequence[Value]) -> bool:
 
 Prior = Callable[[Floats, float], tuple[float, Floats]]
 """Maps the length scales, of shape (knobs,), and the noise variance to the negative logarithm of their prior density,
-up to a constant, and its gradient with respect to the logarithms of all these hyperparameters, of shape (knobs +
-1,)."""
+up to a constant, and its gradient with respect to their logarithms, of shape (knobs + 1,)."""
 
 
 def gamma_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:

@@ -63,8 +63,8 @@ class GpPrior(NeverTwice, transfers=True):
         n_startup: The number of trials before the processes are used.
         points: The number of random candidates for a batch.
         neighbours: The number of candidates near the fastest trials for a batch.
-        memory: The maximum number of trials to model: half are the fastest, and the rest are the latest of the others.
-            The time to fit a process grows with the cube of this number.
+        memory: The maximum number of trials to model: the fastest ones fill half, and the most recent of the others
+            fill the rest. The time to fit a process grows with the cube of this number.
     """
 
     def __init__(

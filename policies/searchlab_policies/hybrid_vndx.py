@@ -34,9 +34,9 @@ class HybridVndx(GeneratedOptimiser[str]):
 
     Each step draws a neighbourhood with a probability proportional to its weight. The candidates are neighbours of the
     current config, a crossover of two elites, and random configs. The prediction is the mean cost of the nearest known
-    configs by Hamming distance. Whether the search moves to the measured candidate is decided as in simulated
-    annealing; the decision also adjusts the neighbourhood's weight. In a batch, each config comes from a separate pool
-    around the same config; use ``batch = 1`` for the sequential algorithm.
+    configs by Hamming distance. As in simulated annealing, the search moves to the measured candidate or rejects it,
+    and adjusts the neighbourhood's weight. In a batch, each config comes from a separate pool around the same config;
+    use ``batch = 1`` for the sequential algorithm.
 
     With ``repaired``, faults of the released code are corrected: the elites are the fastest configs, not the slowest;
     temperatures refer to the logarithm of the cost, not to milliseconds; a failure counts as the worst measured cost in

@@ -1,8 +1,7 @@
 """Policies based on minimisers of functions of real numbers, such as ``scipy.optimize.dual_annealing``.
 
 Such a minimiser calls its function, whereas a policy is asked for configs. It therefore runs in a separate thread,
-which waits while the config at a point is measured. Only one of the two runs at a time, so nothing depends on their
-timing.
+which waits while the config at a point is measured. Only one of the two runs at a time, so timing has no influence.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ FAILED = 10.0
 """The value of a failed trial; that of a successful one is the logarithm of its cost in seconds."""
 
 CALLS, CALLS_OF_PROGRAMS = 1024, 64
-"""The maximum number of consecutive calls for known configs in an ask; the second applies if each config builds a
-program."""
+"""The maximum number of consecutive calls for known configs per ask, if no programs must be built and if they must."""
 
 Objective = Callable[[Floats], float]
 

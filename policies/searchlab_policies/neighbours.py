@@ -2,8 +2,7 @@
 
 :meth:`searchlab.Space.neighbours` repairs every config that a constraint forbids, so the result may differ in many
 knobs. Here, such a config is not a neighbour, as in Kernel Tuner (``Searchspace.get_neighbors``, method ``Hamming``). A
-knob that cannot be changed alone, such as the one that chooses a sketch, is changed together with the knobs that depend
-on it.
+knob that cannot be changed alone, such as a choice of sketch, is changed together with the knobs that depend on it.
 """
 
 from __future__ import annotations

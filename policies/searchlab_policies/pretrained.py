@@ -2,8 +2,7 @@
 
 Sources: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), sections 4 and 5, for the sum of a global
 and a local model, and for the search; Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned
-Tensor Compilers" (NeurIPS 2021, Datasets and Benchmarks), section 4, for training one model on many workloads with a
-ranking loss.
+Tensor Compilers" (NeurIPS 2021, Datasets and Benchmarks), section 4, for ranking models of many workloads.
 """
 
 from __future__ import annotations

@@ -66,9 +66,7 @@ class Qmc(NeverTwice):
 
 
 def enough(configs: int) -> int:
-    """Return a number of random draws after which all of ``configs`` equally likely configs were probably visited.
-
-    The probability is above 0.99.
+    """Return the number of random draws that visit all of ``configs`` equally likely configs with probability 0.99.
 
     Source: the coupon collector's problem, Erdős and Rényi (1961). With N (ln N + c) draws, the probability that all N
     are visited tends to exp(-exp(-c)); here c = 5.

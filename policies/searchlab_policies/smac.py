@@ -2,8 +2,8 @@
 
 Sources: Hutter, Hoos and Leyton-Brown, "Sequential Model-Based Optimization for General Algorithm Configuration" (LION
 2011); Lindauer et al., "SMAC3: A Versatile Bayesian Optimization Package for Hyperparameter Optimization" (JMLR 23,
-2022). The components are those of ``smac.HyperparameterOptimizationFacade``, called in the order of
-``smac.main.config_selector``.
+2022). The components are those of ``smac.HyperparameterOptimizationFacade``; ``smac.main.config_selector`` has their
+order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Smac(ParameterPolicy):
     The forest models the logarithm of the cost, scaled as in SMAC. Local searches for the largest expected improvement
     start from the best trials and from the best of many random configs. Each place in the batch is filled with the best
     remaining result of these searches that is new, or with a random config. SMAC trains its forest after every 8
-    trials, which corresponds to ``batch = 8``. It requires SMAC3 (``pip install 'searchlab[smac]'``) and needs tenths
+    trials, which corresponds to ``batch = 8``. It requires SMAC3 (``pip install 'searchlab[smac]'``) and takes tenths
     of a second per batch.
 
     Args:
@@ -42,8 +42,8 @@ class Smac(ParameterPolicy):
         searches: The number of the best trials, and of the best random configs, from which local searches start.
         plateau: The number of neighbourhoods without an improvement after which a local search ends.
         trees: The number of trees in the forest.
-        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
-            latest of the others.
+        memory: The maximum number of trials to model: the best ones fill a quarter, and the most recent of the others
+            fill the rest.
     """
 
     origin = Origin(

@@ -43,8 +43,8 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
     to a neighbour. The wolf is replaced as in simulated annealing. After many iterations without improvement, the
     slowest wolves are replaced with random configs.
 
-    The children of an iteration do not depend on each other's costs, so batches of up to ``pack - 3`` configs change
-    the search only in that duplicates within a batch are skipped. A batch never extends beyond an iteration.
+    The children of an iteration do not depend on each other's costs, so in batches of up to ``pack - 3`` configs, only
+    duplicates are treated differently: they are skipped. A batch never extends beyond an iteration.
 
     With ``repaired``, faults of the released code are corrected: a wolf at the same config as a leader moves, instead
     of staying there; a known child moves to further neighbours until it is new, instead of using its recorded cost;

@@ -129,8 +129,7 @@ class Xgb(ModelGuided):
 def pick(configs: Sequence[Config], scores: Floats, n: int, diversity: float) -> list[Config]:
     """Select up to ``n`` configs with a high sum of scores plus ``diversity`` for each distinct knob value.
 
-    This is the greedy selection for equation (2). By submodularity, its sum is at least 1 - 1/e times that of the best
-    subset.
+    This is the greedy selection for equation (2). By submodularity, its sum is at least 1 - 1/e times the maximum.
     """
     left = list(range(len(configs)))
     covered: set[tuple[str, Value]] = set()

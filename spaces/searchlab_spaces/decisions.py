@@ -135,7 +135,7 @@ def perfect_tiles(extent: int, parts: int, max_innermost: int) -> Choices:
 
 @lru_cache(maxsize=256)
 def partitioned_tiles(extent: int, parts: int, position: int, inner: int) -> Choices:
-    """Return the tiles of SamplePartitionedTile: ``parts`` factors whose product is ``extent``, outermost first.
+    """Return the tiles of SamplePartitionedTile, in the same form as :func:`perfect_tiles`.
 
     The product of the factors from ``position`` on is a multiple of ``inner``. If ``inner`` does not divide ``extent``,
     no tile exists.

@@ -35,14 +35,12 @@ class Parameters(ProductSpace):
 
     The list defines the space: the other tuner's restrictions are never evaluated, but configs that they excluded are
     not in the list. A knob offers the values that lead to a listed config, so later knobs depend on earlier ones.
-    Indices are those in the product of all parameters, so they have gaps. ``sample`` draws all configs with the same
-    probability.
+    Indices are those in the product of all parameters, so they have gaps. ``sample`` draws uniformly.
 
     Args:
         parameters: The values of each parameter, in order. Raises UnsupportedWorkload if no parameters are passed.
         listed: The indices of the configs in packed form, or an empty string for the complete product.
-            ``searchlab import`` writes both options into the table, so a study over that table specifies only the
-            space.
+            ``searchlab import`` writes both options into the table; a study over it specifies only the space.
     """
 
     has_programs = False

@@ -49,8 +49,7 @@ def lucky_runs(costs: Floats, lucks: tuple[int, ...], runs: int, random: np.rand
 def new_workload(tables: list[Floats], random: np.random.Generator) -> Floats:
     """Return the costs of a new workload, derived from one of the ``tables``.
 
-    These are half of the table's costs, raised to a random power between 1/2 and 2, which changes their relative
-    differences.
+    These are half of the table's costs, raised to a random power between 1/2 and 2.
     """
     costs = tables[random.integers(len(tables))]
     return random.choice(costs, len(costs) // 2, replace=False) ** np.exp2(random.uniform(-1, 1))

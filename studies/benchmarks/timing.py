@@ -49,8 +49,8 @@ ISAS = {
 """The CPU for which LLVM builds, and the settings that make libraries use their kernels for that instruction set."""
 
 KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""The settings with which glibc keeps freed memory. A library that allocates its result in each call would otherwise
-wait for new pages.
+"""The settings with which glibc keeps freed memory. A library that allocates its result in each call otherwise waits
+for new pages.
 
 In that case, PyTorch's convolution for ResNet-50's conv1 would take 2.5 times as long with one thread.
 """

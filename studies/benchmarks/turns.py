@@ -119,7 +119,7 @@ def _measure(sides: Sequence[SideProcess], rounds: int) -> Array:
 def ratios(names: Sequence[str], measured: Array) -> dict[str, Any]:
     """Return the result of :func:`compare`.
 
-    ``measured`` contains the seconds by round, side (ours, then ``names``), and statistic (median, then minimum).
+    ``measured`` contains seconds, of shape (rounds, sides, 2): ours come first, and medians come before minimums.
     """
     median, least = measured[..., 0], measured[..., 1].min(axis=0)
     peers = {}

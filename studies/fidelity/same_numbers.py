@@ -167,8 +167,7 @@ class NevergradsNumbers:
 def redraw(knob: Knob, value: Value, rng: NevergradsNumbers) -> Value:
     """Replace ``redraw`` with Nevergrad's ``significantly_mutate``: a value is a quantile of a normal distribution.
 
-    All parameters are redrawn as if each had as many values as the one with the most, so a parameter with fewer may
-    keep its value.
+    Each parameter is redrawn as if it had the largest number of values, so one with fewer may keep its value.
     """
 
     def position(quantile: float, count: int) -> int:

@@ -1,4 +1,4 @@
-"""What each part of gp-prior is worth: runs it without one part at a time, over the development tables of a suite.
+"""Measures the contribution of each part of gp-prior by omitting one at a time, on a suite's development tables.
 
     python studies/papers/ablation.py v1 --jobs 2                # about 15 minutes on two cores
     python studies/papers/ablation.py hub-v1 --jobs 2
@@ -37,7 +37,7 @@ def flat_prior(lengths: Floats, noise: float) -> tuple[float, Floats]:
 
 
 def logarithms(costs: Sequence[float]) -> Floats:
-    """Return what :func:`.gp_prior.standardised` does if slow programs count like fast ones."""
+    """Replace :func:`.gp_prior.standardised`: values of slow programs are not compressed."""
     finite = np.isfinite(costs)
     slowest = float(np.max(np.asarray(costs)[finite]))
     values: Floats = np.log(np.maximum(np.where(finite, costs, gp_prior.SLOWER * slowest), SHORTEST))
@@ -45,7 +45,7 @@ def logarithms(costs: Sequence[float]) -> Floats:
 
 
 class OneLength(gaussian_process.Encoding):
-    """Knobs share one length scale."""
+    """An encoding in which all knobs share one length scale."""
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
@@ -53,7 +53,7 @@ class OneLength(gaussian_process.Encoding):
 
 
 class Words(gaussian_process._Coder):
-    """Choices are equal or different, and nothing else."""
+    """A coder for which choices are only equal or different."""
 
     def __init__(self, knob: Knob) -> None:
         words = Knob(knob.name, [str(choice) for choice in knob.choices])
@@ -70,7 +70,7 @@ class AllWords(gaussian_process.Encoding):
 
 
 class Changed(GpPrior):
-    """gp-prior with other values for some names in its module."""
+    """gp-prior with some names in its module replaced."""
 
     changes: ClassVar[Mapping[str, Any]] = {}
 
@@ -80,7 +80,7 @@ class Changed(GpPrior):
 
 
 class Deaf(gp_prior.Shifted):
-    """The predictions stay the same while a batch is chosen."""
+    """A process whose predictions do not change while a batch is selected."""
 
     def believe(self, row: Floats, value: float, before: float) -> None:
         pass
@@ -113,7 +113,7 @@ PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "only neighbours": (WHOLE, {"points": 1, "neighbours": 700}),
     "16 random trials instead of 8": (WHOLE, {"n_startup": 16}),
 }
-"""The parts of a cold start, and what replaces each."""
+"""The variants of a cold start, by the part that each omits or replaces."""
 
 WARM = "gp-prior, warm"
 WARM_PARTS: Mapping[str, str | type] = {
@@ -122,7 +122,7 @@ WARM_PARTS: Mapping[str, str | type] = {
     "prior mean for the first trials alone": OnlyStart,
     "always with the prior mean": AlwaysPrior,
 }
-"""The parts of a start from other workloads."""
+"""The variants of a start from other workloads, by the part that each omits or replaces."""
 
 
 def study(suite: str, seeds: int) -> Study:
@@ -136,7 +136,7 @@ def study(suite: str, seeds: int) -> Study:
 
 
 def table(made: Study, out: Path) -> str:
-    """Return the area of each variant, and by how much it differs from that of the policy."""
+    """Return the area of each variant, and its difference from the area of gp-prior."""
     suite = made.suite
     assert suite is not None
     runs = collect(suite, [out / run.log for run in made.plan()[0]])

@@ -67,8 +67,8 @@ class ParameterPolicy(NeverTwice):
 
     Args:
         n_startup: The number of random trials to run before the model is used.
-        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
-            latest of the others.
+        memory: The maximum number of trials to model: the best ones fill a quarter, and the most recent of the others
+            fill the rest.
     """
 
     def __init__(self, space: Space, *, seed: int, n_startup: int, memory: int) -> None:

@@ -39,7 +39,7 @@ class CmaEs(OptunaPolicy):
         population: The number of trials in a generation; by default 4 + 3 ln d, for d dimensions.
         sigma: The standard deviation of the first generation, as a fraction of a parameter's range.
         memory: The maximum number of trials used to model the remaining parameters, which are not numbers or do not
-            occur in every config. A quarter of them are the best trials, and the rest are the latest of the others.
+            occur in every config. The best ones fill a quarter, and the most recent of the others fill the rest.
     """
 
     origin = Origin(

@@ -36,8 +36,8 @@ class Gp(OptunaPolicy):
 
     Args:
         n_startup: The number of random trials to run before the model is used.
-        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
-            latest of the others. The fitting time grows with the cube of this number.
+        memory: The maximum number of trials to model: the best ones fill a quarter, and the most recent of the others
+            fill the rest. The time to fit the process grows with the cube of this number.
         candidates: The number of quasi-random points at which the expected improvement is first evaluated (2048 in
             Optuna).
         local_searches: The number of those points from which local search starts, including the best trial (10 in

@@ -27,9 +27,8 @@ class Tpe(OptunaPolicy):
     Args:
         n_startup: The number of random trials to run before the model is used.
         ei_candidates: The number of suggestions to draw from the model of the good trials; the best one is used.
-        memory: The maximum number of trials to model: a quarter of them are the best trials, and the rest are the
-            latest of the others. The time per suggestion grows with this number. Optuna counts at most 25 trials as
-            good.
+        memory: The maximum number of trials to model: the best ones fill a quarter, and the most recent of the others
+            fill the rest. The time per suggestion grows with this number. Optuna counts at most 25 trials as good.
     """
 
     origin = origin(

@@ -154,8 +154,7 @@ def _tasks(rows: int, most_rows: int, columns: int, cores: int) -> tuple[int, in
     """Return the height and width, in micro-tiles, of the tasks that minimise the time for a block of x."""
 
     def time(task: tuple[int, int]) -> int:
-        # The time is the number of rounds of tasks on all cores times the time for a task; the +1 accounts for fetching
-        # the panels.
+        # The time is the number of rounds of tasks times the time of a task; the +1 accounts for fetching the panels.
         height, width = task
         return ceil(ceil(rows / height) * ceil(columns / width) / cores) * (height + 1) * (width + 1)
 
