@@ -19,7 +19,7 @@ from .contract import COST_MODELS, CostModel, fit_model, member_predictions, pre
 from .features import Columns, Features, laid_out, widened
 
 BOOTSTRAP = 8
-"""The number of copies that are trained on bootstrap samples."""
+"""The number of copies of a cost model that are trained on bootstrap samples."""
 
 
 class Rows(NamedTuple):
@@ -31,11 +31,11 @@ class Rows(NamedTuple):
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> Rows:
-        """Concatenate all tasks' features and scores.
+        """Concatenate the features and scores of all tasks.
 
         Args:
-            tasks: The features, of shape (n, d), and scores, of shape (n,), for each task; at least one task.
-            absent: The value used for padding if a task's features have fewer columns than others.
+            tasks: For each of one or more tasks, the features of shape (n, d) and the scores of shape (n,).
+            absent: The padding value for tasks whose features have fewer columns than those of other tasks.
         """
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
@@ -49,7 +49,7 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
 
     Args:
         trials: The trials.
-        best: The reference cost in seconds. If infinite, the fastest trial serves as the reference and gets score 1.
+        best: The reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
     """
     costs = np.array([trial.cost for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)
@@ -89,7 +89,7 @@ class BoundCostModel:
         best: The cost, in seconds, of the fastest trial in the training data, whose score is 1. It is infinite before
             the first fit.
         rows: The training data, or None before the first training.
-        started: Whether the model was initially trained on other tasks. If so, later fits do not include them.
+        started: Whether the model started from other tasks. If so, later fits do not include these tasks.
         fit_seconds: The total time spent in :meth:`fit`, measured by ``clock``, including feature extraction.
         train_seconds: The wall time of the latest training.
         predict_seconds: The total wall time of all predictions.
@@ -118,7 +118,7 @@ class BoundCostModel:
         self.fit_seconds = 0.0
         self.clock: Callable[[], float] = time.process_time
         self.started = False
-        self._copies: list[CostModel] = []  # trained on bootstrap samples, once they are needed
+        self._copies: list[CostModel] = []  # trained on bootstrap samples when they are first needed
         self._others: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
 
@@ -130,8 +130,8 @@ class BoundCostModel:
         """Train on other tasks, which every later fit includes unless the model supports ``start_from``.
 
         Args:
-            tasks: The other tasks. This model's extractor extracts their features, whose columns are the union over
-                all tasks.
+            tasks: The other tasks. The same kind of features is extracted for them, and all tasks share the union of
+                their columns.
         """
         self._others = [(type(self.features)(task.space), task) for task in tasks]
         for features, task in self._others:
@@ -149,7 +149,7 @@ class BoundCostModel:
             self.train(rows)
 
     def fit(self, trials: Sequence[Trial]) -> None:
-        """Retrain the model on ``trials``; do nothing if there are none."""
+        """Retrain the model on ``trials``, unless there are none."""
         if trials:
             begun, start = self.clock(), time.perf_counter()
             configs = [trial.config for trial in trials]
@@ -172,7 +172,7 @@ class BoundCostModel:
         """Predict scores for ``configs``.
 
         Returns:
-            Finite scores of shape (n,), where higher is faster; zeros before the first fit.
+            Finite scores of shape (n,), where higher is faster; all zero before the first fit.
 
         Raises:
             SearchlabError: If the cost model fails or breaks its contract; the message names it.
@@ -192,10 +192,10 @@ class BoundCostModel:
         is trained on a bootstrap sample of the training data.
 
         Returns:
-            Finite scores of shape (members, n), where higher is faster; zeros for one member before the first fit.
+            Finite scores of shape (members, n), where higher is faster; before the first fit, zeros of shape (1, n).
 
         Raises:
-            SearchlabError: If the model declares no uncertainty, or as for :meth:`predict`.
+            SearchlabError: If the model declares no uncertainty, or in the same cases as :meth:`predict`.
         """
         self.check_uncertainty()
         if self.rows is None or not configs:
@@ -212,7 +212,7 @@ class BoundCostModel:
         return predicted
 
     def check_uncertainty(self) -> None:
-        """Raise SearchlabError, which names the models to use instead, if the model has no uncertainty."""
+        """Raise SearchlabError, which names models to use instead, if the model cannot estimate uncertainty."""
         if not self.model.uncertainty:
             name = COST_MODELS.name_of(type(self.model))
             raise SearchlabError(
@@ -232,7 +232,7 @@ class BoundCostModel:
         return model
 
     def _settle(self, own: Columns) -> None:
-        """Make all tasks use the columns ``own``, followed by the columns that only other tasks have."""
+        """Make all tasks use the same columns: ``own``, and the columns that only other tasks have."""
         if self._others:
             # A model that started from the other tasks expects their columns first.
             both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]
@@ -247,7 +247,7 @@ class BoundCostModel:
 
 
 def _with_uncertainty() -> list[str]:
-    """Return the names of the registered cost models that have uncertainty, except those that cannot be imported."""
+    """Return the names of the registered, importable cost models that can estimate uncertainty."""
     names = []
     for name in COST_MODELS.installed():
         with suppress(SearchlabError):

@@ -1,4 +1,4 @@
-"""The cost model contract."""
+"""The contract for cost models, and functions that call them and check their predictions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ..plugins import Plugin, PluginKind, place_of
 
 
 class CostModel(ChecksOptions, ABC):
-    """Predicts how fast a program is from its features.
+    """A model that predicts from a program's features how fast the program is.
 
-    Options are keyword arguments of the constructor, with defaults. The same data and seed must produce the same
-    predictions on any number of threads.
+    Options are keyword arguments of the constructor, and have defaults. The same data and seed must produce the same
+    predictions with any number of threads.
 
     Args:
         seed: The seed for all random decisions in training.
 
     Attributes:
         plugin: The model's name and options, if :func:`make_cost_model` created it.
-        per_store: Whether the model can learn from the features ``per-store``, whose rows contain a program's stores
-            one after another.
+        per_store: Whether the model can learn from the features ``per-store``, in which each row concatenates the
+            features of a program's stores.
         columns_per_store: The number of columns for each store in such a row, set before ``fit``; 0 for other features.
-        uncertainty: Where the members of an ensemble come from, whose disagreement tells how uncertain a prediction is:
-            ``members`` if the model has :meth:`members`, ``bootstrap`` if searchlab should train copies of the model on
-            bootstrap samples, and empty if the model has no uncertainty.
+        uncertainty: The source of an ensemble whose disagreement measures the uncertainty of a prediction: ``members``
+            if the model defines :meth:`members`, ``bootstrap`` if searchlab is to train copies of the model on
+            bootstrap samples, or empty if the model cannot estimate uncertainty.
 
     Example:
         >>> import numpy as np
@@ -65,7 +65,7 @@ class CostModel(ChecksOptions, ABC):
         """
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
-        """Learn once from other tasks, before learning from any row for the searched task.
+        """Learn once from other tasks, before learning from any row of the searched task.
 
         Args:
             features: The features, as in :meth:`fit`.
@@ -73,7 +73,7 @@ class CostModel(ChecksOptions, ABC):
             groups: The tasks, as in :meth:`fit`.
 
         Returns:
-            Whether the model has learned from these rows. If False (the default), every fit includes them instead.
+            True if the model has learned from these rows. If False (the default), every fit includes them instead.
         """
         return False
 
@@ -82,9 +82,9 @@ class CostModel(ChecksOptions, ABC):
         """Return finite scores of shape (n,), where higher is faster; only their order and differences matter."""
 
     def members(self, features: Floats) -> Floats:
-        """Return the scores that each member of the model predicts, of shape (members, n).
+        """Return the scores that each member of an ensemble predicts, of shape (members, n).
 
-        Their mean is what :meth:`predict` returns. Only models that declare ``uncertainty = "members"`` have members.
+        :meth:`predict` returns their mean. Only models that declare ``uncertainty = "members"`` define this method.
         """
         raise NotImplementedError
 
@@ -93,7 +93,7 @@ COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positi
 
 
 def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) -> None:
-    """Call :meth:`~CostModel.fit`. If it raises any exception, raises SearchlabError, which names the model."""
+    """Call :meth:`~CostModel.fit`. Raises SearchlabError, which names the model, if the call raises any exception."""
     with COST_MODELS.blamed(type(model), "fit"):
         model.fit(features, scores, groups)
 
@@ -141,7 +141,7 @@ def _scores(predicted: Any, n: int) -> Floats:
 
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
-    """Instantiate the cost model that ``plugin`` specifies. Raises SearchlabError if it or an option is unknown."""
+    """Create the cost model that ``plugin`` specifies. Raises SearchlabError if the name or an option is unknown."""
     model = COST_MODELS.make(plugin, seed=seed)
     model.plugin = plugin
     return model

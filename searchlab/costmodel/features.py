@@ -1,4 +1,4 @@
-"""The config features from which cost models learn: numbers derived from a config's knobs or its program."""
+"""The features from which cost models learn: numbers that describe a config, taken from its knobs or its program."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COLUMNS_PER_STORE = 164
 """The number of features that MetaSchedule's PerStoreFeature extracts for each store."""
 
 KEPT = 50_000
-"""The number of rows to cache (about 150 MB). If this is exceeded, the cache is cleared."""
+"""The maximum number of cached rows (about 150 MB). If there are more, the cache is cleared."""
 
 SAMPLES = 20
 """The number of points at which a curve is sampled: the powers of 2, starting at 1."""
 
 Columns = list[tuple[str, int | str]]
-"""Each column's knob and the part of its value that the column holds; empty if all configs have the same columns."""
+"""Each column's knob and the part of the knob's value that it contains; empty if the columns are always the same."""
 
 
 class Features(ABC):
@@ -44,9 +44,9 @@ class Features(ABC):
     Attributes:
         name: The name of the features in a study file.
         builds_programs: Whether a row requires a scheduled program, which takes milliseconds instead of microseconds.
-        columns_per_store: The number of columns for each store if a row contains a program's stores one after another;
-            otherwise 0.
-        absent: The value used for padding if rows for two spaces differ in length.
+        columns_per_store: The number of columns for each store if a row concatenates the features of a program's
+            stores, or 0 otherwise.
+        absent: The value used for padding if the rows for two spaces differ in length.
         columns: A description of each column.
     """
 
@@ -60,7 +60,7 @@ class Features(ABC):
         self.columns: Columns = []
 
     def learn(self, configs: Sequence[Config]) -> None:
-        """Determine the columns from the configs on which a model is about to be trained."""
+        """Determine the columns from the configs that are about to be used for training a model."""
 
     def settle(self, columns: Columns) -> None:
         """Use ``columns`` instead of the learned columns."""
@@ -81,7 +81,7 @@ def widened(matrix: Floats, width: int, absent: float) -> Floats:
 
 
 def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
-    """Return ``matrix`` with the ``width`` columns used in training; per-store features keep their own columns."""
+    """Return ``matrix`` with the ``width`` columns used in training, except that per-store features are unchanged."""
     return matrix if features.columns_per_store else widened(matrix[:, :width], width, features.absent)
 
 
@@ -91,15 +91,15 @@ _Cells = tuple[list[int], list[float]]  # columns, and the number in each column
 class KnobFeatures(Features):
     """A config's knobs: the log2 of each factor in a tile, unchanged numbers, and one-hot encoded words.
 
-    A tuple that is not a tile, such as a permutation, counts as a word: see :attr:`~searchlab.space.Knob.kind`. A knob
-    that a config lacks is NaN.
+    A tuple that is not a tile, such as a permutation, counts as a word; see :attr:`~searchlab.space.Knob.kind`. The
+    features of a knob that a config lacks are NaN.
     """
 
     name = "knob"
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        # The knobs seen so far whose choices are tuples:
+        # The known knobs whose choices are tuples:
         self._tiles: set[str] = set()
         self._orders: set[str] = set()  # permutations and other tuples that count as words
         self.settle([])
@@ -139,7 +139,7 @@ class KnobFeatures(Features):
         return matrix
 
     def _filled(self, name: str, value: Value, config: Config) -> _Cells:
-        """Return the columns that a choice fills and their numbers, cached for all configs with this choice."""
+        """Return the columns and numbers for one knob's value, which are cached for all configs with this value."""
         spelled = value
         if isinstance(value, tuple) and name not in self._tiles:
             spelled = self._settled(name, value, config)
@@ -155,7 +155,7 @@ class KnobFeatures(Features):
         return cells
 
     def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
-        """Return ``value`` if it is a tile, or else its spelling as a word."""
+        """Return ``value`` if it is a tile, or else the value written as a word."""
         if name not in self._orders:
             try:
                 kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
@@ -184,16 +184,16 @@ class AutoTVMKnobFeatures(KnobFeatures):
 
 
 Elsewhere = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
-"""A function that performs :meth:`ScheduledFeatures.extract` in other processes, or returns None if not worthwhile."""
+"""A variant of :meth:`ScheduledFeatures.extract` that uses other processes, or returns None for too few configs."""
 
 _elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
 
 
 @contextmanager
 def extracted_by(elsewhere: Elsewhere) -> Iterator[None]:
-    """Make ``elsewhere`` extract all program features within this context, including those for a policy's models.
+    """Use ``elsewhere`` to extract all program features within this context, including those for a policy's models.
 
-    The rows do not depend on where they are extracted.
+    The rows do not depend on the process that extracts them.
     """
     token = _elsewhere.set(elsewhere)
     try:
@@ -241,7 +241,7 @@ class ScheduledFeatures(Features):
         return matrix
 
     def extract(self, configs: Sequence[Config]) -> list[Floats]:
-        """Extract each config's features, of shape (d,), in this process; empty for a config without a program."""
+        """Extract each config's features in this process, of shape (d,), or empty for a config without a program."""
         from tvm_ffi import structural_hash
 
         self.prepare()
@@ -252,7 +252,7 @@ class ScheduledFeatures(Features):
         for config in configs:
             try:
                 program = self.space.schedule(config)
-            except Exception:  # a plug-in may raise anything; when measured, only this trial fails
+            except Exception:  # a plug-in may raise any exception; if the config is measured, only its trial fails
                 hashes.append(None)
                 continue
             hashed: int = structural_hash(program.mod)
@@ -268,11 +268,11 @@ class ScheduledFeatures(Features):
         from tvm.s_tir import meta_schedule  # noqa: F401
 
     def completed(self, row: Floats, config: Config) -> Floats:
-        """Return a program's ``row``, extended by features of the config itself."""
+        """Return a program's ``row``, to which a subclass may append features of the config itself."""
         return row
 
     def _rows_of(self, programs: Sequence[Schedule]) -> list[Floats]:
-        """Return :meth:`rows`, with an empty row for each program for which extraction fails."""
+        """Return the result of :meth:`rows`, with an empty row for each program whose extraction fails."""
         try:
             return self.rows(programs) if programs else []
         except Exception:
@@ -281,7 +281,7 @@ class ScheduledFeatures(Features):
             return [row for program in programs for row in self._rows_of([program])]
 
     def stores(self, programs: Sequence[Schedule]) -> list[Floats]:
-        """Return MetaSchedule's features for each program, of shape (stores, 164), with stores in program order."""
+        """Return MetaSchedule's features of each program, of shape (stores, 164), with the stores in program order."""
         from tvm.s_tir import meta_schedule as ms
 
         context = tune_context(self.space.workload.module, self.space.target.tvm)
@@ -304,7 +304,7 @@ class ProgramFeatures(ScheduledFeatures):
 
 
 class PerStoreFeatures(ScheduledFeatures):
-    """MetaSchedule's features of every store (164 numbers each), one store after another, padded with NaN.
+    """MetaSchedule's features of each store (164 numbers), concatenated over all stores and padded with NaN.
 
     Only a cost model that sums over stores can learn from them (:attr:`~searchlab.costmodel.CostModel.per_store`).
     Source: see :class:`ProgramFeatures`.
@@ -318,13 +318,13 @@ class PerStoreFeatures(ScheduledFeatures):
         return [stores.reshape(-1) for stores in self.stores(programs)]
 
 
-_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # the suffix of a copy's name, as in A_shared_local
+_COPY = re.compile(r"(_(global|shared|local|warp|dyn|reindex))+$")  # the suffix of a buffer copy, as in A_shared_local
 
 
 class LoopFeatures(ScheduledFeatures):
     """AutoTVM's features of each loop or buffer, followed by the config's numeric values.
 
-    They allow a cost model to transfer to other shapes, because two shapes of one template have the same columns.
+    These features let a cost model transfer to other shapes, because all shapes in one template have the same columns.
     Shorter rows are padded with zeros. The differences from AutoTVM are listed in :mod:`.loops`.
 
     Source: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3 and appendix. In TVM 0.17:
@@ -347,10 +347,10 @@ class LoopFeatures(ScheduledFeatures):
 
 
 class ItervarFeatures(LoopFeatures):
-    """AutoTVM's features of each loop: length, depth, kind, arithmetic, and how it accesses each buffer.
+    """AutoTVM's features of each loop: length, depth, kind, arithmetic operations, and accesses to each buffer.
 
-    Each number x becomes sign(x) log2(|x| + 1), except for the depth and the one-hot encoded kind. Buffers are sorted
-    by name.
+    Each number x is converted to sign(x) log2(|x| + 1), except for the depth and the one-hot encoded kind. Buffers are
+    sorted by name.
     """
 
     name = "itervar"
@@ -362,10 +362,10 @@ class ItervarFeatures(LoopFeatures):
 class CurveFeatures(LoopFeatures):
     """AutoTVM's curves for each buffer that the innermost loops access, sampled at 20 points.
 
-    The four curves relate the number of elements that a loop touches (count) to their reuse, and the count to the
-    product of the loop lengths from the outermost loop down, each in both directions. A sample contains the curve's
-    value and the distance to the sampled point, both as log2. Among the copies of a buffer, only the one accessed last
-    is used; AutoTVM iterates over a hash map and uses any copy that a loop accesses.
+    For each loop, the count is the number of elements that it touches. Two curves relate the count to the elements'
+    reuse, one in each direction, and two relate it to the product of the loop lengths from the outermost loop down. A
+    sample contains a curve's value and the distance to the sampled point, both as log2. Among the copies of a buffer,
+    only the last one accessed is used; AutoTVM uses an arbitrary copy, because it iterates over a hash map.
     """
 
     name = "curve"
@@ -424,7 +424,7 @@ FEATURES: dict[str, type[Features]] = {
 
 
 def make_features(name: str, space: Space) -> Features:
-    """Instantiate the feature extractor called ``name``.
+    """Create the feature extractor called ``name``.
 
     Args:
         name: A key in :data:`FEATURES`.
@@ -432,7 +432,7 @@ def make_features(name: str, space: Space) -> Features:
 
     Raises:
         SearchlabError: If no features have this name.
-        UnsupportedSpace: If the features need programs but the space has none.
+        UnsupportedSpace: If the features require programs and the space has none.
     """
     if name not in FEATURES:
         raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")

@@ -3,8 +3,8 @@
 Source: Apache TVM 0.17, ``src/autotvm/touch_extractor.cc`` (``EnterItervar_``, ``ExitItervar_``, ``EnterMem_``,
 ``IndexParser``) and ``src/autotvm/feature_visitor.h`` (``AnnotationType``).
 
-AutoTVM analyses a tensor expression after storage flattening; this module analyses a scheduled TIR module from TVM 0.27
-with compacted allocations. The following points differ or need care:
+AutoTVM analyses a tensor expression after storage flattening. This module analyses a scheduled TIR module from TVM 0.27
+with compacted allocations. Note the following points:
 
 - A reduction that is not decomposed initialises its result within its innermost loop, not in separate loops.
 - Buffers have their TIR names: ``A_global``, not ``A.global``.
@@ -34,7 +34,7 @@ ANNOTATIONS = (
 class Touch:
     """How a loop accesses a buffer in one load or store."""
 
-    stride: int  # the number of elements between two iterations
+    stride: int  # the distance between the elements accessed in two successive iterations
     count: int = 1  # the number of elements that the complete loop touches
     reuse: int = 1  # the number of accesses to each element
     thread_count: int = 0  # the factor by which count grows from a parallel loop's body to the loop
@@ -46,11 +46,11 @@ class Loop:
     """A loop and its buffer accesses."""
 
     length: int
-    level: int  # depth, from 1
+    level: int  # the depth, from 1
     annotation: str
-    topdown: int  # product of the loop lengths from the outermost loop down to this one
-    bottomup: int = -1  # iterations within this loop; -1 if it accesses no buffer
-    adds: int = 0  # floating-point operations directly within this loop
+    topdown: int  # the product of the loop lengths from the outermost loop down to this one
+    bottomup: int = -1  # the number of iterations within this loop, or -1 if it accesses no buffer
+    adds: int = 0  # the number of such floating-point operations directly within this loop
     multiplies: int = 0
     divides: int = 0
     touches: dict[str, Touch] = field(default_factory=dict)  # by buffer and access number: A_0, A_1
@@ -87,8 +87,8 @@ def _lowering() -> Any:
 
 
 _Sum = dict[Any, int]
-"""An index as a sum, as a mapping from each term to its factor. A term is a variable's hash, () for the constant term,
-or a non-empty tuple for any other expression."""
+"""An index in the form of a sum: a mapping from each term to its factor. A term is a variable's hash, () for the
+constant, or a non-empty tuple for any other expression."""
 
 
 class _Walk:
@@ -96,7 +96,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.loops: list[Loop] = []
-        self._open: dict[int, Loop] = {}  # the loops around the current statement, outermost first, by variable
+        self._open: dict[int, Loop] = {}  # the loops around the current statement by variable, outermost loop first
         self._accesses: Counter[str] = Counter()
 
     def statement(self, node: Any) -> None:
@@ -168,7 +168,7 @@ def _leave(loop: Loop, outer: list[Loop]) -> None:
                 around.touches[name].reuse *= loop.length
     loop.bottomup = max((touch.count * touch.reuse for touch in loop.touches.values()), default=-1)
     level = loop.parallel_level + 1
-    if outer and outer[-1].parallel_level == level:  # the body of parallel loops is the reference for their threads
+    if outer and outer[-1].parallel_level == level:  # the body of parallel loops is their threads' reference
         for around in (around for around in outer if around.parallel_level == level):
             for name, touch in loop.touches.items():
                 around.touches[name].thread_count, around.touches[name].thread_reuse = -touch.count, -touch.reuse

@@ -1,7 +1,7 @@
-"""Cost model metrics, which compare predictions for one task's trials with their measurements.
+"""Metrics that compare a cost model's predictions for one task's trials with the trials' measurements.
 
 In every function, ``predicted`` and ``measured`` are scores of shape (n,), where higher is faster; ``measured`` is 0
-for a failed trial. The result is NaN where the metric is undefined.
+for a failed trial. The result is NaN if the metric is undefined.
 
 Source: Zheng et al., "TenSet: A Large-scale Program Performance Dataset for Learned Tensor Compilers" (NeurIPS 2021,
 Datasets and Benchmarks), and ``metric.py`` in its code.
@@ -18,13 +18,13 @@ from ..arrays import Floats, Ints
 
 
 class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """This module's metrics for one set of trials; None where a metric is undefined.
+    """This module's metrics for one set of trials. A metric that is undefined is None.
 
     Attributes:
         trials: The number of trials.
         k: The k used for top-k recall and the peak score.
-        train_seconds: The time taken to train the model.
-        predict_seconds: The time taken by all predictions made to choose these trials.
+        train_seconds: The time spent on training the model, in seconds.
+        predict_seconds: The time spent on all predictions that were made to choose these trials, in seconds.
     """
 
     trials: int
@@ -41,7 +41,7 @@ class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 def model_quality(
     predicted: Floats, measured: Floats, k: int, *, train_seconds: float, predict_seconds: float
 ) -> ModelQuality:
-    """Compute every metric for n >= 1 trials; ``k`` is at most n."""
+    """Return every metric for n >= 1 trials, where ``k`` is at most n."""
     metrics = {
         "pairwise_accuracy": pairwise_accuracy(predicted, measured),
         "kendall_tau": kendall_tau(predicted, measured),
@@ -58,7 +58,7 @@ def model_quality(
 def pairwise_accuracy(predicted: Floats, measured: Floats) -> float:
     """Return the share of pairs with different measurements that are predicted in the right order.
 
-    Random guessing achieves 0.5. A pair with equal predictions counts half, and a pair with equal measurements is
+    Random guessing achieves 0.5. A pair with equal predictions counts as half, and a pair with equal measurements is
     ignored. TenSet's code treats both as pairs in descending order; without ties, the results agree.
     """
     first, second = np.triu_indices(len(measured), k=1)
@@ -78,12 +78,12 @@ def kendall_tau(predicted: Floats, measured: Floats) -> float:
 
 
 def top_k_recall(predicted: Floats, measured: Floats, k: int) -> float:
-    """Return the share of the ``k`` fastest trials among the ``k`` with the highest predictions; k / n for guessing."""
+    """Return the share of the ``k`` fastest trials that are among the ``k`` best predictions; guessing gives k / n."""
     return len(np.intersect1d(_top(predicted, k), _top(measured, k))) / k if 1 <= k <= len(measured) else math.nan
 
 
 def peak_score(predicted: Floats, measured: Floats, k: int) -> float:
-    """Return the mean of best-so-far / best over the first ``k`` trials in predicted order."""
+    """Return the mean, over the first ``k`` trials in predicted order, of the best score so far / the best of all."""
     best = np.max(measured, initial=0.0)
     if not 1 <= k <= len(measured) or best <= 0:
         return math.nan
@@ -91,7 +91,7 @@ def peak_score(predicted: Floats, measured: Floats, k: int) -> float:
 
 
 def rmse(predicted: Floats, measured: Floats) -> float:
-    """Return the root mean square error, in units of the score."""
+    """Return the root mean square error of the predicted scores."""
     return float(np.sqrt(np.mean(np.square(predicted - measured)))) if len(measured) else math.nan
 
 

@@ -18,17 +18,17 @@ T = TypeVar("T")
 class RunExecutor(Executor, ABC):
     """A standard executor with attributes that tell a study how to use it.
 
-    It calls ``fn(*args)`` in one of its workers. The future receives the result or, if the worker is lost, an error.
-    The executor replaces lost workers, and the study resubmits their runs. The executor's options are constructor
-    keyword arguments with default values, and usually include ``jobs`` and ``batch``.
+    :meth:`submit` calls ``fn(*args)`` in one of the executor's workers. The future receives the result or, if the
+    worker is lost, an error. The executor replaces lost workers, and the study resubmits their runs. The executor's
+    options are constructor keyword arguments with default values, and usually include ``jobs`` and ``batch``.
 
     Attributes:
-        jobs: The number of simultaneous calls. Twice as many are submitted, so that no worker has to wait.
-        batch: The maximum number of short runs per call. If there are few runs, calls perform fewer of them, so that
-            every job gets a call.
+        jobs: The number of simultaneous calls. Twice this number is submitted, so that no worker has to wait.
+        batch: The maximum number of short runs per call. If a study has few runs, each call contains fewer of them, so
+            that every job receives a call.
         one_per_machine: Whether exclusive calls are kept on different machines. If not, they are submitted one by one.
-        ends_workers: Whether its processes end when it does. If so, measuring processes are kept for the study's next
-            run.
+        ends_workers: Whether the workers end when the executor shuts down. If so, they keep their measuring processes
+            for the study's next run.
 
     Example:
         >>> from concurrent.futures import Future
@@ -55,21 +55,21 @@ class RunExecutor(Executor, ABC):
         """Start an executor.
 
         Args:
-            exclusive: Whether each call measures the machine on which it runs, so that no machine may run two calls at
+            exclusive: Whether each call measures the machine on which it runs. If so, no machine may run two calls at
                 the same time.
-            folder: The directory that contains the study's logs, in which the executor may create files.
+            folder: The directory with the study's logs, in which the executor may create files.
         """
 
     @abstractmethod
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
 
     def kill_workers(self) -> None:
-        """End all calls immediately after an interrupt. By default, calls that have already started are completed."""
+        """End all calls after an error or interrupt. By default, calls that have already started are completed."""
         self.shutdown(wait=False, cancel_futures=True)
 
 
 class PlainExecutor(RunExecutor):
-    """An adapter for any other executor, such as a standard-library pool. The caller shuts that executor down."""
+    """An adapter for any other executor, such as a standard-library pool. The caller must shut down that executor."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -88,13 +88,13 @@ def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugi
 
 
 def adapted(executor: Executor) -> RunExecutor:
-    """Return ``executor`` itself, or an adapter with the attributes that a study needs."""
+    """Return ``executor`` itself if it is a RunExecutor, or an adapter that makes it one."""
     return executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
 
 
 @contextmanager
 def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
-    """Start an executor that is shut down when the context ends. An error or interrupt ends all calls immediately."""
+    """Start an executor, and shut it down when the context ends. An error or interrupt ends its calls immediately."""
     executor = EXECUTORS.make(plugin, exclusive, folder)
     try:
         yield executor

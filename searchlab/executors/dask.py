@@ -21,15 +21,15 @@ from .contract import RunExecutor, jobs_here
 
 T = TypeVar("T")
 
-MACHINE = "machine"  # the resource that exclusive calls require, one unit of which is offered by one worker per host
+MACHINE = "machine"  # the resource that an exclusive call requires; one worker on each host offers one unit of it
 UNWATCHED = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
 }
 """The settings for clusters that this executor starts. By default, Dask's processes profile themselves up to a hundred
-times a second for a dashboard that nobody sees, which makes short runs take a fifth longer."""
-LOOK_SECONDS = 5.0  # the time between queries of the cluster's size
+times a second for a dashboard, which is not shown here. This would make short runs take a fifth longer."""
+LOOK_SECONDS = 5.0  # the time between queries about the size of the cluster
 
 
 class DaskExecutor(RunExecutor):
@@ -72,7 +72,7 @@ class DaskExecutor(RunExecutor):
             self._ends.callback(scratch.cleanup)
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
-            settings = UNWATCHED | {"temporary-directory": scratch.name}  # also for the scheduler
+            settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
             with dask.config.set(settings), _closed_on_error(scratch):
                 cluster = LocalCluster(
                     n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
@@ -113,7 +113,7 @@ class DaskExecutor(RunExecutor):
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def _check_machines(self, address: str) -> None:
-        """Raise SearchlabError unless workers offer the resource ``machine``, with at most one such worker per host."""
+        """Raise SearchlabError unless workers offer the resource ``machine``, at most one of them on each host."""
         hosts = Counter(worker["host"] for worker in self._workers() if worker["resources"].get(MACHINE))
         for host, count in hosts.items():
             if count > 1:
@@ -132,7 +132,7 @@ class DaskExecutor(RunExecutor):
 
 @contextmanager
 def _closed_on_error(scratch: ScratchFolder) -> Iterator[None]:
-    """Close a cluster if starting it is interrupted. Dask itself would close it only at exit, printing tracebacks."""
+    """Close the cluster if starting it fails or is interrupted. Dask would close it only at exit, with tracebacks."""
     try:
         yield
     except BaseException:

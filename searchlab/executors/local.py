@@ -25,8 +25,8 @@ class LocalExecutor(RunExecutor):
     """Executes runs in local processes.
 
     If a call's process dies, the call fails with :class:`~searchlab.measure.process.WorkerDied`, which says how the
-    process died, and the next call gets a new process. A ``ProcessPoolExecutor`` would be broken at this point. It also
-    runs the user's script again in each of its processes.
+    process died, and the next call gets a new process. By contrast, a ``ProcessPoolExecutor`` could not be used any
+    further. It would also run the user's script again in each of its processes.
 
     Args:
         jobs: The number of processes, or 0 for one per core.
@@ -43,7 +43,7 @@ class LocalExecutor(RunExecutor):
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
         self._killed = False
-        self._scratch = ScratchFolder()  # removed here, since workers are killed and cannot clean up
+        self._scratch = ScratchFolder()  # removed by this process, since workers are killed and cannot clean up
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         return self._calls.submit(self._call, pickle.dumps((fn, args, kwargs)))
@@ -56,7 +56,7 @@ class LocalExecutor(RunExecutor):
             self._scratch.cleanup()
 
     def kill_workers(self) -> None:
-        """Kill all processes, and everything that is running in them."""
+        """Kill all processes and the calls in them."""
         self._calls.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._killed = True

@@ -19,16 +19,15 @@ T = TypeVar("T")
 class SlurmExecutor(RunExecutor):
     """Executes runs as Slurm jobs.
 
-    Runs that measure have a node to themselves. Each job's output is kept in the folder ``slurm``, next to the logs,
-    until the job has succeeded.
+    A run that measures has a node to itself. Each job's output is kept in the folder ``slurm``, next to the logs, until
+    the job has succeeded.
 
     Args:
         jobs: The number of simultaneous jobs. About twice as many are queued.
-        batch: The maximum number of runs per job for runs that are answered from tables. Each run that measures is a
-            separate job.
+        batch: The maximum number of runs per job for runs over tables. Each run that measures is a separate job.
         cluster: Pass ``"local"`` to use local processes instead of Slurm, or ``"debug"`` to perform calls in this
             process.
-        poll_seconds: The time between two queries of the jobs' states, in seconds.
+        poll_seconds: The time between two queries about the states of jobs, in seconds.
         parameters: Parameters to pass to submitit, such as ``timeout_min = 60`` (per job), ``cpus_per_task``,
             ``mem_gb``, ``slurm_partition`` and ``slurm_account``.
     """
@@ -104,7 +103,7 @@ class SlurmExecutor(RunExecutor):
     def _end(self, job: Any, future: Future[Any]) -> None:
         try:
             result = job.result()
-        except Exception as error:  # the job's files are kept because they contain details
+        except Exception as error:  # the job's files are kept, since they contain details about the error
             future.set_exception(error)
             return
         with suppress(OSError):

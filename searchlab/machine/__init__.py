@@ -1,1 +1,1 @@
-"""The machine on which searchlab runs: its CPU, its GPU and the installed libraries."""
+"""Facts about the machine on which searchlab runs: its CPU, its GPU and its installed libraries."""

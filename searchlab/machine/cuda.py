@@ -1,4 +1,4 @@
-"""This machine's NVIDIA GPU as seen by TVM, and the compiler for its kernels."""
+"""This machine's NVIDIA GPU, as TVM reports it, and the compiler for its kernels."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def gpu_name() -> str | None:
 def gpu_arch() -> str | None:
     """Return the first GPU's architecture, for example ``sm_90``, or None if :func:`gpu_name` returns None.
 
-    The GPU's other limits are not read. TVM reports the amount of shared memory to which a kernel may opt in, but the
-    limit for TVM's static arrays is lower (CUDA C++ Programming Guide, table of technical specifications).
+    The GPU's other properties are not read. In particular, TVM reports the amount of shared memory to which a kernel
+    may opt in, but static arrays have a lower limit (CUDA C++ Programming Guide, table of technical specifications).
     """
     import tvm
 
@@ -64,7 +64,7 @@ def runs_on(arch: str, gpu: str) -> bool:
 
 
 def compile_mode() -> str:
-    """Return ``nvcc`` or ``nvrtc``, depending on the user's choice or on which is installed.
+    """Return the user's choice of compiler, or else ``nvcc`` or ``nvrtc``, whichever is installed.
 
     Raises SearchlabError if neither is installed.
     """
@@ -72,7 +72,7 @@ def compile_mode() -> str:
         return os.environ[COMPILE_MODE]
     if shutil.which("nvcc"):
         return "nvcc"
-    with suppress(ModuleNotFoundError):  # the package cuda is not installed, or is shadowed by a script of that name
+    with suppress(ModuleNotFoundError):  # the package cuda is not installed, or is hidden by a script with that name
         if importlib.util.find_spec("cuda.bindings"):
             return "nvrtc"
     raise SearchlabError(

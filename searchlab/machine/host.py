@@ -26,7 +26,7 @@ def available_cores() -> int:
 
 
 def own_cores() -> int:
-    """Return how many cores this process may keep busy. ``TVM_NUM_THREADS`` limits them if several jobs share them."""
+    """Return the number of cores that this process may keep busy; ``TVM_NUM_THREADS`` limits it for parallel jobs."""
     share = os.environ.get("TVM_NUM_THREADS", "")
     return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
 
@@ -58,7 +58,7 @@ def library_versions() -> Mapping[str, str]:
 
 
 def host_model(kind: str) -> dict[str, str]:
-    """Return the names of this machine's CPU and, if the ``kind`` of target is ``cuda``, its GPU."""
+    """Return the name of this machine's CPU and, if the ``kind`` of target is ``cuda``, the name of its GPU."""
     gpu = gpu_name() if kind == "cuda" else None
     return {"cpu": cpu_model(), **({"gpu": gpu} if gpu else {})}
 
@@ -74,10 +74,10 @@ BUSY_CORES = 0.25  # the number of cores that other processes may keep busy with
 
 
 def busy_cores() -> float:
-    """Return how many of this machine's cores other processes keep busy, or 0 if the load is low.
+    """Return the number of this machine's cores that other processes keep busy, or 0 if the load is low.
 
-    The cores are observed for a tenth of a second. The load alone does not suffice: it is averaged over the last
-    minute, and this process itself may have caused it.
+    The cores are observed for a tenth of a second. The load alone is not sufficient, because it is averaged over the
+    last minute, and this process itself may have caused it.
     """
     if os.getloadavg()[0] < BUSY_CORES:
         return 0.0
@@ -108,7 +108,7 @@ def busy_warning(busy: float, load: float, cores: int) -> str:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """Return the facts about this machine that influence times, except for the CPU's name.
+    """Return the facts about this machine that influence measured times, except for the CPU's name.
 
     Facts that the system does not report are omitted. ``threads`` is the number of threads that programs use.
     """
@@ -141,8 +141,8 @@ def _read(path: Path) -> str:
 def _turbo() -> bool | None:
     """Return whether turbo is enabled, or None if unknown.
 
-    The intel_pstate driver has a switch to disable turbo; other drivers have one to enable it. Source: Linux,
-    Documentation/admin-guide/pm.
+    The intel_pstate driver has a switch that disables turbo; other drivers have a switch that enables it. Source:
+    Linux, Documentation/admin-guide/pm.
     """
     if none := _read(_CPU / "intel_pstate" / "no_turbo"):
         return none == "0"
@@ -151,7 +151,7 @@ def _turbo() -> bool | None:
 
 
 def _virtual() -> str:
-    """Return the hypervisor and the container, which may share their cores with others, or "" if there is neither."""
+    """Return the hypervisor and the container, in which cores may be shared with others, or "" if there is neither."""
     names = []
     if "hypervisor" in _read(Path("/proc/cpuinfo")).partition("\n\n")[0].split():
         names.append(_read(Path("/sys/class/dmi/id/sys_vendor")) or "hypervisor")

@@ -19,8 +19,8 @@ NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # the errors that file s
 class ScratchFolder:
     """A new temporary folder. As a context manager, it removes the folder on exit.
 
-    Folders left behind by processes that have ended are removed first. Each process holds a lock on its folder for as
-    long as it lives, which is more reliable than a folder's age or a process ID.
+    Folders left behind by processes that have ended are removed first. Each process holds a lock on its folder until it
+    ends, which shows more reliably than a folder's age or a process ID whether the folder is in use.
 
     Args:
         parent: The directory in which to create the folder, or None for the system's temporary directory.
@@ -64,7 +64,7 @@ class ScratchFolder:
 
 
 def _clear(parent: str, prefix: str) -> None:
-    """Remove folders left behind by this user's processes that have ended."""
+    """Remove the folders that this user's processes left behind when they ended."""
     with suppress(OSError):
         for entry in os.scandir(parent):
             own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
@@ -74,9 +74,9 @@ def _clear(parent: str, prefix: str) -> None:
 
 
 def _locked(folder: str, ours: bool = False) -> int | None:
-    """Return a descriptor that holds the lock on ``folder``, or None if another process holds it or removed the folder.
+    """Return a descriptor that holds the lock on ``folder``, or None if it is locked or has been removed.
 
-    On file systems without locks, a folder that is ``ours`` is used without a lock and is never removed by others.
+    On file systems without locks, a folder that is ``ours`` is used without a lock, and no process removes it.
     """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,3 +1,3 @@
-"""The store: everything a user has measured in any study, by workload, target, machine, space and program."""
+"""The store: a database of everything that a user has measured in any study."""
 
 from .store import Store as Store

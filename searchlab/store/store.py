@@ -1,14 +1,14 @@
 """A store: the runs of all studies in one SQLite file, which several processes may read and write concurrently.
 
 Its journal is a write-ahead log, which needs shared memory, so a store must be on a local disk rather than a network
-file system. When no process has it open, it is a single file.
+file system. When no process has the store open, it is a single file. It contains three database tables:
 
-- ``runs`` has one row per run: the key of what it measured, and its fastest program. ``header`` is the digest of its
-  log's first line, and ``lines`` is the number of lines.
-- ``lines`` contains each log's lines verbatim. ``program`` is the hash of a trial's program, or its config if a program
-  that ran has no hash.
-- ``states`` contains, for each time a log was added, its digest and number of lines at that time. Logs only grow, so
-  each of their states can be restored.
+- ``runs`` has one row per run, with the run's :class:`Key` and the time of its fastest program. ``header`` is the
+  digest of the log's first line, and ``lines`` is the number of lines.
+- ``lines`` contains each log's lines verbatim. ``program`` is the hash of a trial's program or, if a program ran but
+  has no hash, the trial's config.
+- ``states`` has one row for each time that a log was added, with its digest and number of lines at that time. Logs only
+  grow, so each of these states can be restored.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 
 VARIABLE = "SEARCHLAB_STORE"  # the environment variable that names the default store
-WORD = "store"  # the warm start from the default store; store:PATH is the store at that path
+WORD = "store"  # specifies a warm start from the default store; store:PATH specifies the store at PATH
 
 TargetSpec = str | Mapping[str, Any] | Target
 Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)] | None
-_RunRow = tuple[int, int, Seconds]  # run, number of lines, time of its fastest program in seconds
-_StateRow = tuple[str, int, int]  # digest of a log, its number of lines at that time, run
+_RunRow = tuple[int, int, Seconds]  # the run, its number of lines, and the time of its fastest program in seconds
+_StateRow = tuple[str, int, int]  # the digest of a log, its number of lines at that time, and the run
 
 _HELD = """
 SELECT workload, target, machine, space, fingerprint, COUNT(*), SUM(trials),
@@ -72,13 +72,13 @@ _LINES = "SELECT line FROM lines WHERE run = ? AND number < ? ORDER BY number"
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """A workload and a space, and where they were measured. Programs with different keys are never compared."""
+    """A workload, a space, a target and a machine. Programs with different keys are never compared."""
 
     workload: str
     target: str  # see spelled_target
     machine: str  # see Header.measured_on
-    space: str  # the name of its plug-in
-    fingerprint: str  # the space's
+    space: str  # the name of the space's plug-in
+    fingerprint: str  # the fingerprint of the space
 
     @classmethod
     def of(cls, header: Header) -> Key:
@@ -97,12 +97,12 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     key: Key
     runs: int
     trials: int
-    programs: int  # number of distinct programs that were built
-    seconds: Seconds  # for executing the fastest program once, as Best.seconds; None if no trial succeeded
-    strategy: str  # of the run that found the fastest program; so are the next two
-    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]  # seconds since 1970
-    log: str  # the path that it was added from
-    line: bytes  # the first line of that log
+    programs: int  # the number of distinct programs that were built
+    seconds: Seconds  # the fastest program's time, like Best.seconds; None if no trial succeeded
+    strategy: str  # the strategy that found the fastest program
+    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]  # when the strategy's run began, in seconds since 1970
+    log: str  # the path from which the log of this run was added
+    line: bytes  # the first line of this log
 
     @property
     def header(self) -> Header:
@@ -147,7 +147,7 @@ class Store:
     may read and write it concurrently. It must be on a local disk.
 
     Attributes:
-        path: The path of its file, by default the user's store.
+        path: The path of the file, by default the user's store.
 
     Example:
         >>> import searchlab
@@ -166,8 +166,8 @@ class Store:
     def add(self, *logs: str | Path | Result) -> Added:
         """Add runs that are not yet in the store, and new trials from logs that have grown.
 
-        Logs that cannot be read are skipped, as are logs whose costs come from a table rather than a measurement. Code
-        that a log refers to is not imported.
+        Logs that cannot be read are skipped, and so are logs whose costs come from a table. Plug-ins that logs name are
+        not imported.
 
         Args:
             *logs: Logs, directories of logs, or results.
@@ -202,7 +202,7 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> list[Held]:
-        """List the store's content, filtered by the arguments that are not None.
+        """Return the store's content for each :class:`Key`, filtered by the arguments that are not None.
 
         Args:
             workload: The workload.
@@ -229,7 +229,7 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> Results:
-        """Return the runs that :meth:`find` finds, as they were logged. For each key, the fastest run comes first."""
+        """Return the runs in the content that :meth:`find` returns. For each key, the fastest run comes first."""
         keys = [one.key for one in self.find(workload, target=target, machine=machine, space=space)]
         rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
         return Results(Result(self._log(run, lines)) for run, lines, _ in rows)
@@ -248,7 +248,7 @@ class Store:
             workload: The workload.
             target: The target, by default this CPU with all its cores.
             machine: Part of the name of one machine, by default this machine.
-            log: A new file to which the log of the program's run is written, as it was added.
+            log: The path of a new file to which the log of the program's run is written.
 
         Raises:
             SearchlabError: If the store contains no such program. The message lists where the workload was measured.
@@ -269,12 +269,12 @@ class Store:
         raise SearchlabError(self.nothing(self._name(workload), held, resolved, machine))
 
     def fastest(self, held: list[Held], target: Target) -> Iterator[Result]:
-        """Yield the successful runs of ``held`` for ``target`` on this machine, fastest first."""
+        """Yield the successful runs in ``held`` for ``target`` on this machine, fastest first."""
         for run, lines in self._fastest(held, target, None):
             yield Result(self._log(run, lines))
 
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
-        """Return the message for when ``held`` contains no program for ``workload``, ``target`` and ``machine``."""
+        """Return an error message: ``held`` contains no program for ``workload``, ``target`` and ``machine``."""
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
         said = f"the store {self.path} contains no working program of {workload} for {where}"
         if held:
@@ -282,7 +282,7 @@ class Store:
         return f"{said} or any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
 
     def states(self, keys: Iterable[Key]) -> list[tuple[str, Log]]:
-        """Return the log of each run of ``keys``, earliest first, with the digest that warm starts record."""
+        """Return the log of each run with one of ``keys``, earliest first, and the digest that warm starts record."""
         sql = (
             f"SELECT states.digest, own.lines, own.id FROM ({_RUNS}) AS own "
             f"JOIN states ON states.run = own.id AND states.lines = own.lines"
@@ -292,7 +292,7 @@ class Store:
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
     def log_of(self, digest: str) -> Log | None:
-        """Return the log that had this digest when it was added, as it was then, or None if the digest is unknown."""
+        """Return a log in the state that has this digest, or None if no log was added in this state."""
         rows = self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _StateRow)
         return self._log(rows[0][2], rows[0][1]) if rows else None
 
@@ -306,7 +306,7 @@ class Store:
         return held
 
     def _name(self, workload: str | Workload) -> str:
-        """Return the name of ``workload``, which may be one that only its logs can make."""
+        """Return the name of ``workload``, which may be known only from logs in the store."""
         try:
             return str(parse_workload(workload))
         except SearchlabError:
@@ -315,7 +315,7 @@ class Store:
             raise
 
     def _fastest(self, held: list[Held], target: Target, machine: str | None) -> list[tuple[int, int]]:
-        """Return each run in which a trial succeeded, with its number of lines, fastest first."""
+        """Return each run in which a trial succeeded, and its number of lines, fastest run first."""
         at = spelled_target(target), _this_machine(target) if machine is None else machine
         keys = [one.key for one in held if (one.key.target, one.key.machine) == at]
         rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
@@ -339,7 +339,7 @@ class Store:
         return [line for (line,) in self._rows(_LINES, [run, count], tuple[bytes])]
 
     def _rows(self, sql: str, values: list[Any], kind: Any) -> list[Any]:
-        """Return the rows of a query. Raises SearchlabError if one is not of type ``kind``."""
+        """Return the rows of a query. Raises SearchlabError if a row does not have the type ``kind``."""
         with opened(self.path) as database:
             rows = database.execute(sql, values).fetchall()
         try:
@@ -359,7 +359,7 @@ def _add_log(database: sqlite3.Connection, path: Path) -> tuple[bool, int]:
 
     Raises SearchlabError if the log cannot be read or contains no measurements.
     """
-    lines = read_bytes(path).split(b"\n")[:-1]  # text after the last newline is an incomplete line
+    lines = read_bytes(path).split(b"\n")[:-1]  # without an incomplete last line
     digest = _digest(lines)
     known = "SELECT 1 FROM states WHERE digest = ?", [digest]
     if database.execute(*known).fetchone():
@@ -412,7 +412,7 @@ def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]
 
 
 def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
-    """Return the run whose log starts with ``lines``, and its numbers of lines and trials, or None, 0, 0 if unknown."""
+    """Return the run to whose log ``lines`` belong, and its numbers of lines and trials, or None, 0, 0 if unknown."""
     for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
         held = [line for (line,) in database.execute(_LINES, [run, len(lines)])]
         if held == lines[: len(held)]:
@@ -421,14 +421,14 @@ def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tu
 
 
 def _program(item: object) -> str | None:
-    """Return the identity of the program in a line of a log, or None if the line has no program."""
+    """Return the hash or config that identifies the program in a log's line, or None if the line has no program."""
     if not isinstance(item, Record):
         return None
     return item.program or (msgspec.json.encode(item.config).decode() if item.failure is None else None)
 
 
 def _digest(lines: list[bytes]) -> str:
-    """Return a log's digest, as recorded in the header of a run that started from it."""
+    """Return a log's digest, which is recorded in the header of any run that starts from the log."""
     return hashlib.sha256(_joined(lines)).hexdigest()[:32]
 
 
@@ -447,8 +447,8 @@ def _write(path: Path, lines: list[bytes]) -> None:
 # --- the database -----------------------------------------------------------------------------------------------------
 
 APPLICATION = 0x734C6162  # identifies this application in the header of the SQLite file
-VERSION = 1  # of the database schema
-PATIENCE = 30.0  # seconds to wait for another process that writes; adding a log takes milliseconds
+VERSION = 1  # the version of the database schema
+PATIENCE = 30.0  # how long to wait for another process that writes, in seconds; adding a log takes milliseconds
 
 SCHEMA = (
     """CREATE TABLE runs (
@@ -507,7 +507,7 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Commit all statements or none, while no other process writes."""
+    """Execute all statements in this context or none, while no other process can write."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -519,7 +519,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _opened(path: Path, write: bool) -> sqlite3.Connection:
-    """Open the database. Unlike SQLite itself, wait for processes that create or close it."""
+    """Open the database. Unlike SQLite itself, wait for processes that are creating or closing it."""
     until = time.monotonic() + PATIENCE
     while True:
         uri = f"{path.absolute().as_uri()}?mode={_mode(path, write)}"
@@ -545,7 +545,7 @@ def _mode(path: Path, write: bool) -> str:
         if write:
             return "rwc"
         raise SearchlabError(f"the store {path} does not exist; `searchlab store add` creates it from logs") from None
-    except (OSError, ValueError) as error:  # a ValueError for an impossible file name, such as one with a null byte
+    except (OSError, ValueError) as error:  # a ValueError is raised for an invalid name, such as one with a null byte
         raise SearchlabError(
             f"cannot open the store {path}: {getattr(error, 'strerror', None) or error}; choose another file"
         ) from None
@@ -611,7 +611,7 @@ _MESSAGES = {
 
 
 def spelled_target(target: Target | Mapping[str, Any]) -> str:
-    """Return a target as canonical JSON without cache sizes, which do not affect which programs it can run."""
+    """Return a target as canonical JSON, without its cache sizes, which do not affect the programs that it can run."""
     spec = target.spec if isinstance(target, Target) else target
     return json.dumps({name: value for name, value in spec.items() if name != "caches"}, sort_keys=True)
 
@@ -624,7 +624,7 @@ def in_words(target: str, machine: str) -> str:
 
 
 def places(held: Iterable[Held]) -> str:
-    """List up to four places where ``held`` was measured, with the number of programs for each."""
+    """Describe up to four places where ``held`` was measured, with the number of programs for each."""
     counts: dict[tuple[str, str], int] = {}
     for one in held:
         place = one.key.target, one.key.machine
@@ -634,7 +634,7 @@ def places(held: Iterable[Held]) -> str:
 
 
 def _this_machine(target: Target) -> str:
-    """Return this machine's name as logs of programs for ``target`` record it."""
+    """Return this machine's name in the form that logs record for ``target``."""
     return ", ".join(host_model(target.kind).values())
 
 
@@ -661,7 +661,7 @@ def default_path() -> Path:
 
 
 def named_store(entry: str, base: Path) -> Path | None:
-    """Return the path of the store that a warm-start entry refers to, or None if the entry is a path to logs.
+    """Return the path of the store that a warm-start entry specifies, or None if the entry is a path to logs.
 
     Relative paths start from ``base``. Raises SearchlabError if ``"store"`` is ambiguous.
     """
