@@ -50,7 +50,7 @@ class Loop:
     annotation: str
     topdown: int  # the product of the loop lengths from the outermost loop down to this one
     bottomup: int = -1  # the number of iterations within this loop, or -1 if it accesses no buffer
-    adds: int = 0  # the number of such floating-point operations directly within this loop
+    adds: int = 0  # the number of floating-point operations of this kind directly within this loop
     multiplies: int = 0
     divides: int = 0
     touches: dict[str, Touch] = field(default_factory=dict)  # by buffer and access number: A_0, A_1

@@ -23,7 +23,7 @@ class RunExecutor(Executor, ABC):
     options are constructor keyword arguments with default values, and usually include ``jobs`` and ``batch``.
 
     Attributes:
-        jobs: The number of simultaneous calls. Twice this number is submitted, so that no worker has to wait.
+        jobs: The number of simultaneous calls. Twice as many calls are submitted, so that no worker has to wait.
         batch: The maximum number of short runs per call. If a study has few runs, each call contains fewer of them, so
             that every job receives a call.
         one_per_machine: Whether exclusive calls are kept on different machines. If not, they are submitted one by one.

@@ -28,7 +28,7 @@ UNWATCHED = {
     "distributed.admin.system-monitor.interval": "10s",
 }
 """The settings for clusters that this executor starts. By default, Dask's processes profile themselves up to a hundred
-times a second for a dashboard, which is not shown here. This would make short runs take a fifth longer."""
+times a second for a dashboard, which makes short runs take a fifth longer."""
 LOOK_SECONDS = 5.0  # the time between queries about the size of the cluster
 
 

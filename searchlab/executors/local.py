@@ -25,8 +25,8 @@ class LocalExecutor(RunExecutor):
     """Executes runs in local processes.
 
     If a call's process dies, the call fails with :class:`~searchlab.measure.process.WorkerDied`, which says how the
-    process died, and the next call gets a new process. By contrast, a ``ProcessPoolExecutor`` could not be used any
-    further. It would also run the user's script again in each of its processes.
+    process died, and the next call gets a new process. By contrast, a ``ProcessPoolExecutor`` could then no longer be
+    used, and it would run the user's script again in each of its processes.
 
     Args:
         jobs: The number of processes, or 0 for one per core.

@@ -120,7 +120,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}  # other facts: see searchlab.machine.host.machine
     starts: str = ""
-    """The text that is hashed into the seed so that a strategy draws its own first configs, or "" for shared ones."""
+    """The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share them."""
     warm_start: tuple[str, ...] = ()  # digests of the logs from which the run started, in order
     label: str = ""
     space_label: str = ""
@@ -308,7 +308,7 @@ def workload_name(header: Header) -> str:
 
 @lru_cache(1024)
 def _defined(workload: str) -> Workload | None:
-    """Return the workload if its kind is one that the format defines."""
+    """Return the workload if the format defines its kind, or None otherwise."""
     return parse_workload(workload) if workload.partition(":")[0] in DEFINED else None
 
 
@@ -324,7 +324,7 @@ def batch_numbers(records: Sequence[Record], size: int) -> Ints:
 
 
 class LoggedTrials:
-    """The base class of logs and their columns: the time charged for each trial, and the unit of throughput."""
+    """The base class of logs and their columns, with the time charged for each trial and the unit of throughput."""
 
     header: Header
     batches: Ints  # each trial's batch number, shape (trials,)
@@ -406,7 +406,7 @@ class Log(LoggedTrials):
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return a log with the first ``trials`` trials, fewer than all. ``ended`` is why the run ended there."""
+        """Return the log up to ``trials`` trials, of which it must have more. ``ended`` is why the run ended there."""
         return replace(self, records=self.records[:trials], final=None, ended=ended)
 
 

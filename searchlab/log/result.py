@@ -39,7 +39,7 @@ class Best:
         trial: The trial.
         gflops: The latest throughput, in the log's unit. If :attr:`retimed`, the trial was measured as a finalist.
         seconds: The latest median time of one execution, in seconds.
-        tied: The other finalists that the noise does not separate from the winner, or None without finalists.
+        tied: The other finalists within the winner's noise (see :func:`winner`), or None if there are no finalists.
         result: The run.
     """
 
@@ -346,7 +346,7 @@ DISAGREES = 1.25
 
 
 def noise(log: Log) -> float | None:
-    """Return the noise floor: the median of (slowest - fastest) / cost over repeated trials, or None without any."""
+    """Return the noise floor: the median of (slowest - fastest) / cost over repeated trials, or None if none are."""
     spreads = [
         (max(record.seconds) - min(record.seconds)) / record.cost
         for record in log.records
@@ -444,7 +444,7 @@ _LEFT = ' style="text-align: left"'
 
 
 def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return an HTML table whose first column contains text and whose other columns contain numbers. Escapes text."""
+    """Return an HTML table, with all text escaped. The first column is aligned as text, the others as numbers."""
 
     def row(tag: str, values: Sequence[object]) -> str:
         cells = (f"<{tag}{'' if place else _LEFT}>{escape(str(one))}</{tag}>" for place, one in enumerate(values))

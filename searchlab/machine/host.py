@@ -26,7 +26,7 @@ def available_cores() -> int:
 
 
 def own_cores() -> int:
-    """Return the number of cores that this process may keep busy; ``TVM_NUM_THREADS`` limits it for parallel jobs."""
+    """Return the number of cores that this process may keep busy, which ``TVM_NUM_THREADS`` may limit."""
     share = os.environ.get("TVM_NUM_THREADS", "")
     return min(available_cores(), int(share)) if share.isdecimal() and int(share) else available_cores()
 

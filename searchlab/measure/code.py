@@ -152,10 +152,7 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
 
 
 class Programs:
-    """A folder with one file per compiled program, named after its hash.
-
-    Raises SearchlabError if the folder cannot be created.
-    """
+    """A folder with one file per compiled program. Raises SearchlabError if the folder cannot be created."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

@@ -94,7 +94,7 @@ class Measurer(ABC):
 
 
 class Remeasurer(Measurer):
-    """A measurer that can also time programs again that it has already measured.
+    """A measurer that can also time previously measured programs again.
 
     Attributes:
         sentinel: The interval, in batches, at which a run times its first working program again, or 0 for never.

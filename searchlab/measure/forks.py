@@ -103,7 +103,7 @@ def _own_group(pid: int) -> None:
 
 
 def _adapt(message: Fork) -> None:
-    """Give this process the environment that it would have if the process that requested it had started it."""
+    """Give this process the state that it would have if the requesting process had started it directly."""
     for name, value in message.environment.items():
         if value is None:
             os.environ.pop(name, None)

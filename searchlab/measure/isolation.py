@@ -1,4 +1,4 @@
-"""Isolate processes that run candidates from other processes, and detect changes that a candidate makes to its own.
+"""Isolate the processes that run candidates, and detect changes that a candidate makes to its process.
 
 No privileges are needed. On Linux 6.12 or later, Landlock confines a process's signals to itself and the processes that
 it starts. On older kernels, an extra process between the candidates and the process that waits for them absorbs such
@@ -116,10 +116,7 @@ def limit_memory(megabytes: int) -> None:
 
 
 def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """Return a failure's ``text``, which also mentions the limit if the process ran out of memory.
-
-    ``held`` is the process's peak memory in MB, if it is known.
-    """
+    """Return a failure's ``text``, with the limit if memory ran out. ``held`` is the peak memory in MB, if known."""
     if megabytes and (held >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text

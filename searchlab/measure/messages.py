@@ -50,7 +50,7 @@ class HasEnded(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a worker ended."""
+    """The exit code and the resource usage of a worker that has ended."""
 
     code: int
     megabytes: int = 0  # peak memory

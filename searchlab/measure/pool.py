@@ -86,7 +86,7 @@ class Turn(NamedTuple, Generic[Job]):
 
 
 class Batch(Generic[Job]):
-    """Assigns a batch's jobs to a pool's processes, and replaces processes that die, exceed a limit or are spoiled.
+    """Assigns a batch's jobs to a pool's processes, and replaces those that die, time out or are spoiled.
 
     When used as a context manager, it kills all processes that are not idle if an exception ends the batch. A batch
     without jobs only sets up the processes.
@@ -340,7 +340,7 @@ class _Extraction(Batch[range]):
         answer = process.recv(messages.Extracted)
         if len(answer.rows) != len(chunk) or any(len(row) % 8 for row in answer.rows):
             raise WorkerDied("sent an invalid answer: its rows do not match the configs")
-        if not process.usable and len(chunk) > 1:  # a config has changed the process, and perhaps later rows
+        if not process.usable and len(chunk) > 1:  # a changed process may have affected the other rows
             raise WorkerDied(f"was left with changed {process.changed}")
         process.extracts.add(self.features)
         if chunk:  # the time for an empty chunk is spent on a new process's imports

@@ -117,7 +117,7 @@ class Channel:
         self._socket.close()
 
     def _missing(self) -> int:
-        """Return how many bytes of the header or frame are missing, or 0 if :meth:`recv` can return or raise."""
+        """Return the number of missing bytes in the header or frame, or 0 if :meth:`recv` can return or raise."""
         if self._ended:
             return 0
         if len(self._data) < _HEADER.size:
@@ -272,7 +272,7 @@ class MeasuringWorker(Worker):
 
         Raises:
             WorkerDied: If the worker has ended or sends anything else, in which case it is killed.
-            Spoiled: If the answer belongs to an earlier message. The worker is then killed.
+            Spoiled: If the answer does not belong to the latest message. The worker is then killed.
         """
         frame = self.recv_bytes()
         try:
@@ -291,7 +291,7 @@ class MeasuringWorker(Worker):
 
     @property
     def usable(self) -> bool:
-        """Whether the worker is alive, and no candidate has changed its state."""
+        """Whether the worker is alive, has not sent anything more, and has not been changed by a candidate."""
         return not self.changed and not self.channel.poll() and self.alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:

@@ -130,7 +130,7 @@ class SuiteTable:
             ) from None
 
     def settings(self, noise: bool = False) -> TableSettings:
-        """Return the settings for measuring from the table."""
+        """Return the settings for taking measurements from the table."""
         statistic: Statistic = self.header.measure.get("statistic", "median") if self.imported else "median"
         return TableSettings(
             str(self.path.absolute()), noise=noise, statistic=statistic, name=self.name, digest=self.digest

@@ -48,8 +48,7 @@ class TableSettings(
         path: A log or a directory of logs, or a list of these, relative to the study file.
         missing: What to do if a config is not in the logs: end the study ("refuse"), or use the measurement of the
             "nearest" config in the logs.
-        noise: Whether to resample each measurement's repeats from the recorded ones. The sample depends on the run's
-            seed.
+        noise: Whether to resample each measurement's repeats from the recorded ones, using the run's seed.
         statistic: The statistic over the repeats that is used as the cost, whichever one the logs were recorded with.
         name: The name of a table in a suite. If it is set, logs record the name and the digest instead of the path, so
             they do not depend on the suite's location. Reports then compare the runs on each table separately.
@@ -77,7 +76,7 @@ class TableSettings(
         return self._headers[base]
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
-        """Return the target recorded in the logs' headers. Raises SearchlabError if the headers have several."""
+        """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
         (first, header), *rest = self.headers(base).items()
         for path, other in rest:
             if other.target != header.target:
@@ -373,8 +372,8 @@ class Nearest:
     - For two numbers, it is the difference between their ranks among the knob's values, divided by the largest rank.
     - For two words, it is 0 or 1.
 
-    A knob that only one of the configs has counts more than all shared knobs, so a config with the same knobs is always
-    nearer than one with different knobs.
+    A knob that only one of the configs has counts more than all shared knobs together, so a config with the same knobs
+    is always nearer than one with different knobs.
     """
 
     def __init__(self, configs: Sequence[Config], knobs: Mapping[str, Knob] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The worker process, which builds programs, or runs them first to check their results and then to time them.
+"""The worker process, which either builds programs, or runs them to check their results and to time them.
 
 A candidate can crash only its own worker. A program runs on this machine or on a device in a fleet.
 """
@@ -106,7 +106,7 @@ class Runner:
         self.loaded: list[tvm.runtime.Module] = []
 
     def run(self, program: Program, best: float = math.inf) -> Ran | Failed:
-        """Check a program's result, and then time the program. Arguments that it takes packed are packed once, first.
+        """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
         If the first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned: it is not
         timed again. The first reading is the time of the check if that is long enough, or else the first repeat.
@@ -180,7 +180,7 @@ class Runner:
     def _check(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Sequence[Array]
     ) -> tuple[float, str]:
-        """Run a program, and return its time in seconds (0 if unknown) and the error in its result, or "" if none."""
+        """Run a program. Return its time in seconds (0 if unknown) and a description of its wrong result, or ""."""
         for result, unwritten in zip(self.results, self.unwritten, strict=True):
             result.copyfrom(unwritten)
         main = module["main"]
@@ -387,7 +387,7 @@ class Workbench:
         except InvalidConfig as error:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
-            # A plug-in may raise any exception while scheduling. Only this trial must fail.
+            # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
             text = with_limit(cut(f"schedule: {type(error).__name__}: {text_of(error)}"), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start

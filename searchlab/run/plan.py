@@ -170,7 +170,7 @@ class WarmStart:
 
 
 def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> list[EarlierRun | StoredRuns]:
-    """Return the logs and stores specified by ``sources``, whose paths are relative to ``base``.
+    """Return the earlier runs and the stores specified by ``sources``, whose paths are relative to ``base``.
 
     Raises SearchlabError if a log is damaged, has no trials or is specified twice.
     """
@@ -233,7 +233,7 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: S
 
 
 def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence[WarmStart]) -> None:
-    """Raise SearchlabError if any run in ``earlier`` is used by none of ``warm_starts``."""
+    """Raise SearchlabError if none of ``warm_starts`` uses a log in ``earlier``. Stores and suites may be unused."""
     used = {digest for warm in warm_starts for digest in warm.digests}
     for run in earlier:
         if isinstance(run, EarlierRun) and not run.of_suite and run.digest not in used:

@@ -128,8 +128,8 @@ class NamedPolicy(Named, frozen=True):
         cost_model: The only cost model to use with this policy, instead of the study's cost models.
         features: The features for the cost model, instead of those in the cost model's entry.
         warm_start: Overrides the study's ``warm_start``.
-        tuned_on: The tables on which the options were searched, such as ``hub-v1/dev``, or empty if they are as
-            published. This only documents the options, and does not affect runs.
+        tuned_on: The tables on which the options were tuned, such as ``hub-v1/dev``, or empty if they are as published.
+            This only documents the options, and does not affect runs.
     """
 
     batch: Count | None = None
@@ -151,7 +151,7 @@ class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: The suite, or one of its splits or tables, specified in the same way as ``suite``.
-        noise: Whether to resample each measurement's repeats from the recorded ones, depending on the run's seed.
+        noise: Whether to resample each measurement's repeats from the recorded ones, using the run's seed.
     """
 
     name: str

@@ -229,7 +229,7 @@ class Store:
         machine: str | None = None,
         space: str | None = None,
     ) -> Results:
-        """Return the runs in the content that :meth:`find` returns. For each key, the fastest run comes first."""
+        """Return all runs that match the arguments; see :meth:`find`. For each key, the fastest run comes first."""
         keys = [one.key for one in self.find(workload, target=target, machine=machine, space=space)]
         rows = [row for key in keys for row in self._rows(_RUNS, key.values, _RunRow)]
         return Results(Result(self._log(run, lines)) for run, lines, _ in rows)
@@ -274,7 +274,7 @@ class Store:
             yield Result(self._log(run, lines))
 
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
-        """Return an error message: ``held`` contains no program for ``workload``, ``target`` and ``machine``."""
+        """Return the text of the error that ``held`` contains no program for the other arguments."""
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
         said = f"the store {self.path} contains no working program of {workload} for {where}"
         if held:
@@ -292,7 +292,7 @@ class Store:
         return sorted(runs, key=lambda run: (run[1].header.created, run[0]))
 
     def log_of(self, digest: str) -> Log | None:
-        """Return a log in the state that has this digest, or None if no log was added in this state."""
+        """Return the log that had this digest when it was added, without later lines, or None if there is none."""
         rows = self._rows("SELECT digest, lines, run FROM states WHERE digest = ?", [digest], _StateRow)
         return self._log(rows[0][2], rows[0][1]) if rows else None
 
