@@ -212,7 +212,7 @@ class BoundCostModel:
         return predicted
 
     def check_uncertainty(self) -> None:
-        """Raise SearchlabError, which names models to use instead, if the model cannot estimate uncertainty."""
+        """Raise SearchlabError if the model cannot estimate uncertainty; the message names models that can."""
         if not self.model.uncertainty:
             name = COST_MODELS.name_of(type(self.model))
             raise SearchlabError(

@@ -156,7 +156,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
 
     @property
     def table(self) -> str:
-        """The name of the suite table that the run used, without the suite's version, or "" if none."""
+        """The name of the suite table that the run used, without the suite's version, or "" if it used none."""
         return str(self.measure.get("name", "")).rpartition("/")[2]
 
     @property

@@ -1,4 +1,4 @@
-"""A run's result as presented to users: its trials, the best trial, and the reliability of the times."""
+"""A run's result as presented to users: its trials, the best trial, and the reliability of its times."""
 
 from __future__ import annotations
 

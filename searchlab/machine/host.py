@@ -92,7 +92,7 @@ def busy_cores() -> float:
 
 
 def busy_warning(busy: float, load: float, cores: int) -> str:
-    """Return a warning if the machine is too busy for reliable measurements, or "".
+    """Return a warning if the machine is too busy for reliable measurements, or "" otherwise.
 
     Args:
         busy: The number of cores that other processes keep busy.

@@ -118,7 +118,7 @@ def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:
 def packed_inputs(
     program: tvm.runtime.Module, packed: Packed, inputs: Mapping[str, tvm.runtime.Tensor]
 ) -> dict[str, list[tvm.runtime.Tensor]]:
-    """Pack the inputs that a program takes packed, and return its input arguments by the inputs' names, in order.
+    """Pack the inputs that a program takes packed, and return all of its input arguments by name, in order.
 
     Args:
         program: A loaded program.

@@ -110,7 +110,7 @@ class Tracker:
 
 
 def registered(address: str) -> dict[str, list[str]]:
-    """Return the devices registered with the tracker at ``address``, by key. Raises SearchlabError as Tracker does."""
+    """Return the registered devices by key. Raises SearchlabError if no tracker answers at ``address``."""
     with Tracker(address) as tracker:
         return tracker.devices()
 

@@ -1,8 +1,8 @@
 """The fork server, ``python -m searchlab.measure.forks``, which imports TVM and then forks workers.
 
-Importing TVM takes seconds; forking a process that has imported it takes milliseconds. The server runs no candidate
-and has only one thread. When the process that started the server ends, the server kills its forks and any processes
-that their candidates have left behind.
+Importing TVM takes seconds; forking a process that has imported it takes milliseconds. The server itself runs no
+candidates and has only one thread. When the process that started the server ends, the server kills its forks and any
+processes that their candidates have left behind.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _WATCHED = {"builtins": builtins, "os": os, "time": time, "signal": signal, "num
 
 
 def die_with(parent: int) -> None:
-    """Make Linux kill this process when its parent ends for any reason."""
+    """Make Linux kill this process when its parent ends, whatever the reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended before the call

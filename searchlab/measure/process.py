@@ -190,7 +190,7 @@ class Worker(ABC):
         return self._process.poll() is None
 
     def send(self, message: Any) -> None:
-        """Pickle and send ``message``. Kill the worker if it does not read it; :meth:`recv_bytes` then raises."""
+        """Pickle and send ``message``. A worker that does not read it is killed; :meth:`recv_bytes` then raises."""
         self._printed()  # discard earlier output
         try:
             self.channel.send(pickle.dumps(message), SEND_SECONDS)

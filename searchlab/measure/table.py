@@ -170,9 +170,7 @@ class TableMeasurer(Measurer):
 
     Args:
         paths: Logs and directories of logs.
-        missing: See :class:`TableSettings`.
-        noise: See :class:`TableSettings`.
-        statistic: See :class:`TableSettings`.
+        missing, noise, statistic: See :class:`TableSettings`.
         headers: The logs' headers, if they have already been read.
 
     Raises:

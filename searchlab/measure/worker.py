@@ -70,9 +70,7 @@ class Runner:
     """Runs programs for one workload on one device.
 
     Args:
-        workload: The workload.
         settings: How to check and time programs.
-        device: The device.
         local: Whether the device is part of this machine, so that this process can time its runs.
         case: The inputs and the expected result, which are computed if this is None.
         error_factor: The factor by which the space scales the workload's tolerance.
@@ -109,7 +107,7 @@ class Runner:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
         If the first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned: it is not
-        timed again. The first reading is the time of the check if that is long enough, or else the first repeat.
+        timed again. The first reading is the time of the checked run if that is long enough, or else the first repeat.
         """
         start = time.perf_counter()
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf

@@ -77,16 +77,8 @@ def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
 class Search:
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
-    Use it as a context manager, within which no other process can write the run's log. Several runs may take turns.
-
-    Args:
-        run: The run, whose log is created or resumed.
-        measurer: Measures the configs that the log does not contain.
-        on_trial: Called with every trial.
-        held: The log, if it has already been read.
-
-    Raises:
-        SearchlabError: In the same cases as :func:`search`.
+    Use it as a context manager, within which no other process can write the run's log. Several runs can be advanced
+    alternately. The arguments and exceptions are the same as for :func:`search`.
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> None:
@@ -311,7 +303,7 @@ class Searcher:
             self.train_seconds = self._seconds() - start
 
     def quality(self, batch: Sequence[Trial]) -> ModelQuality | None:
-        """Return the quality of the cost model's predictions for a new, complete batch, or None if it is untrained.
+        """Return the quality of the cost model's predictions for a new batch, or None if the model is untrained.
 
         The fastest quarter of the batch counts as its top, because many batches have only eight trials.
         """
@@ -367,7 +359,7 @@ _watch: threading.Thread | None = None
 
 
 def busy(least: float = 0.0) -> str:
-    """Return a clause about a policy call in this process that has taken at least ``least`` seconds, or "" if none."""
+    """Return a message if a policy call in this process has taken at least ``least`` seconds, or "" otherwise."""
     for what, since in _calls[-1:]:
         if (seconds := time.monotonic() - since) >= least:
             return f"{what} has taken {seconds:.0f} s"

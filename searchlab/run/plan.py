@@ -216,9 +216,9 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: S
     """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
 
     Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model, or by a policy
-    that transfers. A cost model with program features can learn from runs in any space. A cost model with knob features
-    and a policy that transfers can learn only from runs for a different shape in the same space. A run never learns
-    from a suite's tables for its own workload.
+    that transfers. A cost model with program features can learn from runs in any space. Cost models with knob features,
+    as well as policies that transfer, can learn only from runs for a different shape in the same space. A run never
+    learns from a suite's tables for its own workload.
     """
     runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
     own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)

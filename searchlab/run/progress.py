@@ -118,8 +118,6 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
         progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
             bars are shown only in a terminal or in a notebook with ipywidgets. Pass a console to show the bars there.
             A notebook without ipywidgets shows only the final state of the bars, as text.
-        runs: The runs.
-        on_run: Called when a run begins.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)

@@ -188,8 +188,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         warm_start: Logs of earlier runs, or directories of logs. Specify ``"store"`` or ``"store:PATH"`` to use a
             store's runs for the same space, target and machine, or ``"suite:v1/dev"`` to use 128 random trials from
             each table of a suite, except those of the run's own workload. Each policy learns from runs in its own
-            space. A cost model with program features is also trained on all other runs. A cost model with knob features
-            and policies that transfer, such as ``copula``, also use runs for other shapes in the same space.
+            space. A cost model with program features is also trained on all other runs. Policies that transfer, such as
+            ``copula``, and cost models with knob features also learn from runs for other shapes in the same space.
         contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
             in each run's log when the run begins. Reports test them with more power than all other pairs.
         claims: Published claims, which reports test on the study's runs. In a study over a suite, claims and contrasts
@@ -256,7 +256,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 It is called only if the number of trials depends on the space's difficulty.
 
         Raises:
-            SearchlabError: If the number of trials depends on the difficulty, which is unknown.
+            SearchlabError: If the number of trials depends on the difficulty and the difficulty is unknown.
         """
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
@@ -597,9 +597,9 @@ class Study:
     ) -> Results:
         """Execute all incomplete runs in the study.
 
-        Existing logs are resumed, and the programs in them are not measured again. Next to the logs, the study stores
-        its plan (see :mod:`searchlab.log.plan`) and a copy of itself, ``study-as-run.toml`` (or ``.json`` if a script
-        created the study).
+        Runs with a log are resumed, and the programs in these logs are not measured again. Next to the logs, the study
+        stores its plan (see :mod:`searchlab.log.plan`) and a copy of itself, ``study-as-run.toml`` (or ``.json`` if it
+        was created by a script).
 
         Args:
             out: The directory for the logs.

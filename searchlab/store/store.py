@@ -490,7 +490,8 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     Outside :func:`transaction`, each statement is a separate transaction.
 
     Raises:
-        SearchlabError: If the store to read does not exist, or on any SQLite error, including in the ``with`` body.
+        SearchlabError: If ``write`` is false and the store does not exist, or if SQLite reports any error, including
+            within the context.
     """
     try:
         with closing(_opened(path, write)) as database:
