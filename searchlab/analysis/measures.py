@@ -1,9 +1,9 @@
-"""The columns of reports. Each is declared once.
+"""The measures in reports, and the columns that show them. Each is declared once.
 
-A :class:`Measure` is a number that describes a strategy, or several that belong together. :class:`StrategySummary`
-declares the measures on one workload, and :class:`OverallStrategy` declares those over all workloads. A declaration
-contains the measure's meaning, a function that computes it from the runs, and its :class:`Column` objects. The tables
-in the terminal, page and notebooks, the CSV files, ``summary.json`` and the pandas frames are derived from them.
+A :class:`Measure` is a number, or several related numbers, describing a strategy. :class:`StrategySummary` declares the
+measures for one workload, and :class:`OverallStrategy` declares the measures over all workloads. A declaration consists
+of the measure's meaning, a function that computes it from the runs, and its :class:`Column` objects. All output is
+derived from these declarations: tables, CSV files, ``summary.json`` and pandas frames.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TRIALS, SECONDS, AREA = "trials_to_target", "seconds_to_target", "area"
 
 
 class Shown(Flag):
-    """The tables for people that show a column. CSV files and frames contain every column that has a name."""
+    """The human-readable tables in which a column appears. CSV files and frames contain every column with a name."""
 
     NOWHERE = 0
     TERMINAL = auto()  # the ranking in the terminal and in notebooks
@@ -52,9 +52,9 @@ class Shown(Flag):
 
 
 def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
-    """Follow ``path``, such as "difference.value", from ``value``. Returns None if anything on the way is None.
+    """Return the attribute or item of ``value`` at ``path``, such as "difference.value".
 
-    ``path`` may also be a function of ``value``.
+    Returns None if any part of the path is None. ``path`` may also be a function, which is called with ``value``.
     """
     if callable(path):
         return path(value)
@@ -67,20 +67,20 @@ def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
 class Column:
     """A column in tables."""
 
-    name: str  # in CSV files and frames; empty to omit it from these
-    title: str = ""  # in tables for people, line by line; {unit}, {goal} and {cutoffs} are filled in
+    name: str  # in CSV files and frames; if empty, the column is omitted from them
+    title: str = ""  # heading in human-readable tables; {unit}, {goal} and {cutoffs} are filled in
     shown: Shown = Shown.NOWHERE
-    digits: int | None = None  # after the decimal point in tables for people; None for three significant digits
-    of: str | Callable[[Any], Any] = ""  # where the number or text is in the measure's value, see at()
-    best: Callable[[Sequence[float]], float] | None = None  # max or min: which number is bold
-    beside: Callable[[Any, Any], str] | None = None  # text next to the number, from the value and the row
-    detail: Callable[[Any], str] | None = None  # more text next to it, from the value, only on the page
-    missing: str = ""  # what the page shows instead of None, if not a dash
-    meaning: str = ""  # if it differs from the measure's
-    if_differs: bool = False  # whether tables for people omit the column if all rows have the same number
+    digits: int | None = None  # decimal places in human-readable tables; None for three significant digits
+    of: str | Callable[[Any], Any] = ""  # path from the measure's value to the number or text; see at()
+    best: Callable[[Sequence[float]], float] | None = None  # max or min, to select the number that is shown in bold
+    beside: Callable[[Any, Any], str] | None = None  # returns text to show next to the number, given the value and row
+    detail: Callable[[Any], str] | None = None  # returns further text, given the value; shown only on the page
+    missing: str = ""  # text that the page shows instead of None; if empty, a dash
+    meaning: str = ""  # the column's meaning, if it differs from the measure's
+    if_differs: bool = False  # whether human-readable tables omit the column if all rows have the same number
 
     def number(self, value: Any) -> Any:
-        """Return the column's number or text from its measure's value."""
+        """Return the column's number or text, given the measure's value."""
         return None if value is None else at(value, self.of)
 
     def text(self, number: Any) -> str:
@@ -88,16 +88,16 @@ class Column:
 
 
 class Measure(Generic[Source, V]):
-    """One entry in a report: an attribute of the rows that declare it, and a key in their JSON.
+    """A measure in a report, declared as an attribute of a class of rows. It is also a key in the JSON of these rows.
 
     Args:
         meaning: A one-sentence definition.
         of: A function that computes the measure from the runs.
-        *columns: Its columns in tables; none if only ``summary.json`` contains it.
-            unit: The unit of its numbers.
-            compared_by: Its name in comparisons of strategies, or empty if they are not compared by it. Such a measure
-            has a number for each seed, ``by_seed``.
-            better: ``max`` or ``min``.
+        *columns: The measure's columns; none if the measure appears only in ``summary.json``.
+        unit: The unit of the numbers.
+        compared_by: The measure's name in comparisons of strategies, or empty if strategies are not compared by it.
+            A measure with such a name needs a number for each seed, ``by_seed``.
+        better: ``max`` if higher numbers are better, or ``min`` if lower numbers are.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Measure(Generic[Source, V]):
 
 
 class Row:
-    """A strategy and the values of the measures that the class declares, in the order of their declarations."""
+    """A strategy, with the values of the measures that the class declares, in the order of declaration."""
 
     measures: ClassVar[dict[str, Measure[Any, Any]]]
 
@@ -141,7 +141,7 @@ class Row:
 
     @classmethod
     def columns(cls) -> Iterator[tuple[Measure[Any, Any], Column]]:
-        """Iterate over all columns with their measures."""
+        """Iterate over all columns, each with its measure."""
         return ((measure, column) for measure in cls.measures.values() for column in measure.columns)
 
     @classmethod
@@ -167,7 +167,7 @@ class Row:
 
 
 class Cell(NamedTuple):
-    """A number in a table for people: its text, the texts next to it, and whether it is the best."""
+    """A cell in a human-readable table: its number as text, the texts next to it, and whether it is the best."""
 
     text: str
     beside: str = ""
@@ -177,25 +177,25 @@ class Cell(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The head of a column."""
+    """The heading of a column."""
 
     title: str
     meaning: str = ""
     unit: str = ""
-    words: bool = False  # whether the column contains texts instead of numbers
+    words: bool = False  # whether the column contains text instead of numbers
 
 
 class Table(NamedTuple):
-    """Columns as people read them."""
+    """A human-readable table."""
 
     heads: list[Head]
-    rows: list[tuple[str, list[Cell]]]  # each strategy's name, and a cell for each head
+    rows: list[tuple[str, list[Cell]]]  # each strategy's name, and a cell for each heading
 
 
 def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
-    """Return the table ``shown`` for ``rows`` of one class, with ``words`` inserted into its titles.
+    """Return the human-readable table ``shown`` of ``rows``, which must all have the same class.
 
-    Columns whose measure is None in every row are omitted.
+    ``words`` are inserted into the column titles. Columns whose measure is None in every row are omitted.
     """
     heads: list[Head] = []
     columns: list[list[Cell]] = []
@@ -221,7 +221,7 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A number for each seed, in the order of the seeds, with the median and quartiles."""
+    """The numbers for all seeds, in the order of the seeds, with their median and quartiles."""
 
     median: float
     lower: float
@@ -235,20 +235,20 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What each seed needed to reach the target, or None if its run ended before (censored), and for infinity."""
+    """The trials or seconds that runs needed to reach the target. None stands for infinity, as for censored runs."""
 
-    reached: int  # seeds that reached the target
-    median: float | None  # over all seeds, censored ones infinite
+    reached: int  # number of seeds that reached the target
+    median: float | None  # over all seeds
     lower: float | None  # see median_interval
     upper: float | None
     expected: float | None  # ERT; None if no seed reached the target
-    penalised: float  # PAR-10, with the largest budget of any run of the workload
-    by_seed: list[float | None]
+    penalised: float  # PAR-10, with the same budget for all strategies on the workload
+    by_seed: list[float | None]  # None if the run ended before it reached the target (censored)
     note: str = ""  # why there is no interval
 
     @classmethod
     def of(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
-        """Summarise what each seed needed and spent. ``more_*`` come from interrupted runs, which only ERT can use."""
+        """Summarise the needed and spent amounts. ``more_*`` are those of interrupted runs, which only the ERT uses."""
         interval = median_interval(values)
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
         median, lower, upper, expected = map(_finite, (interval.value, interval.lower, interval.upper, ert))
@@ -259,7 +259,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     @property
     def censored(self) -> str:
-        """The number of seeds that reached the target, in brackets, or an empty string if all did."""
+        """The number of seeds that reached the target, such as " (3 of 5)", or an empty string if all did."""
         seeds = len(self.by_seed)
         return "" if self.reached == seeds else f" ({self.reached} of {seeds})"
 
@@ -269,7 +269,7 @@ def _finite(value: float | None) -> float | None:
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """The seconds counted, summed over seeds; see :attr:`searchlab.log.format.Log.charged`."""
+    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged`."""
 
     total: float
     propose: float
@@ -282,20 +282,20 @@ TIME_PARTS = Seconds.__struct_fields__[1:]
 
 
 def interval_text(interval: Interval, digits: int) -> str:
-    """Return an interval as " [0.912, 0.934]", or an empty string if there is none."""
+    """Format an interval as " [0.912, 0.934]". Returns an empty string if there is no interval."""
     if interval.lower is None:
         return ""
     return f" [{number_text(interval.lower, digits)}, {number_text(interval.upper, digits)}]"
 
 
 def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
-    """Return an estimate's columns: its value, which needs a ``title`` to be in a table, and its interval's ends."""
+    """Return columns for an estimate's value and the ends of its interval; the value is shown if it has a ``title``."""
     value = Column(name, title, Shown.TABLES if title else Shown.NOWHERE, digits, "value", **look)
     return value, *_ends(name)
 
 
 def _to_target(runs: StrategyRuns, *, seconds: bool) -> Reached:
-    """Return the trials or seconds that reaching the target takes."""
+    """Summarise the trials, or the ``seconds``, that runs needed to reach the target."""
     target = np.array([runs.workload.target])
     ends = [run.elapsed if seconds else np.arange(1.0, len(run.curve) + 1) for run in runs.interrupted]
     took = [
@@ -340,7 +340,7 @@ def _ends(name: str, lower: str = "lower", upper: str = "upper") -> tuple[Column
 
 
 def _reached(name: str, title: str, **look: Any) -> tuple[Column, ...]:
-    """Return the columns of a measure up to the target. ``look`` are further fields of the first column."""
+    """Return the columns of a measure of type :class:`Reached`. ``look`` sets further fields of the first column."""
     median = Column(f"{name}_median", title, Shown.TABLES, of="median", best=min, missing="not reached", **look)
     return median, *_ends(name)
 
@@ -350,10 +350,10 @@ class OnWorkload(Measure[StrategyRuns, V]):
 
 
 class StrategySummary(Row):
-    """One strategy on one workload.
+    """The measures of one strategy on one workload.
 
-    Measures with a number for each seed cover the trials of ``seeds`` up to the workload's horizon. Failures and
-    seconds cover everything in the logs.
+    Measures with a number for each seed cover the runs of ``seeds`` up to the workload's horizon. Failures and seconds
+    cover all trials in the logs.
     """
 
     space = OnWorkload("The search space.", lambda runs: runs.header.space.name)
@@ -481,18 +481,18 @@ class StrategySummary(Row):
     )  # fmt: skip
 
     def by_seed(self, name: str) -> dict[int, float]:
-        """Return the value of the measure ``name`` for each seed, infinite if its run did not reach the target."""
+        """Return the value of the measure ``name`` for each seed, or infinity if its run did not reach the target."""
         values = self.values[name].by_seed
         return {seed: math.inf if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
 
     @classmethod
     def compared_by(cls) -> dict[str, str]:
-        """Return the measures by which strategies are compared: their titles in reports, by name."""
+        """Return the titles in reports of the measures by which strategies are compared, by name."""
         return {name: measure.compared_by for name, measure in cls.measures.items() if measure.compared_by}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):
-    """A measure over all workloads, computed from the summary of each. Its intervals only reflect how seeds vary."""
+    """A measure over all workloads, computed from the summary of each. Its intervals reflect only variation by seed."""
 
 
 def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:
@@ -501,7 +501,7 @@ def _score_over_all(rows: Sequence[StrategySummary]) -> Interval | None:
 
 
 class OverallStrategy(Row):
-    """One strategy over all workloads."""
+    """The measures of one strategy over all workloads."""
 
     area = OverAll(
         "Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these workloads.",

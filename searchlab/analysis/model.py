@@ -1,4 +1,4 @@
-"""The numbers in a report, as its summary contains them."""
+"""The data types for the summary of a report."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         test: For the area on one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over
-            several workloads, "paired-t", a test of the mean difference on these workloads. Other values state why p is
-            missing: "described" for measures other than the area; "one run" if one of the two strategies yields the
-            same run for every seed; or, over several workloads, "no seed in common" or "one seed in common" on one of
-            them, or "the same difference from every seed".
-        improvement: The fraction of pairs in which the run of ``first`` is better or, without pairs, the probability
-            that a run of ``first`` is better than one of ``second`` on the same workload. Ties count half.
-        effect: The test's rank-biserial correlation or, for "paired-t", the mean difference of the area: in [-1, 1],
+            several workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why
+            there is no p-value: "described" for measures other than the area; "one run" if one of the strategies yields
+            the same run for every seed; or, over several workloads, "no seed in common" or "one seed in common" on any
+            of them, or "the same difference from every seed".
+        improvement: The fraction of pairs in which the run of ``first`` is better or, if runs are not paired, the
+            probability that a run of ``first`` is better than one of ``second`` on the same workload. Ties count half.
+        effect: The rank-biserial correlation or, for "paired-t", the mean difference in area. It is in [-1, 1], and
             positive if ``first`` is better.
     """
 
     first: str
     second: str
-    measure: str  # its name
+    measure: str  # the name of the measure
     test: str
-    runs: int  # the number of pairs, or of runs of the strategy that has fewer
+    runs: int  # number of pairs or, if runs are not paired, of runs of the strategy with fewer runs
     improvement: float
     effect: float
-    lower: float | None = None  # 95 % interval of improvement, or None if it has none
+    lower: float | None = None  # lower end of the 95 % interval of the improvement; None if there is no interval
     upper: float | None = None
-    p: float | None = None  # two-sided, for this pair alone
-    adjusted: float | None = None  # corrected for all tests in the report, see Family
+    p: float | None = None  # two-sided, not corrected
+    adjusted: float | None = None  # p-value corrected for all tests in the report; see Family
     note: str = ""  # why there is no interval
 
     @property
@@ -58,13 +58,13 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairCell(NamedTuple):
-    """One strategy compared with another."""
+    """The comparison of one strategy with another in a table of all pairs."""
 
-    chance: float  # that a run of the first is better
-    lower: float | None  # 95 % interval of the chance, or None if it has none
+    chance: float  # probability that a run of the first strategy is better
+    lower: float | None  # lower end of the 95 % interval of this probability; None if there is no interval
     upper: float | None
     p: float | None  # corrected; None without a test
-    word: str  # better or worse, if significant
+    word: str  # "better" or "worse" if the difference is significant, otherwise empty
 
     @classmethod
     def of(cls, contrast: Contrast, one: str, other: str) -> Self:
@@ -77,25 +77,25 @@ class PairCell(NamedTuple):
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A report's tests, whose p-values are corrected together."""
+    """The tests in a report, whose p-values are corrected together."""
 
-    tests: int
+    tests: int  # the number of tests
     registered: list[tuple[str, str]]  # pairs that the study registered before the runs; all others are exploratory
     says: str  # a description of the family in words
 
 
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The comparison on one workload, starting with the strategy that converges fastest."""
+    """The comparison of strategies on one workload."""
 
     workload: str
     flops: int  # floating-point operations per execution; 10^9 if unknown
     unit: str = "GFLOPS"  # unit of throughput; "runs/s" if the FLOPs are unknown
     cluster: str = ""  # see searchlab.workload.Workload.cluster
-    horizon: int  # number of trials that every strategy has, and over which all are compared
+    horizon: int  # number of trials that every strategy has, and over which strategies are compared
     best: BestKnown | None
     target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded
-    strategies: list[StrategySummary]
-    contrasts: list[Contrast]  # every pair by trials to the target, by seconds to it and by area
+    strategies: list[StrategySummary]  # fastest to converge first
+    contrasts: list[Contrast]  # each pair by trials to the target, by seconds to the target, and by area
     verdict: str
     notes: list[str]
 
@@ -105,7 +105,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     @property
     def score_ranges(self) -> str:
-        """The trials that scores cover, such as "17 to 52"; several ranges if spaces differ. Empty without a score."""
+        """The trials that scores cover, such as "17 to 52"; several ranges if spaces differ. Empty without scores."""
         ranges = {(row.score_first, row.score_trials) for row in self.strategies if row.score}
         return " or ".join(f"{first} to {last}" for first, last in sorted(ranges, key=str))
 
@@ -114,7 +114,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return {row.strategy: row for row in self.strategies}
 
     def pairs(self, measure: str) -> list[tuple[str, list[PairCell | None]]]:
-        """Return each strategy compared with each other one, in order, with None for itself."""
+        """Return a row for each strategy: its comparisons with all strategies in the same order, None for itself."""
         about = {(c.first, c.second): c for c in self.contrasts if c.measure == measure}
         about |= {(c.second, c.first): c for c in about.values()}
         names = [row.strategy for row in self.strategies]
@@ -125,12 +125,12 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Diagram(msgspec.Struct, frozen=True):
-    """Strategies by average rank over workloads, best first."""
+    """A critical difference diagram: strategies by average rank over workloads, best first."""
 
     strategies: list[str]
     ranks: list[float]  # average ranks; 1 for a strategy that is best everywhere
     workloads: int
-    cliques: list[list[int]]  # largest groups in which no pair differs on workloads like these: indices of strategies
+    cliques: list[list[int]]  # maximal groups (strategy indices) in which no pair differs on workloads like these
 
     @property
     def by_strategy(self) -> dict[str, float]:
@@ -138,14 +138,14 @@ class Diagram(msgspec.Struct, frozen=True):
 
 
 class PairClaims(msgspec.Struct, frozen=True):
-    """The claims about the best strategy and one other."""
+    """The claims that compare the best strategy with one other."""
 
     first: str
     second: str
-    difference: Difference | None  # of the area, first minus second, p corrected; None without shared seeds
-    says: list[str]  # in these runs, on these workloads, on others like them; with 11 workloads, also equivalence
+    difference: Difference | None  # in area, first minus second, with corrected p-values; None without shared seeds
+    says: list[str]  # on these runs, these workloads and others like them, and on equivalence if there is a result
     headline: str  # the widest claim that the runs support
-    equivalence: Equivalence | None = None  # requires 11 workloads
+    equivalence: Equivalence | None = None  # None with fewer than 11 workloads, or if they form clusters
 
 
 class ContrastAnswer(msgspec.Struct, frozen=True):
@@ -153,10 +153,10 @@ class ContrastAnswer(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: ``better`` or ``worse`` if a test over all workloads is significant; ``level`` if none is significant
-            and the interval is within the zone of practical equivalence; ``untested`` without a test; otherwise
+            and the interval is within the region of practical equivalence; ``untested`` if there is no test; otherwise
             ``undecided``.
-        difference: The difference of the area, ``first`` minus ``second``. Its p-values are corrected for all tests
-            in the report, but its intervals are not.
+        difference: The difference in area, ``first`` minus ``second``. Its p-values are corrected for all tests in the
+            report, but its intervals are not.
     """
 
     first: str
@@ -171,16 +171,16 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         verdict: As in :class:`ClaimVerdict`.
-        value: The strategy's mean difference from the opponent or, for measures with a unit, its mean ratio to it.
-        lower, upper: The 95 % interval of ``value`` from which the verdict follows, or None if it has none.
-        p: Of the test that the two are equal, corrected for all tests of claims in the report.
-        scope: What the interval and p are about: "workloads like these", "these kernels on other devices" or, if
-            there are too few workloads for that, "these workloads".
-        workloads: The number of workloads with runs of both; the strategy is better on ``ahead`` of these, the same on
-            ``level``, and worse on ``behind``.
-        seeds: The number of pairs of runs on the workload with the fewest.
-        unreached: The fraction of compared runs that did not reach the target; each counts with its budget.
-        says: One sentence with these numbers.
+        value: The mean difference, strategy minus opponent, or their mean ratio if the measure has a unit.
+        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based, or None without one.
+        p: The p-value for the hypothesis of no difference, corrected for all tests of claims in the report.
+        scope: The workloads to which the interval and ``p`` apply: "workloads like these", "these kernels on other
+            devices" or, if there are too few workloads for either, those of the runs.
+        workloads: The number of workloads on which both ran. The strategy is better on ``ahead`` of these workloads,
+            the same on ``level``, and worse on ``behind``.
+        seeds: The number of pairs of runs on the workload with the fewest pairs.
+        unreached: The fraction of compared runs that did not reach the target; they count as using the whole budget.
+        says: A sentence that states these numbers.
     """
 
     against: str
@@ -200,13 +200,12 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A published claim, and what the runs say about it.
+    """A published claim, and the verdict on it.
 
     Attributes:
         claim: The claim, as in the study.
-        verdict: ``holds`` if the claim holds against all opponents, ``fails`` if it fails against any of them, and
-            ``undecided`` otherwise, or ``untested`` if there are no such runs.
-        says: One sentence about the opponent that decides, with the effect and its interval.
+        verdict: The first of ``fails``, ``undecided``, ``untested`` and ``holds`` that applies to any opponent.
+        says: A sentence with the effect and its interval for the opponent that decides the verdict.
         against: The comparison with each opponent.
     """
 
@@ -217,13 +216,13 @@ class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overall(msgspec.Struct, frozen=True, kw_only=True):
-    """The strategies that have runs on every workload, sorted by area, best first."""
+    """The comparison, over all workloads, of the strategies that ran on every workload."""
 
     workloads: list[str]
-    strategies: list[OverallStrategy]
-    contrasts: list[Contrast]  # every pair by area, over shared seeds: do they differ on these workloads?
-    claims: list[PairClaims]  # the best and each other one, starting with the next best
-    diagram: Diagram  # by mean area on each workload: do they differ on workloads like these?
+    strategies: list[OverallStrategy]  # largest mean area first
+    contrasts: list[Contrast]  # each pair by area over shared seeds, tested for a difference on these workloads
+    claims: list[PairClaims]  # the best strategy against each other one, starting with the next best
+    diagram: Diagram  # ranks by mean area on each workload, with groups that do not differ on workloads like these
     verdict: str
 
 
@@ -234,7 +233,8 @@ class Summary(msgspec.Struct, frozen=True):
         target: The fraction of the best known throughput that counts as converged.
         workloads: The comparison on each workload.
         family: The report's tests.
-        overall: The comparison over all workloads. None for one workload, or if no two strategies ran on all of them.
+        overall: The comparison over all workloads. None for a single workload, or if no two strategies share a seed
+            on every workload.
         answers: The answers to the registered contrasts, in the study's order.
         claims: The published claims in the study, with their verdicts.
     """
@@ -252,7 +252,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     @property
     def score_cutoffs(self) -> str:
-        """The trials that the scores on all workloads cover: "17 to 52" or, if they differ, "1-17 to 52-200"."""
+        """The trials that scores cover on all workloads: "17 to 52" or, if workloads differ, "1-17 to 52-200"."""
         rows = [row for item in self.workloads for row in item.strategies if row.score]
         ends = [[row.score_first or 0 for row in rows], [row.score_trials or 0 for row in rows]]
         return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
@@ -265,16 +265,16 @@ class Summary(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
 
-    It is the fastest trial or, if the fastest trials were measured again at the end of the run, the winner of these.
+    It is the fastest trial or, if the fastest trials were measured again at the end of the run, the winner among them.
     """
 
     workload: str
     strategy: str
     seed: int
     trial: int  # index in the log, from 0
-    gflops: float  # from the last measurement
-    seconds: float  # likewise
-    as_trial: float  # its GFLOPS as a trial
-    tied: list[int] | None  # trials that were not distinguishable when measured again; None if none were
+    gflops: float  # from its last measurement
+    seconds: float  # from its last measurement
+    as_trial: float  # GFLOPS from its measurement as a trial
+    tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
     config: dict[str, Any]
     log: str

@@ -1,4 +1,4 @@
-"""Reports: reading logs, computing, and writing tables, data files, pictures and a page."""
+"""Writing reports on logs: tables, data files, pictures and a page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .summary import summarize
 if TYPE_CHECKING:
     import pandas as pd
 
-OUT = Path("results") / REPORT  # the default directory for a report on anything other than one directory
+OUT = Path("results") / REPORT  # the default directory for a report on anything other than a single directory
 
 
 def report(
@@ -46,28 +46,27 @@ def report(
     """Compare the runs in logs, and write a page, pictures and data files.
 
     - ``report.html``: the report as one page that needs no other files and no network. Its charts are also written as
-      PNG and SVG, with those over all workloads as ``overall-*``. With more than 12 workloads, only these are written.
+      PNG and SVG files. If there are more than 12 workloads, only those over all workloads (``overall-*``) are written.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
-    - ``contrasts.csv``: a row for each pair of strategies, measure and workload. Rows over all workloads name none.
-    - ``overall.csv``, ``lead.csv``: over several workloads, a row for each strategy, and for the best and each other
-      one.
+    - ``contrasts.csv``: a row for each pair of strategies, measure and workload. ``workload`` is empty in rows over all
+      workloads.
+    - ``overall.csv``, ``lead.csv``: for several workloads, a row for each strategy, and for each comparison of the best
+      strategy with another.
     - ``published_claims.csv``: a row for each opponent in each published claim of the study.
     - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
-      seconds since the start of the run, and the best GFLOPS so far, which remain valid until the next row.
-    - ``figures.json``, ``figures.csv``: the data of the charts. The CSV contains the points at which step lines change.
+      seconds since the start of the run, and the best GFLOPS so far, which stay the same until the next row.
+    - ``figures.json``, ``figures.csv``: the data of the charts. For step lines, the CSV file contains only the points
+      at which they change or end.
     - ``programs.json``: each strategy's best program on each workload. ``programs.csv``: the best program of each run.
 
     Args:
-        *where: Logs, and directories whose logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are all read. A log that is passed
-            twice counts once.
-        out: The directory to write to. The default is ``report`` in the directory ``where`` if that is a single one,
-            and ``results/report`` otherwise.
+        *where: Logs, or directories in which all logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are read. A log that is
+            passed twice counts once.
+        out: The directory to write to. By default, ``report`` in ``where`` if that is a single directory, and
+            ``results/report`` otherwise.
         everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
             are currently part of the study.
         every_trial: Whether ``curves.csv`` has a row for every trial.
-
-    Returns:
-        All numbers in the report.
 
     Raises:
         SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
@@ -82,7 +81,7 @@ def report(
 def write_report(
     comparison: ComparedRuns, out: Path, claims: Sequence[Claim] = (), *, every_trial: bool = False
 ) -> Summary:
-    """Write the report on ``comparison``, which tests ``claims``, to ``out``; see :func:`report`."""
+    """Write the report on ``comparison`` and the published ``claims`` to ``out``; see :func:`report`."""
     from .charts.pictures import draw_all  # imported here because importing matplotlib is slow
 
     try:
@@ -109,7 +108,7 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     """Return the directory that :func:`report` writes to.
 
     Raises:
-        SearchlabError: If ``out`` is None and the directory would be in a folder of tables.
+        SearchlabError: If ``out`` is None and the report would be written to a folder of tables.
     """
     if out is not None:
         return Path(out)
@@ -128,11 +127,11 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
 
 
 def summary_table(summary: Summary) -> list[RenderableType]:
-    """Return tables and sentences for the terminal.
+    """Return the tables and sentences that the terminal shows for ``summary``.
 
-    First come the verdicts on published claims and the answers to registered contrasts, then, for each workload, how
-    fast each strategy converges (with the best in bold), the verdict, and the costs in seconds and failed trials.
-    Finally come the table over all workloads and its verdict.
+    They begin with the verdicts on published claims and the answers to registered contrasts. For each workload, they
+    contain a table of how fast strategies converge, the verdict, and a table of seconds and failed trials. They end
+    with the table and verdict over all workloads, and a description of the tests.
     """
     shown: list[RenderableType] = claim_texts(summary.claims)
     shown += [Text(answer.says, "bold") for answer in summary.answers]
@@ -151,7 +150,7 @@ def summary_table(summary: Summary) -> list[RenderableType]:
 
 
 def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
-    """Return each claim with its verdict, its source, the published numbers and the runs' numbers, for the terminal."""
+    """Return a text for each claim: its verdict, its source, the published numbers and the numbers from the runs."""
     return [
         Text.assemble(
             (one.verdict, f"bold {CLAIM_STYLES.get(one.verdict, '')}"), (f": {one.claim.text}", "bold"),
@@ -163,7 +162,7 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
-    """Return the table over all workloads and its verdict, if any."""
+    """Return the table and verdict over all workloads, or an empty list if there are none."""
     overall = summary.overall
     if overall is None:
         return []
@@ -177,7 +176,7 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of strategies. If it is too wide, the quartiles and intervals next to the numbers are dropped."""
+    """A table of strategies. If it is too wide, the quartiles and intervals next to the numbers are omitted."""
 
     title: str
     content: measures.Table
@@ -195,10 +194,10 @@ class _Table:
         )  # fmt: skip
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
-        shown = []  # whether the texts next to a column's numbers are shown
+        shown = []  # for each column, whether the texts next to its numbers are shown
         for head in self.content.heads:
             lines = head.title.split("\n")
-            about = [line for line in lines if line.startswith(("[", "("))]  # the text next to the numbers
+            about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
             shown.append(beside or not about)
             title = Text("\n".join(line for line in lines if beside or line not in about))
             table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words)
@@ -217,20 +216,20 @@ class _Table:
 
 
 class Rows(NamedTuple):
-    """Rows with a value or None for each of ``columns``. They can be iterated over only once."""
+    """A table whose rows have a value or None for each of ``columns``. The rows can be iterated over only once."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Any]]
 
     def frame(self) -> pd.DataFrame:
-        """Return a frame with NaN instead of None, so that columns of numbers are numeric."""
+        """Return the table as a pandas frame, with NaN instead of None so that columns of numbers are numeric."""
         import pandas as pd
 
         data = [[math.nan if value is None else value for value in row] for row in self.rows]
         return pd.DataFrame(data, columns=list(self.columns))
 
     def write(self, path: Path) -> None:
-        """Write a CSV file, with empty fields for None."""
+        """Write the table to a CSV file, with empty fields for None."""
         with path.open("w", encoding="utf-8", newline="") as file:
             # The writer quotes text that contains \r only if its own lines end with \r.
             csv.writer(_Lines(file)).writerows(chain([self.columns], self.rows))
@@ -271,20 +270,20 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
     },
 }  # fmt: skip
-"""Where the values in each table's columns are in a row's object; see :func:`~searchlab.analysis.measures.at`.
+"""For each table and column, the path from a row's object to the value; see :func:`~searchlab.analysis.measures.at`.
 
-The measures declare the columns of ``summary`` and ``overall``. The comparison with an opponent
-(:class:`~searchlab.analysis.model.Comparand`) declares further columns of ``published_claims``.
+The columns of ``summary`` and ``overall`` are declared by the measures, and further columns of ``published_claims`` by
+:class:`~searchlab.analysis.model.Comparand`.
 """
 OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
-PUBLISHED = "published_claims"  # the table of the published claims, which most studies do not have
+PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
 def number_tables(
     summary: Summary, comparison: ComparedRuns, programs: Iterable[Program] = (), *, every_trial: bool = False
 ) -> dict[str, Rows]:
-    """Return the rows of each CSV file except the figures, by name; see :func:`report`."""
+    """Return the content of all CSV files except ``figures.csv``, by name; see :func:`report`."""
 
     def values(table: str, one: Any) -> list[Any]:
         return [at(one, path) for path in COLUMNS[table].values()]
@@ -323,7 +322,7 @@ def number_tables(
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
-    """Return a row for each point on each line of the line charts. Step lines have points where they change or end."""
+    """Return a row for each point of each line in the charts. Step lines have points only where they change or end."""
     rows = (
         (workload, figure.key, view.key, line.strategy, *point)
         for workload, charts in figures.items()
@@ -362,9 +361,9 @@ def run_programs(comparison: ComparedRuns) -> list[Program]:
 
 
 def best_programs(programs: Sequence[Program]) -> list[Program]:
-    """Return each strategy's fastest program by workload, fastest first.
+    """Return the fastest program of each strategy on each workload, sorted by workload and throughput.
 
-    Among equally fast programs, the one with the lowest seed is chosen.
+    If several programs are equally fast, the one with the lowest seed is chosen.
     """
     best: dict[tuple[str, str], Program] = {}
     for program in sorted(programs, key=lambda one: (-one.gflops, one.seed)):

@@ -1,4 +1,4 @@
-"""How a report writes numbers and names."""
+"""Formatting numbers and names for reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def number_text(value: float | None, digits: int | None = None) -> str:
-    """Format with ``digits`` after the decimal point, or with three significant digits. None becomes a dash."""
+    """Format a number with ``digits`` decimal places, or with three significant digits. None becomes a dash."""
     if value is None:
         return "-"
     if digits is not None:
@@ -21,17 +21,17 @@ def p_text(value: float) -> str:
 
 
 def p_equals(value: float) -> str:
-    """Return a p-value for use in a sentence: "p < 0.001", "p = 0.02"."""
+    """Format a p-value for use in a sentence: "p < 0.001" or "p = 0.02"."""
     return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
 
 
 def counted(number: int, what: str) -> str:
-    """Return "1 run", "2 runs"."""
+    """Return a count with its noun, such as "1 run" or "2 runs"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
 def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
-    """List names: "a, b, c and 3 more", or all names if ``most`` is None, with ``word`` before the last one."""
+    """Join names, as in "a, b, c and 3 more"; ``most`` limits their number, and ``word`` precedes the last one."""
     shown = list(names[:most])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")

@@ -1,1 +1,1 @@
-"""A report's charts: as plain numbers, and drawn as pictures."""
+"""The charts in a report, as plain numbers and as pictures."""

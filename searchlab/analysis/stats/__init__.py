@@ -1,1 +1,1 @@
-"""Statistics of searches: pure functions over arrays, one idea per file. Nothing here depends on logs or reports."""
+"""Statistics of searches, as pure functions of arrays that do not depend on logs or reports."""

@@ -1,4 +1,4 @@
-"""Random search, computed exactly, and scores relative to it: functions over arrays of latencies."""
+"""The exact performance of random search, and scores relative to it, as functions of arrays of latencies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import Floats
 
-PART = 0.96  # a score ends when random search has come this far from the median to the optimum, as in the methodology
+PART = 0.96  # the fraction of the way from the median to the optimum at which random search ends a score
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
@@ -18,21 +18,21 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 def expected_best(costs: Floats, trials: int, failed: float | None = None, weights: Floats | None = None) -> Floats:
     """Return the expected lowest cost after 1, 2, ... ``trials`` random draws without replacement: shape (trials,).
 
-    With the costs in ascending order, E[min of t] = sum_i x_(i) C(N - i, t - 1) / C(N, t). Summed by parts that is
-    x_(1) + sum_i (x_(i+1) - x_(i)) P(the i lowest are all missed), in which the probability
-    C(N - i, t) / C(N, t) = prod_{j < i} (N - t - j) / (N - j) is a product of numbers in [0, 1]: nothing cancels or
-    overflows, whatever N is. It takes O(N) for each trial. After N draws, the curve stays at the lowest cost.
+    With the costs in ascending order, E[min of t] = sum_i x_(i) C(N - i, t - 1) / C(N, t). Summation by parts yields
+    x_(1) + sum_i (x_(i+1) - x_(i)) P(the i lowest are all missed). This probability is
+    C(N - i, t) / C(N, t) = prod_{j < i} (N - t - j) / (N - j), a product of numbers in [0, 1], so nothing cancels or
+    overflows for any N. Each trial takes O(N) time. After N draws, the curve stays at the lowest cost.
 
-    A failed draw counts as ``failed``, so that the curve is defined from the first trial and never rises. (Willemsen et
-    al., cited at :func:`score_curve`, exclude failed configs, so their random search never draws one.) If all costs are
-    infinite, so is the curve.
+    A failed draw has the cost ``failed``, so the curve is defined from the first trial on and never rises. (Willemsen
+    et al., cited at :func:`score_curve`, exclude failed configs from random search.) If all costs are infinite, so is
+    the curve.
 
     Args:
-        costs: The cost of every config in a space, shape (N,), infinite for failures; or of N configs drawn at random,
-            for which this is the unbiased estimate (a U-statistic) of the expectation over the space.
+        costs: The cost of every config in a space, or of N configs drawn at random; shape (N,), infinite for failures.
+            For a random sample, the result is an unbiased estimate (a U-statistic) of the expectation over the space.
         trials: The length of the curve.
         failed: The cost of a failure, by default the highest finite cost.
-        weights: How often each config is drawn, if not equally often; see :func:`expected_lowest`.
+        weights: The relative frequency with which each config is drawn, by default equal; see :func:`expected_lowest`.
     """
     finite = np.isfinite(costs)
     if not finite.any():
@@ -47,27 +47,27 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     left = number - np.arange(number - 1)  # N - j for j = 0 ... N - 2
     curve = np.full(trials, values[0])
     for t in range(1, min(trials, number - 1) + 1):
-        reach = number - t  # from there on at least one of the lowest has been drawn
+        reach = number - t  # t draws can miss at most this many configs
         curve[t - 1] += gaps[:reach] @ np.cumprod((left[:reach] - t) / left[:reach])
     return curve
 
 
 def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
-    """Return :func:`expected_best` for draws that take a remaining config with probability proportional to its weight.
+    """Return :func:`expected_best` if the probability of drawing a remaining config is proportional to its weight.
 
-    This is successive sampling, as in a policy that draws until it has a new config. As in :func:`expected_best`, the
-    expectation is the lowest value plus, for each step to the next, its height times the probability that all configs
-    below it were missed. To compute that, let each config arrive after an exponential time of rate w (Rosen,
-    "Asymptotic theory for successive sampling with varying probabilities without replacement", Annals of Mathematical
-    Statistics 43(2), 1972). With W the weight of those below, the t-th of the others arrives before all of these with
-    probability
+    This is successive sampling, as performed by a policy that draws until it finds a new config. As in
+    :func:`expected_best`, the expectation is the lowest value plus, for each step to the next value, the height of the
+    step times the probability that all configs below it were missed. To compute this probability, let each config
+    arrive after an exponential time whose rate is its weight (Rosen, "Asymptotic theory for successive sampling with
+    varying probabilities without replacement", Annals of Mathematical Statistics 43(2), 1972). If W is the total weight
+    of the configs below the step, the t-th of the other configs arrives before all of them with the probability
 
         integral over s > 0 of W exp(-W s) P(at least t of the others have arrived by s) ds.
 
-    The number of arrivals is Poisson-binomial; each step adds one config to its distribution, starting with the last.
-    The integral is computed by Gauss-Legendre quadrature over panels of the root of s, in which arrivals have a spread
-    of 1/2 for any t, with an error of about 1e-9. This takes O(N trials) for each of some hundred nodes. ``values``
-    ascend, and ``weights`` are positive with any sum. Both have shape (N,).
+    The number of arrivals has a Poisson-binomial distribution, which is built up from the last config to the first. The
+    integral is computed by Gauss-Legendre quadrature in sqrt(s), a scale on which the t-th arrival has a standard
+    deviation of about 1/2 for any t. The error is about 1e-9, and some hundred nodes take O(N trials) time each.
+    ``values`` must ascend, and ``weights`` must be positive. Both have shape (N,).
     """
     rates = weights / weights.sum()
     s, ds = _nodes(rates, trials)
@@ -83,14 +83,14 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
             continue
         alone = np.exp(-below[i - 1] * s)
         density = below[i - 1] * alone * ds
-        density[-1] = alone[-1]  # after the last node, only the arrival of one of those below is left
+        density[-1] = alone[-1]  # the integral beyond the last node
         missed = density.sum() - np.cumsum(arrived @ density)
         expected += (values[i] - values[i - 1]) * np.clip(missed, 0.0, 1.0)
     return expected
 
 
 def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Return times until ``trials`` configs, or all, have almost surely arrived, and their weights, ending with 0."""
+    """Return quadrature times until ``trials`` configs, or all, have almost surely arrived, and weights (last: 0)."""
     end, most = 1.0, 40 / rates.min()
     wanted = trials + 10 * np.sqrt(trials)
     while end < most and (1 - np.exp(-rates * end)).sum() < wanted:
@@ -105,17 +105,17 @@ def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
 
 
 def expected_draws(configs: int, good: int) -> float:
-    """Return the expected number of random draws without replacement until the first of ``good`` among ``configs``.
+    """Return the expected number of draws, without replacement, until one of ``good`` among ``configs`` is drawn.
 
-    It is (N + 1) / (K + 1), since the good ones divide the N - K others into K + 1 runs of equal expected length.
+    It is (N + 1) / (K + 1), because K good configs divide the N - K others into K + 1 groups of equal expected size.
     """
     return (configs + 1) / (good + 1)
 
 
 def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
-    """Return the smallest number of such draws that include a ``good`` config with at least this ``probability``.
+    """Return the smallest number of draws, without replacement, that find a good config with at least ``probability``.
 
-    All t draws miss with probability C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
+    The probability that t draws find none is C(N - K, t) / C(N, t) = prod_{j < t} (N - K - j) / (N - j).
     """
     missed, draws = 1.0, 0
     while missed > 1 - probability:
@@ -125,7 +125,7 @@ def draws_for(configs: int, good: int, probability: float = 0.95) -> int:
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
-    """Return the value that half of the weight does not exceed, or the mean of two values if exactly half is below."""
+    """Return the weighted median, or the mean of two values if exactly half of the weight is below the second one."""
     order = np.argsort(values)
     below = np.cumsum(weights[order]) / weights.sum()
     at = int(np.searchsorted(below, 0.5 - 1e-12))
@@ -134,21 +134,21 @@ def weighted_median(values: Floats, weights: Floats) -> float:
 
 
 def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
-    """Return how many trials random search needs to come ``part`` of the way from ``median`` to ``best``.
+    """Return the trials that random search needs to cover the fraction ``part`` of the way from ``median`` to ``best``.
 
-    If it does not get there, this is the length of ``baseline``, which is :func:`expected_best`. Beyond this point, a
-    score divides by the little that random search has left to gain (Willemsen et al. use the same cutoff at the
-    expected rank). ``median`` is the median cost of random draws that work.
+    If random search never gets that far, this is the length of ``baseline``, its :func:`expected_best`. Beyond this
+    cutoff, a score would divide by the little that random search can still gain (Willemsen et al. use the same cutoff
+    at the expected rank). ``median`` is the median cost of the random draws that work.
     """
     there = baseline <= best + (1 - part) * (median - best)
     return int(np.argmax(there)) + 1 if there.any() else len(baseline)
 
 
 def difficulty(costs: Floats, part: float = 0.95) -> float:
-    """Return the expected number of random draws until one comes ``part`` of the way from the median to the optimum.
+    """Return the expected number of random draws to cover the fraction ``part`` of the way from the median to the best.
 
-    Every config is equally likely. Distances are in seconds, as in Willemsen et al. (2024), whose budget ends there;
-    see :func:`score_curve`.
+    All configs are equally likely to be drawn. The way is measured in seconds, as in Willemsen et al. (2024), whose
+    budget ends at this point; see :func:`score_curve`.
 
     Args:
         costs: The seconds of every config in a space, infinite for failures, at least one of them finite: shape (N,).
@@ -159,9 +159,9 @@ def difficulty(costs: Floats, part: float = 0.95) -> float:
 
 
 def difficulty_trials(text: str, costs: Floats) -> int:
-    """Return a number of trials relative to a space's difficulty: ``difficulty``, or a multiple: ``0.5 difficulty``.
+    """Convert ``text``, "difficulty" or a multiple such as "0.5 difficulty", to trials in a space with these ``costs``.
 
-    It is at most the number of configs, and equals that number if none of them works.
+    The result is at most the number of configs, and equals that number if no config works.
     """
     if not np.isfinite(costs).any():
         return len(costs)
@@ -170,14 +170,14 @@ def difficulty_trials(text: str, costs: Floats) -> int:
 
 
 def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
-    """Return P_t = (R_t - S_t) / (R_t - best) for each trial: 0 equals random search, and 1 is the best from the start.
+    """Return the score P_t = (R_t - S_t) / (R_t - best) at each trial: 0 is level with random search, 1 is the best.
 
-    It is NaN where R_t is ``best``, as there is nothing to gain. The score is linear in S_t, so the mean score of
-    several runs is the score of the mean run.
+    The score is NaN where R_t equals ``best``, because nothing can be gained there. It is linear in S_t, so the mean
+    score of several runs is the score of their mean.
 
-    Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
-    Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. There R_t is the cost
-    at the expected rank of the best of t draws, rounded; here it is the expected cost itself.
+    Source: Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation
+    Computer Systems 159, 2024 (doi 10.1016/j.future.2024.05.021), and its package autotuning_methodology. In that work,
+    R_t is the cost at the rounded expected rank of the best of t draws; here, it is the expected cost itself.
 
     Args:
         so_far: S_t, the lowest latency of a run up to trial t, or its logarithm, shape (..., trials).
@@ -188,22 +188,22 @@ def score_curve(so_far: Floats, baseline: Floats, best: float) -> Floats:
 
 
 def mean_score(curves: Floats, baseline: Floats, best: float) -> Floats:
-    """Return the mean of :func:`score_curve` over the trials with something to gain, or NaN if there are none."""
+    """Return the mean of :func:`score_curve` over the trials where something can be gained, or NaN without any."""
     worth = baseline > best
     return np.asarray(curves[..., worth].mean(axis=-1)) if worth.any() else np.full(curves.shape[:-1], np.nan)
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What random draws without replacement find in a space, in log latency (natural logarithms of seconds)."""
+    """The results of random draws without replacement, in log latency (the natural logarithm of seconds)."""
 
-    expected: Floats  # lowest latency after 1, 2, ... draws, shape (trials,)
-    median: float  # of the working configs, weighted by how often they are drawn
-    slowest: float  # of all configs; a failed draw counts as this
+    expected: Floats  # expected lowest latency after 1, 2, ... draws, shape (trials,)
+    median: float  # median of the working configs, weighted by how often they are drawn
+    slowest: float  # latency of the slowest config, which also counts for failed draws
 
     @classmethod
     def of(cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None) -> Self:
-        """Compute the draws from the costs in a space, or in a random sample of its configs.
+        """Compute the results from the costs of all configs in a space, or of a random sample of them.
 
         Args:
             costs: The costs in seconds, infinite for failures, at least one of them finite: shape (N,).
@@ -221,28 +221,28 @@ class Draws:
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """Random search in one space, relative to which runs in that space are scored in log latency.
+    """Random search in one space, against which runs in that space are scored in log latency.
 
-    On the latency scale, which has a heavy tail, a run that fails for a long time could become arbitrarily bad.
+    Latency itself has a heavy tail, so the score of a run with many failures could become arbitrarily low.
     """
 
-    baseline: Floats  # R_t, the expected log of the lowest seconds, up to a score's last trial: shape (last,)
-    first: int  # a score's first trial, from 1
-    best: float  # log of the lowest seconds known in the space
-    slowest: float  # the log that counts for a run that has found nothing yet
+    baseline: Floats  # R_t, the expected log of the lowest latency, up to the last trial of a score: shape (last,)
+    first: int  # first trial of a score, counted from 1
+    best: float  # log of the lowest latency known in the space
+    slowest: float  # log latency that counts for a run that has not found a working program
 
     @classmethod
     def of(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
-        """Choose a score's trials: after the start, as many as random search needs to come :data:`PART` of the way.
+        """Choose the trials that a score covers: after the start, as many as :func:`cutoff` returns.
 
         Args:
-            draws: What random draws find.
-            best: The lowest seconds known in the space.
+            draws: The results of random draws.
+            best: The lowest latency known in the space, in seconds.
             trials: The maximum number of trials in a score.
             start: The number of initial trials that all runs share. They are excluded unless there are no others.
         """
         baseline = draws.expected[:trials]
-        # The remainder of the sums in an exhausted space is nothing to gain.
+        # In an exhausted space, what remains is the rounding error of the sums.
         baseline = np.where(baseline - math.log(best) < 1e-9, math.log(best), baseline)
         start = start if start < len(baseline) else 0
         last = start + cutoff(draws.median, baseline, math.log(best))
@@ -250,20 +250,20 @@ class RandomSearch:
 
     @property
     def last(self) -> int:
-        """A score's last trial."""
+        """The last trial of a score."""
         return len(self.baseline)
 
     def score_curves(self, so_far: Floats) -> Floats:
-        """Return :func:`score_curve` up to the last trial for the lowest seconds so far, shape (runs, trials)."""
+        """Return :func:`score_curve` up to the last trial; ``so_far`` are lowest seconds, shape (runs, trials)."""
         logs = np.minimum(np.log(so_far), self.slowest)
         return score_curve(logs[:, : self.last], self.baseline, self.best)
 
     def mean_scores(self, curves: Floats) -> Floats | None:
-        """Return the score of each run from its :meth:`score_curves`, or None if there is nothing to gain."""
+        """Return the score of each run, given its :meth:`score_curves`, or None if nothing can be gained."""
         start = self.first - 1
         scores = mean_score(curves[:, start:], self.baseline[start:], self.best)
         return scores if np.isfinite(scores).all() else None
 
     def scores(self, so_far: Floats) -> Floats | None:
-        """Return the score of each run from its lowest seconds so far."""
+        """Return the score of each run, given its lowest seconds so far, or None if nothing can be gained."""
         return self.mean_scores(self.score_curves(so_far))
