@@ -1,10 +1,10 @@
 """Verdicts on the published claims in a study.
 
-A claim compares a strategy with one or more others by one measure. Each comparison is a test and an interval of the
-mean difference, or of the mean log ratio for measures that have a unit; see
-:func:`~searchlab.analysis.stats.inference.paired_difference`. They are about workloads like these if there are enough
-workloads for that, and otherwise about these workloads. p-values are corrected for all comparisons of all claims in a
-report (Holm). These tests are a separate family from the report's other tests. Intervals are for one comparison alone.
+A claim compares a strategy with one or more opponents by one measure. Each comparison consists of a test and an
+interval for the mean difference or, if the measure has a unit, for the mean log ratio; see
+:func:`~searchlab.analysis.stats.inference.paired_difference`. If there are enough workloads, they apply to workloads
+like these; otherwise, they apply only to these workloads. The p-values are corrected for all comparisons of all claims
+in a report (Holm), separately from the other tests in the report. The intervals are not corrected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .stats.ranks import ALPHA, holm
 from .words import counted, listed, number_text, p_equals
 
 WORST_FIRST = ("fails", "undecided", "untested", "holds")
-"""The verdicts, from the one that decides a claim with several opponents."""
+"""The verdicts, starting with the one that has precedence if a claim has several opponents."""
 
 _TITLES = {
     AREA: "area under the curve", "anytime": "area over the curve on a logarithmic scale",
@@ -36,7 +36,7 @@ _TITLES = {
 
 
 def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
-    """Return each of ``claims`` with its verdict."""
+    """Return the verdict on each of ``claims``."""
     found = [(claim, other, _compare(comparison, claim, other)) for claim in claims for other in claim.opponents]
     tested = [pair.p for _, _, pair in found if pair.p is not None]
     adjusted = iter(holm(np.array(tested)).tolist()) if tested else iter(())
@@ -48,7 +48,7 @@ def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[Cl
 
 
 class _Compared(NamedTuple):
-    """A strategy less an opponent, in logarithms for a ratio. Higher is better."""
+    """The difference between a strategy and an opponent, or the logarithm of their ratio. Higher is better."""
 
     difference: Difference
     unreached: float
@@ -106,14 +106,14 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
-    """Return whether the runs have as many trials, or take as many seconds, as the claim is about."""
+    """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
         return all(run.log.ended or run.elapsed[-1] >= claim.seconds for run in runs.runs)
     return claim.trials is None or all(run.reaches(claim.trials) for run in runs.compared)
 
 
 def _numbers(runs: StrategyRuns, item: WorkloadRuns, measure: str) -> dict[int, float]:
-    """Return the measure for each seed, infinite if the run did not reach the target."""
+    """Return the measure for each seed, or infinity if the run did not reach the target."""
     values = StrategySummary.measures[measure].of(runs).by_seed
     seeds = [run.seed for run in runs.compared]
     return {seed: math.inf if value is None else value for seed, value in zip(seeds, values, strict=True)}
@@ -124,7 +124,7 @@ def _paired(
 ) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better.
 
-    A strategy that makes the same run for every seed has its number for all seeds of the other.
+    If a strategy's runs are the same for every seed, its number is used for all seeds of the other strategy.
     """
     seeds = sorted({seed for own in numbers for seed in own})
     rows = np.array([
@@ -133,9 +133,9 @@ def _paired(
     ])  # fmt: skip
     declared = StrategySummary.measures[measure]
     if declared.unit:
-        if declared.better is min:  # a run that did not reach the target counts with the budget
+        if declared.better is min:  # a run that did not reach the target counts as using the whole budget
             rows[np.isinf(rows)] = item.longest if measure == SECONDS else item.horizon
-        else:  # a run without any working program counts with the slowest of the others
+        else:  # a run without any working program counts as the slowest of the other runs
             rows[rows == 0] = np.nanmin(rows[rows > 0], initial=item.best_gflops)
         rows = np.log(rows)
     one, other = rows if declared.better is max else -rows
@@ -159,9 +159,9 @@ def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Co
 
 
 def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> tuple[str, str]:
-    """Return the verdict on one comparison, and what its interval says about the margin, if the verdict rests on that.
+    """Return the verdict on one comparison and, if it depends on the margin, a clause on the interval and the margin.
 
-    The numbers are differences of which higher is better.
+    The numbers are differences in which higher is better.
     """
     if lower is None or upper is None or p is None:
         return "untested", ""
@@ -188,7 +188,7 @@ def _is_ratio(claim: Claim) -> bool:
 
 
 def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
-    """Convert a difference of which higher is better, and its interval, to a difference or ratio of the measure."""
+    """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
     sign = 1 if StrategySummary.measures[claim.measure].better is max else -1
     value, *ends = (
         None if one is None else math.exp(sign * one) if _is_ratio(claim) else sign * one for one in numbers

@@ -1,18 +1,18 @@
-"""A report's tests: comparing strategies on one workload, and treating all tests as one family.
+"""The tests in a report: comparisons of strategies on one workload, and the family that all tests form.
 
 Strategies are tested only by the area under the curve: each pair on each workload and, over all workloads, once for a
-claim about these and once for a claim about others like them. Trials and seconds to the target are only described.
+claim about these workloads and once for a claim about others. Trials and seconds to the target are only described.
 
-**Which test.** Most policies begin with random trials that depend only on the seed, so seeds pair the runs of two
-strategies. For policies with their own start (cmaes, qmc), pairs by seed are as good as any others. The
-signed-rank test uses pairs, so the luck of a seed's random trials cancels, and ten seeds suffice for differences for
-which the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and correcting for all
-tests in a report requires a level far below 0.05. If two strategies share too few seeds for that, with one to spare,
-the rank-sum test is used, whose smallest p-value, 2 / C(2n, n), falls much faster. Shared trials can only increase its
-p-values, since they narrow the spread of the rank sum. The choice depends only on the numbers of seeds, strategies and
-workloads, never on results, so the probability of calling any two equal strategies different stays at most 5 %.
+**Choice of test.** Most policies begin with random trials that depend only on the seed, so the runs of two strategies
+with the same seed form a pair. For policies with a different start (cmaes, qmc), pairing by seed is as good as any
+other pairing. The signed-rank test compares runs within pairs, so the luck of a seed's random trials cancels out, and
+ten seeds suffice where the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and the
+correction for all tests in a report requires p-values far below 0.05. If two strategies share too few seeds for this,
+allowing one to spare, the rank-sum test is used, whose smallest p-value, 2 / C(2n, n), falls much faster. Shared trials
+can only increase its p-values, because they reduce the spread of the rank sum. The choice depends only on the numbers
+of seeds, strategies and workloads, never on results, so the error rate of a report stays at most 5 %.
 
-A pair's effect, direction, interval and p-value come from the same runs: the pairs, or both samples.
+The effect, direction, interval and p-value of a comparison are computed from the same runs.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from .words import counted, listed
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
-"""A number for each of a strategy's runs, by seed. Lower is better; infinity means censored."""
+"""The numbers of a strategy's runs, by seed. Lower is better; a censored run is infinite."""
 Level = Callable[[str, str], float]
-"""The level with which two strategies' p-value is compared; see :meth:`PageTests.level`."""
+"""A function that returns the significance level for two strategies; see :meth:`PageTests.level`."""
 Pair = frozenset[str]
 Key = tuple[str, str, str, str]
-"""A test: the workload (empty for all of them), the name of the test, and the two strategies."""
+"""The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
 
 
 def contrasts(
     measure: str, runs: Mapping[str, Runs], single: Collection[str] = (), level: Level | None = None
 ) -> list[Contrast]:
-    """Compare every pair of strategies, in order, with the test described in the module docstring; p is uncorrected.
+    """Compare every pair of strategies with the test that the module docstring describes, without correcting p-values.
 
     Args:
         measure: The name of the measure.
-        runs: Each strategy's numbers.
-        single: The strategies whose runs are the same for every seed, and so are not a sample to test.
+        runs: The numbers of each strategy.
+        single: The strategies whose runs are the same for every seed, which are therefore not tested.
         level: See :meth:`PageTests.level`. None for a measure that is only described.
     """
     every = iter(rounded(np.array([value for own in runs.values() for value in own.values()])).tolist())
@@ -72,7 +72,7 @@ def contrasts(
 
 
 def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
-    """Return the numbers of the runs with ``seeds``, in order. Higher is better."""
+    """Return the numbers of the runs with ``seeds``, negated so that higher is better, in the order of the seeds."""
     return -np.array([runs[seed] for seed in sorted(seeds)])
 
 
@@ -89,7 +89,7 @@ def _unpaired(about: About, ours: Floats, theirs: Floats, *, test: bool) -> Cont
 
 
 def tested(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
-    """Describe two strategies that were tested, given the probability that the first is better."""
+    """Return the contrast of two strategies that were tested; ``better`` estimates how often the first is better."""
     return about(
         test=test, runs=runs, improvement=better.value, lower=better.lower, upper=better.upper, effect=effect, p=p,
         note=better.note,
@@ -97,30 +97,30 @@ def tested(about: About, test: str, runs: int, better: Interval, effect: float, 
 
 
 def untested(about: About, why: str, one: Sample, other: Sample) -> Contrast:
-    """Describe two strategies that were not tested, from their numbers by workload."""
+    """Return the contrast of two strategies that were not tested, given their numbers on each workload."""
     better = improvement(one, other)
     runs = min(sum(map(len, sample)) for sample in (one, other))
     return about(test=why, runs=runs, improvement=better, effect=2 * better - 1)
 
 
 def seeds_needed(level: float) -> int:
-    """Return the number of seeds that two strategies need for a difference to be significant at ``level``."""
+    """Return the smallest number of seeds with which two strategies can differ significantly at ``level``."""
     return next(n for n in count(1) if 2 / comb(2 * n, n) <= level)
 
 
 @dataclass(frozen=True)
 class PageTests:
-    """A report's tests, before any p-value is known. Each registered contrast is a gate to its own tests."""
+    """The tests in a report, before their p-values are known. Each registered contrast is a gate to its own tests."""
 
     registered: Sequence[tuple[str, str]]  # in the order of the study
-    alone: Mapping[Pair, int]  # tests on single workloads
-    overall: Mapping[Pair, int]  # tests over all workloads: 0, 1 or 2
+    alone: Mapping[Pair, int]  # number of tests on single workloads
+    overall: Mapping[Pair, int]  # number of tests over all workloads: 0, 1 or 2
 
     @classmethod
     def of(
         cls, alone: Iterable[tuple[str, str]], overall: Iterable[tuple[str, str]], registered: Iterable[tuple[str, str]]
     ) -> PageTests:
-        """Count the tests of each pair, given the pair of each test on one workload and over all workloads."""
+        """Count the tests of each pair. ``alone`` and ``overall`` contain one pair for each test."""
         counted = Counter(map(frozenset, alone)), Counter(map(frozenset, overall))
         return cls([pair for pair in registered if any(frozenset(pair) in own for own in counted)], *counted)
 
@@ -129,7 +129,7 @@ class PageTests:
         return sum(self.alone.values()) + sum(self.overall.values())
 
     def level(self, first: str, second: str) -> float:
-        """Return the level for testing this pair on one workload while no other such test is rejected.
+        """Return the significance level for testing this pair on one workload, if no other such test is rejected.
 
         For a registered contrast, this is the level after its test over all workloads has been rejected.
         """
@@ -156,14 +156,14 @@ class PageTests:
         return one_family(p, gates)
 
     def family(self, found: int) -> Family:
-        """Describe the family, of which ``found`` tests have a p-value."""
+        """Describe the family of tests. ``found`` is the number of tests that have a p-value."""
         return Family(found, list(self.registered), _says(found, self.registered))
 
 
 def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
     """Return the contrasts that are registered in the logs of all runs of both strategies, in the study's order.
 
-    They were registered before any of these runs began. If there are several spaces, both strategies use the same one.
+    They were registered before these runs began. If there are several spaces, both strategies of a contrast share one.
     """
     named: dict[str, tuple[str, list[tuple[str, str]]]] = {}
     for item in comparison.values():

@@ -1,7 +1,7 @@
-"""How many seeds and workloads are needed to detect a difference of the area, estimated from existing runs.
+"""Estimating from existing runs how many seeds and workloads are needed to detect a difference in area.
 
-The design is as in :mod:`.stats.inference`: runs with the same seed on each workload are paired, and a t test is
-performed on their mean difference, in which either the seeds or the workloads vary.
+The design is that of :mod:`.stats.inference`: runs with the same seed on a workload form a pair, and a t test is
+performed on the mean difference within pairs, which varies either between seeds or between workloads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .stats.inference import FEWEST_WORKLOADS
 from .stats.intervals import DECIMALS
 from .stats.ranks import ALPHA, RESERVED
 
-MOST = 100_000  # more seeds or workloads than anyone would use
+MOST = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
 NEW = "a new policy"
 
 
@@ -38,7 +38,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Need:
-    """The runs that one pair of strategies needs. A number is None if nobody could run that many."""
+    """The numbers of runs that a pair of strategies needs. None means more than :data:`MOST`, or unknown."""
 
     first: str
     second: str
@@ -50,15 +50,15 @@ class Need:
 
 @dataclass(frozen=True)
 class PowerPlan:
-    """The runs that all pairs need, starting with the smallest need."""
+    """The numbers of runs that each pair of strategies needs to detect a difference."""
 
     difference: float
     power: float
-    tests: int  # in the family that a test belongs to
+    tests: int  # number of tests for which p-values are corrected
     registered: bool  # whether these tests are registered contrasts, each first tested once over all workloads
     workloads: int
-    seeds: int  # the most seeds of any strategy on any workload
-    needs: list[Need]
+    seeds: int  # largest number of seeds of any strategy on any workload
+    needs: list[Need]  # pairs with the least variation by seed first, after the pair of a new policy, if any
 
 
 def power_plan(
@@ -71,20 +71,20 @@ def power_plan(
     registered: int | None = None,
     new: bool = False,
 ) -> PowerPlan:
-    """Plan how to detect a ``difference`` of the area under the curve with probability ``power``.
+    """Plan how to detect a ``difference`` in area under the curve with probability ``power``.
 
     Pairs that do not share at least two seeds with different results are skipped.
 
     Args:
-        summary: The existing runs.
-        difference: The difference between the areas of two strategies.
+        summary: The summary of the existing runs.
+        difference: The difference in area to detect.
         power: The probability of detecting it.
-        tests: The number of tests covered by the correction, by default all tests in the report, or those that
-            correspond to the pairs of ``strategy``.
+        tests: The number of tests for which p-values are corrected, by default all tests in the report or, with
+            ``strategy``, a share of them in proportion to its pairs.
         strategy: Consider only pairs that include this strategy, or all pairs if empty.
-        registered: The number of registered contrasts that include the pair, instead of ``tests``.
-        new: Whether to add a pair of ``strategy`` and a policy without runs, which is assumed to vary like the median
-            pair.
+        registered: The number of registered contrasts, if the pair is to be one of them. It replaces ``tests``.
+        new: Whether to add a pair of ``strategy`` and a policy that has not run, which is assumed to vary like the
+            median pair.
 
     Raises:
         SearchlabError: If the strategy does not exist.
@@ -118,7 +118,7 @@ def power_plan(
 
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
-    """Return the differences of the area for the seeds that both strategies have."""
+    """Return the differences in area for the seeds that both strategies have."""
     ours, theirs = first.by_seed(AREA), second.by_seed(AREA)
     return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())], dtype=np.float64)
 
@@ -126,9 +126,9 @@ def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
 def variation(differences: Sequence[Floats]) -> Variation | None:
     """Return the variance components of paired differences (one array per workload).
 
-    Returns None if no workload has at least two different differences. These are the analysis-of-variance estimates
-    with equal weight for each workload: the variance of the means minus the part contributed by the seeds, but at least
-    0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
+    Returns None if no workload has at least two different differences. The estimates are those of the analysis of
+    variance, with equal weight for each workload. The variance between workloads is that of the means minus the part
+    due to seeds, but at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
     """
     several = [own for own in differences if len(own) > 1]
     if not several:
@@ -156,7 +156,7 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
 
 
 def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
-    """Return the number of seeds per workload needed to detect ``difference`` on ``workloads``, or None above MOST."""
+    """Return the seeds per workload that are needed to detect ``difference`` on ``workloads``, or None above MOST."""
 
     def enough(seeds: int) -> bool:
         error = variation.seeds / math.sqrt(workloads * seeds)
@@ -166,9 +166,9 @@ def seeds_for(variation: Variation, difference: float, workloads: int, *, power:
 
 
 def workloads_for(variation: Variation, difference: float, seeds: int, *, power: float, alpha: float) -> int | None:
-    """Return the number of workloads, with ``seeds`` each, needed to detect ``difference`` on workloads like them.
+    """Return the number of workloads, with ``seeds`` each, needed to detect ``difference`` on workloads like these.
 
-    It is at least FEWEST_WORKLOADS, or None if it would exceed MOST or if it is unknown how workloads vary.
+    It is at least FEWEST_WORKLOADS, or None if it would exceed MOST or if the variation between workloads is unknown.
     """
     if variation.workloads is None:
         return None
@@ -181,7 +181,7 @@ def workloads_for(variation: Variation, difference: float, seeds: int, *, power:
 
 
 def _least(start: int, enough: Callable[[int], bool]) -> int | None:
-    """Return the smallest number from ``start`` that is ``enough``, assuming that all larger numbers are too."""
+    """Return the smallest ``enough`` number, at least ``start``, assuming that all larger numbers are enough too."""
     step = start
     while not enough(step):
         if step >= MOST:

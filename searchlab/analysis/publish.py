@@ -1,6 +1,6 @@
-"""A static site of results, each with its report, the data behind it, and how to cite and verify it.
+"""Publishing results on a static site, each with its report, its data, and instructions for citing and verifying it.
 
-All links are relative, so the site works from a directory and from any web server.
+All links are relative, so the site can be opened from a directory or served by any web server.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .runs import ComparedRuns
 from .words import counted
 
 CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
-"""Names in a result's folder: its entry in the index, the digests of its files, and its logs."""
+"""The names in a result's folder of its entry in the index, the digests of its files, and the folder of its logs."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """A result in a site's index."""
+    """The entry of a result in the index of a site."""
 
     title: str
     answers: list[str]
-    date: str  # when it was published
-    measured: str = ""  # when its runs were performed, if their logs say so
+    date: str  # when the result was published
+    measured: str = ""  # when its runs were performed, if their logs record this
     machine: str = ""
     size: str = ""  # strategies, workloads and runs, in words
 
@@ -49,13 +49,13 @@ class Published:
     """A result to publish.
 
     Attributes:
-        title: The name of the result and, reduced to letters, digits, dots and hyphens, of its folder.
-        commands: Commands to run in its folder to verify the result.
-        comparison: The runs, or None for those in the logs in ``directory``, which are copied.
+        title: The name of the result, from which the name of its folder is derived.
+        commands: Commands that verify the result if they are run in its folder.
+        comparison: The runs. If None, the logs in ``directory`` are copied to the site and read there.
         directory: The study's directory.
         files: Other files to copy.
-        machine: The machine that performed the runs, by default as in the logs.
-        cite: Sentences about what else to cite.
+        machine: The machine that performed the runs, by default the one that the logs record.
+        cite: Sentences on other works to cite.
     """
 
     title: str
@@ -90,7 +90,8 @@ def publish(out: Path, results: Iterable[Published]) -> list[Card]:
         The cards of all results on the site, newest first.
 
     Raises:
-        SearchlabError: If a result cannot be read, if two have the same title, or if the site cannot be written.
+        SearchlabError: If a result cannot be read, if two results would share a folder, if ``out`` contains something
+            other than a site, or if the site cannot be written.
     """
     folders: dict[str, str] = {}
     for result in (results := list(results)):
@@ -148,7 +149,7 @@ def _write(folder: Path, result: Published) -> None:
 
 
 def _copy_logs(directory: Path, to: Path) -> Path:
-    """Copy logs, plans and studies, without reports."""
+    """Copy the logs, plans and study files in ``directory``, but no reports."""
     for log in find_logs(directory):
         place = log.relative_to(directory)
         if REPORT in place.parts[:-1]:

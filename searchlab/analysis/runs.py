@@ -31,7 +31,7 @@ TARGET = 0.95  # the fraction of the best known throughput that counts as conver
 
 
 class BestKnown(msgspec.Struct, frozen=True):
-    """A workload's fastest program and the first run, by file name, that found it; or the optimum of a table."""
+    """The fastest known program for a workload and the first run, by file name, that found it, or a table's optimum."""
 
     gflops: float
     seconds: float
@@ -49,7 +49,7 @@ class LoggedRun:
     workload: str
     strategy: str
     log: Columns
-    file: str  # the log's name in reports: its path, relative to the directory that was read or as specified
+    file: str  # the log's name in reports: its path as specified, or relative to the directory that was read
     running: bool = False  # whether the run was in progress when its log was read
 
     @property
@@ -66,27 +66,27 @@ class LoggedRun:
 
     @cached_property
     def lowest(self) -> Floats:
-        """The lowest cost in seconds after each trial, infinite while all trials have failed: shape (trials,)."""
+        """The lowest cost in seconds after each trial, infinite until a trial succeeds: shape (trials,)."""
         return np.minimum.accumulate(self.log.costs)
 
     @cached_property
     def curve(self) -> Floats:
-        """The best GFLOPS after each trial, 0 while all trials have failed: shape (trials,)."""
+        """The best GFLOPS after each trial, 0 until a trial succeeds: shape (trials,)."""
         return gflops(self.lowest, self.log.flops)
 
     @property
     def elapsed(self) -> Floats:
-        """The seconds counted up to the end of each trial: shape (trials,)."""
+        """The seconds charged up to the end of each trial: shape (trials,)."""
         return self.log.elapsed
 
     def reaches(self, trials: int) -> bool:
-        """Return whether the best after ``trials`` is known because the run has that many trials or has ended."""
+        """Return whether the run has at least this many trials, or has ended and so keeps its best."""
         return self.log.trials >= trials or self.log.ended is not None
 
 
 @dataclass(frozen=True)
 class StrategyRuns:
-    """The runs of one strategy on one workload, by seed. There is at least one, and each has at least one trial.
+    """The runs of one strategy on one workload, in the order of seeds: at least one run, each with at least one trial.
 
     A run that ended before the workload's horizon keeps its last values up to the horizon.
     """
@@ -96,7 +96,7 @@ class StrategyRuns:
 
     @property
     def header(self) -> Header:
-        """The first log's header."""
+        """The header of the first run's log."""
         return self.runs[0].log.header
 
     @property
@@ -123,13 +123,13 @@ class StrategyRuns:
 
     @cached_property
     def one_run(self) -> bool:
-        """Whether the strategy proposes the same configs for every seed, so that its runs are one run, not a sample."""
+        """Whether the strategy proposes the same configs for every seed, so that its runs count as a single run."""
         complete = [run.log.configs for run in self._complete]
         return len(complete) > 1 and alike(complete) == min(map(len, complete))
 
     @cached_property
     def compared(self) -> list[LoggedRun]:
-        """The runs that reach the horizon, or only the first if all are the same run."""
+        """The runs that reach the horizon, or only the first run if all are the same."""
         return self._complete[:1] if self.one_run else [run for run in self.runs if run.reaches(self.horizon)]
 
     @cached_property
@@ -149,12 +149,12 @@ class StrategyRuns:
 
     @cached_property
     def elapsed(self) -> Floats:
-        """The seconds counted up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
+        """The seconds charged up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
         return held([run.elapsed for run in self.compared], self.horizon)
 
     @cached_property
     def scores(self) -> Floats | None:
-        """The score of each run that is compared, shape (runs,), or None if random search has nothing to gain."""
+        """The score of each run that is compared, shape (runs,), or None if runs in the space cannot be scored."""
         search = self.workload.random_search.get(self.space)
         return search.mean_scores(self.workload.score_curves[self.strategy]) if search else None
 
@@ -181,14 +181,14 @@ class StrategyRuns:
 
 
 def held(values: Sequence[Floats], trials: int) -> Floats:
-    """Return the first ``trials`` values of each run, repeating the last one if there are fewer: (runs, trials)."""
+    """Return the first ``trials`` values of each run, repeating the last value as needed: shape (runs, trials)."""
     return np.array([one[np.minimum(np.arange(trials), len(one) - 1)] for one in values])
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
-    """Return the most trials that at least half of the runs that have not ended reach, or 0 if all have ended.
+    """Return the most trials that at least half of the runs have, not counting ended runs, or 0 if all have ended.
 
-    This way, a few interrupted runs do not shorten the others.
+    A few interrupted runs therefore do not shorten the comparison.
     """
     return _of_half([run.log.trials for run in runs if not run.log.ended])
 
@@ -199,7 +199,7 @@ def _of_half(counts: Collection[int]) -> int:
 
 
 def alike(runs: Sequence[Array]) -> int:
-    """Return how many initial configs the runs share, in the same order."""
+    """Return the number of initial configs that the runs share, in the same order."""
     for place, configs in enumerate(zip(*runs, strict=False)):
         if len(set(configs)) > 1:
             first, *others = map(msgspec.json.decode, configs)
@@ -214,7 +214,7 @@ class WorkloadRuns:
 
     workload: str
     by_strategy: Mapping[str, Sequence[LoggedRun]]
-    known: BestKnown | None = None  # the best program of a larger set of runs, if these are a part of it
+    known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
 
     def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
@@ -236,7 +236,7 @@ class WorkloadRuns:
 
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
-        """The strategies that have trials, with their runs that have trials."""
+        """The strategies that have trials, each with its runs that have trials."""
         begun = {name: [run for run in runs if run.log.trials] for name, runs in self.by_strategy.items()}
         return {name: StrategyRuns(runs, self) for name, runs in begun.items() if runs}
 
@@ -256,7 +256,7 @@ class WorkloadRuns:
 
     @cached_property
     def horizon(self) -> int:
-        """The number of trials that every strategy has (:func:`reach`), and over which all are compared.
+        """The number of trials that every strategy has (:func:`reach`), and over which strategies are compared.
 
         If all runs of all strategies ended early, it is the length of the longest run.
         """
@@ -265,15 +265,15 @@ class WorkloadRuns:
 
     @cached_property
     def longest(self) -> float:
-        """The largest number of seconds counted for any run up to the horizon."""
+        """The largest number of seconds charged to any run up to the horizon."""
         return max((float(group.elapsed[:, -1].max()) for group in self.strategies.values()), default=0.0)
 
     @cached_property
     def best(self) -> BestKnown | None:
         """The best known program. It is None while nothing has succeeded, unless an optimum is known.
 
-        If a table answered with ``noise``, a lucky draw is not a faster program. In this case, the optimum counts even
-        if trials are faster or, without an optimum, the lowest median of a config's times over the runs.
+        If a table added ``noise``, a trial may be faster than its program. The best known time is then the table's
+        optimum or, if that is unknown, the lowest median of a config's times over the runs.
         """
         if self.known:
             return self.known
@@ -307,7 +307,7 @@ class WorkloadRuns:
 
     @cached_property
     def targets(self) -> Floats:
-        """The ECDF's targets in GFLOPS, ascending. There are none while nothing has succeeded."""
+        """The targets of the ECDF in GFLOPS, ascending. There are none while nothing has succeeded."""
         return precision_targets(self.best.gflops) if self.best else np.empty(0)
 
     @cached_property
@@ -322,7 +322,7 @@ class WorkloadRuns:
 
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
-        """Random search by space, from a complete table or otherwise from its runs, if either exists."""
+        """Random search in each space for which a complete table, or runs of random search, exist."""
         searches: dict[str, RandomSearch] = {}
         for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
@@ -335,10 +335,10 @@ class WorkloadRuns:
 
     @cached_property
     def shared_start(self) -> tuple[int, list[str]]:
-        """The length of the random start that strategies share, and the strategies that share it.
+        """The number of initial random trials that strategies share, and the strategies that share them.
 
-        At least half of the strategies that begin like random search with the same seed share it. The length is 0 if
-        none does. If there are several spaces, the shortest start counts.
+        Of the strategies that begin like random search with the same seed, at least half share this many trials. The
+        number is 0 if there are no such strategies, and the smallest one if there are several spaces.
         """
         starts = []
         for groups in self._by_space.values():
@@ -357,7 +357,7 @@ class WorkloadRuns:
 
     @cached_property
     def score_curves(self) -> dict[str, Floats]:
-        """The score relative to random search at each trial up to the cutoff, by strategy, if known: (runs, trials)."""
+        """The scores at each trial up to the cutoff, for each strategy that can be scored: shape (runs, trials)."""
         return {
             name: search.score_curves(group.lowest)
             for name, group in self.strategies.items()
@@ -370,16 +370,15 @@ ComparedRuns = dict[str, WorkloadRuns]
 
 
 def least_optimum(runs: Sequence[LoggedRun]) -> float:
-    """Return the lowest optimum of the complete tables that answered, in seconds, or infinity if none did."""
+    """Return the lowest optimum, in seconds, of the complete tables that runs used, or infinity if none did."""
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
 def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | None:
-    """Return what random search finds, from the complete table that answered or estimated from all draws in its runs.
+    """Return the results of random search, from a complete table or estimated from all draws in the runs.
 
-    In an estimate, a config that several runs measured counts with its median, weighted by the number of runs that drew
-    it, because a space whose knobs depend on each other draws some configs more often than others. Returns None if no
-    draw works.
+    In the estimate, each config has its median cost, weighted by the number of runs that drew it, because a space whose
+    knobs depend on each other draws some configs more often than others. Returns None if no draw works.
     """
     if known := [run.log.header.random for run in runs if run.log.header.random]:
         most = max(known, key=lambda random: len(random.expected))
@@ -404,7 +403,7 @@ def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]
 
 
 def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
-    """Return how many initial trials each strategy shares with random search for the same seeds."""
+    """Return the number of initial trials that each strategy shares with random search for the same seeds."""
     randoms = {run.seed: run for group in groups for run in group.compared if run.is_random}
     shares = {}
     for group in groups:

@@ -1,7 +1,7 @@
-"""Convergence curves, targets and distributions: functions over arrays.
+"""Convergence curves, targets and distributions, as functions of arrays.
 
 A *curve* is the best throughput in GFLOPS after each trial, a non-decreasing array of shape (trials,). A *hit* is the
-number of trials or seconds that a run needed to reach a target, or infinity if the run ended before.
+number of trials or seconds that a run needed to reach a target, or infinity if the run did not reach it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ import numpy as np
 from ...arrays import Floats
 
 FINEST, COARSEST = 0.01, 10.0
-"""The precisions (latency / lowest known latency - 1) between which anytime performance distinguishes. 1 % is about the
+"""The range of precisions (latency / lowest known latency - 1) that :func:`anytime` covers. 1 % is about the
 measurement noise, and nearly all working programs take at most eleven times the lowest latency."""
 
 
 def gflops(costs: Floats, flops: int) -> Floats:
-    """Return the throughput in GFLOPS for ``costs`` in seconds, which is 0 where the cost is infinite."""
+    """Convert ``costs`` in seconds to throughput in GFLOPS, which is 0 where the cost is infinite."""
     return flops / np.asarray(costs, dtype=np.float64) / 1e9
 
 
 def area_under_curve(curves: Floats, reference: float) -> Floats:
     """Return the mean over trials of the best throughput so far, as a fraction of ``reference``, in [0, 1].
 
-    This is the area *over* the convergence curve (AOCC) of minimisation, inverted because throughput is maximised,
-    on a linear scale (Lopez-Ibanez, Vermetten, Dreo and Doerr, "Using the empirical attainment function for analyzing
-    single-objective black-box optimization algorithms", IEEE Transactions on Evolutionary Computation, 2024).
-    Throughput above ``reference`` is measurement luck, and counts as ``reference``. ``curves`` have shape
-    (..., trials).
+    It corresponds to the area *over* the convergence curve (AOCC) in minimisation, on a linear scale (Lopez-Ibanez,
+    Vermetten, Dreo and Doerr, "Using the empirical attainment function for analyzing single-objective black-box
+    optimization algorithms", IEEE Transactions on Evolutionary Computation, 2024). Throughput above ``reference`` is
+    due to noise, and counts as ``reference``. ``curves`` have shape (..., trials).
     """
     if reference <= 0:
         return np.zeros(curves.shape[:-1])
@@ -40,7 +39,7 @@ def area_under_curve(curves: Floats, reference: float) -> Floats:
 
 @dataclass(frozen=True)
 class Band:
-    """The median and quartiles over seeds at each ``x`` (trials from 1, or seconds): arrays of the same shape."""
+    """The median and quartiles over seeds at each ``x`` (trials from 1, or seconds). All arrays have the same shape."""
 
     x: Floats
     lower: Floats
@@ -54,7 +53,7 @@ def quartiles(values: Floats) -> Floats:
 
 
 def band_at(places: Floats, values: Floats) -> Band:
-    """Return the band of ``values`` at each distinct place. ``places`` may repeat; both have shape (n,), n > 0."""
+    """Return the band of the ``values`` at each distinct place in ``places``. Both arrays have shape (n,), n > 0."""
     order = np.argsort(places, kind="stable")
     x, first, counts = np.unique(places[order], return_index=True, return_counts=True)
     edges = np.empty((3, len(x)))
@@ -65,15 +64,15 @@ def band_at(places: Floats, values: Floats) -> Band:
 
 
 def band_over_trials(curves: Floats) -> Band:
-    """Return the band of ``curves``, shape (runs, trials), against trials: the fixed-budget view."""
+    """Return the band of ``curves``, shape (runs, trials), over trials: the fixed-budget view."""
     return Band(np.arange(1.0, curves.shape[1] + 1), *quartiles(curves))
 
 
 def band_over_seconds(curves: Floats, elapsed: Floats) -> Band:
-    """Return the band against seconds, with a step at the end of every trial of any run.
+    """Return the band of ``curves`` over seconds, with a step at the end of every trial of any run.
 
-    A run is at 0 before its first trial ends, and keeps its best after its last trial. ``elapsed``, the seconds counted
-    up to the end of each trial, has the same shape as ``curves``, (runs, trials).
+    The throughput of a run is 0 until its first trial ends, and does not change after its last trial. ``elapsed``
+    contains the seconds charged up to the end of each trial. Both arrays have shape (runs, trials).
     """
     x = np.unique(elapsed)
     steps = np.column_stack((np.zeros(len(curves)), curves))
@@ -97,36 +96,36 @@ def hitting_times(curves: Floats, targets: Floats) -> Floats:
 
 
 def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
-    """Return ``hits`` in seconds, given the seconds counted up to the end of each trial, shape (runs, trials)."""
+    """Convert ``hits`` in trials to seconds, given the seconds up to the end of each trial, shape (runs, trials)."""
     place = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
     padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
     return np.asarray(np.take_along_axis(padded, place, axis=1))
 
 
 def expected_running_time(hits: Floats, spent: Floats) -> float:
-    """Return the ERT: what all runs spent until they hit the target or ended, divided by the number that hit it.
+    """Return the ERT: the total spent by all runs until they hit the target or ended, divided by the number of hits.
 
-    It estimates the time of a strategy that restarts with a new seed whenever a run ends without a hit (Hansen, Auger,
-    Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). It is infinite if no run hit the
-    target.
+    It estimates the time that a strategy needs if it restarts with a new seed whenever a run ends without a hit
+    (Hansen, Auger, Finck and Ros, "Real-parameter black-box optimization benchmarking 2009", RR-6828). It is infinite
+    if no run hits the target.
     """
     reached = np.isfinite(hits)
     return float(np.where(reached, hits, spent).sum() / reached.sum()) if reached.any() else math.inf
 
 
 def penalised_average(hits: Floats, budget: float) -> float:
-    """Return PAR-10: the mean hit, with runs without a hit counting as ten times ``budget``.
+    """Return PAR-10: the mean of ``hits``, in which a run without a hit counts as ten times ``budget``.
 
-    ``budget`` is the same for all strategies. Otherwise, those whose runs end sooner would be penalised less (Hutter,
+    Use the same ``budget`` for all strategies; otherwise, those whose runs end sooner would be penalised less (Hutter,
     Hoos, Leyton-Brown and Stuetzle, "ParamILS: an automatic algorithm configuration framework", JAIR 36, 2009).
     """
     return float(np.where(np.isfinite(hits), hits, 10 * budget).mean())
 
 
 def precision_targets(best: float, number: int = 51) -> Floats:
-    """Return an ECDF's targets in GFLOPS, ascending, in equal steps of log-precision from COARSEST to FINEST.
+    """Return the targets of an ECDF in GFLOPS, ascending, in equal steps of log precision from COARSEST to FINEST.
 
-    COCO also uses 51 targets, but between precisions that suit analytic functions.
+    COCO also uses 51 targets, but over a range of precisions that suits analytic functions.
     """
     return best / (1 + np.geomspace(COARSEST, FINEST, number))
 
@@ -134,16 +133,16 @@ def precision_targets(best: float, number: int = 51) -> Floats:
 def ecdf(values: Floats, at: Floats) -> Floats:
     """Return the fraction of ``values``, of any shape, that do not exceed each of ``at``.
 
-    For hits, this is a runtime profile, also called data profile (More and Wild, "Benchmarking derivative-free
+    For hits, this is a runtime profile, also called a data profile (More and Wild, "Benchmarking derivative-free
     optimization algorithms", SIAM Journal on Optimization 20(1), 2009).
     """
     return np.searchsorted(np.sort(values, axis=None), at, side="right") / max(1, values.size)
 
 
 def ecdf_area(hits: Floats, horizon: int) -> float:
-    """Return the mean of the ECDF of ``hits`` over 1 to ``horizon`` trials, which is 1 if all are hit immediately.
+    """Return the mean of the ECDF of ``hits`` over trials 1 to ``horizon``: 1 if the first trial hits all targets.
 
-    As targets become denser, it approaches :func:`anytime` (Lopez-Ibanez et al., 2024).
+    With denser targets, it approaches :func:`anytime` (Lopez-Ibanez et al., 2024).
     """
     return float((np.maximum(horizon + 1 - hits, 0.0) / horizon).mean()) if hits.size else 0.0
 
@@ -151,9 +150,9 @@ def ecdf_area(hits: Floats, horizon: int) -> float:
 def anytime(so_far: Floats, best: float) -> Floats:
     """Return the AOCC: the area over the convergence curve on a logarithmic scale of precision, in [0, 1].
 
-    The logarithm of the precision so_far / best - 1, clipped to [FINEST, COARSEST], is scaled to [0, 1]. The area is 1
-    minus its mean (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute). ``so_far`` is the
-    lowest latency up to each trial, shape (..., trials).
+    The precision so_far / best - 1 is clipped to [FINEST, COARSEST], and its logarithm is scaled to [0, 1]. The area is
+    1 minus the mean of this value (Lopez-Ibanez et al., 2024, as in IOHexperimenter, whose bounds are absolute).
+    ``so_far`` is the lowest latency up to each trial, shape (..., trials).
     """
     precision = np.clip(so_far / best - 1, FINEST, COARSEST)
     return np.asarray(1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1))
@@ -168,11 +167,11 @@ def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
 
 
 def performance_ratios(times: Floats) -> Floats:
-    """Return each strategy's time on each problem, divided by the quickest strategy's, or infinity if unsolved.
+    """Return each strategy's time on each problem divided by that of the quickest strategy, or infinity if unsolved.
 
     The ECDF of a column is a strategy's performance profile (Dolan and More, "Benchmarking optimization software
-    with performance profiles", Mathematical Programming 91, 2002). If the quickest took no time, the ratio is 1 for all
-    that took none, and infinite for the others. ``times`` have shape (problems, strategies).
+    with performance profiles", Mathematical Programming 91, 2002). If the quickest strategy took no time, the ratio is
+    1 for all strategies that took none, and infinite for the others. ``times`` have shape (problems, strategies).
     """
     quickest = times.min(axis=1, keepdims=True)
     ratios = np.where(np.isfinite(times) & (times == quickest), 1.0, np.inf)

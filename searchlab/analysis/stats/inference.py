@@ -1,8 +1,8 @@
-"""The mean difference between two strategies, and claims about other runs and workloads: functions over arrays.
+"""The mean difference between two strategies, and claims about other runs and workloads, as functions of arrays.
 
-*In these runs*: the observed difference, without any claim about noise. *On these workloads*: the difference that more
-seeds on the same workloads would show. *On workloads like these*: the difference on other workloads from the same
-population; two or three workloads cannot support that, however many seeds they have.
+A claim *in these runs* states the observed difference, regardless of noise. A claim *on these workloads* is about the
+difference that more seeds on the same workloads would show. A claim *on workloads like these* is about the difference
+on other workloads from the same population; two or three workloads cannot support it, even with many seeds.
 """
 
 from __future__ import annotations
@@ -18,58 +18,56 @@ from scipy.special import stdtr
 from ...arrays import Floats
 from .intervals import DECIMALS, Interval, satterthwaite, t_interval
 
-FEWEST_WORKLOADS = 11  # needed for a claim about others: with fewer, no test over ten strategies can be significant
-ROPE = 0.01  # region of practical equivalence: smaller differences of the area under the curve do not matter
-DRAWS = 20_000  # from the posterior, for a standard error of at most 0.004 in a probability
+FEWEST_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
+ROPE = 0.01  # region of practical equivalence: smaller differences in area under the curve do not matter
+DRAWS = 20_000  # number of draws from the posterior, for which the standard error of a probability is at most 0.004
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate of the mean difference, with its test."""
+    """An estimate of the mean difference, with the p-value of its test."""
 
     difference: Interval
-    p: float | None = None  # two-sided, for no difference; None without an interval
+    p: float | None = None  # two-sided, for the hypothesis of no difference; None without an interval
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better the first of two strategies is than the second, in the measure's unit."""
+    """The mean difference between two strategies, first minus second, in the unit of the measure."""
 
     value: float  # mean over workloads of the mean over pairs of runs with the same seed
     workloads: int  # number of workloads that have such pairs
-    pairs: int  # number of pairs on the workload with the fewest
+    pairs: int  # number of pairs on the workload with the fewest pairs
     ahead: int  # number of workloads on which the mean of the first is higher
-    level: int
-    behind: int
+    level: int  # number of workloads on which the means are equal
+    behind: int  # number of workloads on which the mean of the first is lower
     on_these: Answer
     on_others: Answer
-    clusters: int = (
-        0  # number of clusters whose other members ``on_others`` covers; 0 if every workload stands for itself
-    )
+    clusters: int = 0  # number of clusters whose other members ``on_others`` covers; 0 without clusters
 
     def reversed(self) -> Difference:
-        """Return the second strategy minus the first."""
+        """Return the difference of the second strategy minus the first."""
         these, others = (replace(one, difference=-one.difference) for one in (self.on_these, self.on_others))
         return replace(self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=these, on_others=others)
 
 
 def paired_difference(first: Sequence[Floats], second: Sequence[Floats], clusters: Sequence[str] = ()) -> Difference:
-    """Return the answers for ``first`` minus ``second``. Higher is better.
+    """Return the mean difference of ``first`` minus ``second``. Higher numbers are better.
 
-    On these workloads, only seeds vary: the interval and test are those of a stratified paired t test with
-    Satterthwaite's degrees of freedom. On others, they are those of a t test over the workload means, whose variance
-    includes the variances between workloads and between seeds. This is the mixed model with a random workload and equal
-    numbers of seeds. In simulation (``studies/benchmarks/coverage.py``), it covers new workloads in 94 to 96 % of
-    cases; the hierarchical percentile bootstrap does so in 93 to 97 %.
+    For a claim about these workloads, only seeds vary: the interval and test are those of a stratified paired t test
+    with Satterthwaite's degrees of freedom. For a claim about other workloads, they are those of a t test on the
+    workload means, whose variance includes the variances between workloads and between seeds. This is a mixed model
+    with random workloads and equal numbers of seeds. In simulations (``studies/benchmarks/coverage.py``), its intervals
+    cover new workloads in 94 to 96 % of cases; those of the hierarchical percentile bootstrap do so in 93 to 97 %.
 
-    Workloads in the same cluster, such as a kernel on several devices, are not independent. If there are any, the claim
-    about others is one about other members of the same clusters: a stratified t test with the variance within clusters.
+    Workloads in the same cluster, such as a kernel on several devices, are not independent. If there are clusters, the
+    claim concerns other members of the same clusters, and the test is a stratified t test within clusters.
 
     Args:
         first: One array per workload, shape (seeds,), with NaN for missing runs, or an array of shape (workloads,
             seeds).
-        second: The same seeds in the same places. Only seeds that both have count.
-        clusters: The cluster of each workload, or empty for one that stands for itself. By default, all do.
+        second: The numbers of the other strategy for the same seeds. Only seeds that both strategies have count.
+        clusters: The cluster of each workload; empty for an independent workload. By default, all are independent.
     """
     paired = [
         differences[~np.isnan(differences)]
@@ -151,19 +149,19 @@ class Equivalence:
 
 
 def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = DRAWS) -> Equivalence:
-    """Return the Bayesian signed-rank test of the mean differences on workloads, first minus second.
+    """Perform the Bayesian signed-rank test on the mean differences on workloads, first minus second.
 
-    The prior of the differences on workloads is a Dirichlet process with weight 1/2 at 0. For each draw
-    w_0 ... w_n from the posterior Dirichlet(1/2, 1, ... 1), with z_0 = 0 and z_i the differences,
+    The prior of the differences is a Dirichlet process with weight 1/2 at 0. For each draw w_0 ... w_n from the
+    posterior Dirichlet(1/2, 1, ... 1), with z_0 = 0 and z_i the differences, the weights of the outer regions are
 
         better = sum_ij w_i w_j [z_i + z_j > 2 rope],   worse = sum_ij w_i w_j [z_i + z_j < -2 rope],
 
-    and the rest is for the same; a sum on the edge counts half for each side. A probability is the fraction of draws in
-    which its region has the most weight (Benavoli, Corani, Demsar and Zaffalon, "Time for a change: a tutorial for
-    comparing multiple classifiers through Bayesian analysis", JMLR 18(77), 2017, section 4.2).
+    and the region ``same`` has the remaining weight; a sum on a boundary counts half for each side. The probability of
+    a region is the fraction of draws in which it has the most weight (Benavoli, Corani, Demsar and Zaffalon, "Time for
+    a change: a tutorial for comparing multiple classifiers through Bayesian analysis", JMLR 18(77), 2017, section 4.2).
 
     Args:
-        differences: Shape (workloads,).
+        differences: The mean difference on each workload: shape (workloads,).
         rope: Half the width of the region of practical equivalence, or 0 for none.
         draws: The number of draws from the posterior.
     """

@@ -1,10 +1,10 @@
-"""Estimates from few runs, with intervals that cover what they claim: functions over arrays.
+"""Estimates from few runs, with intervals whose coverage has been verified, as functions of arrays.
 
-Each function uses the method that covered 93 to 97 % in simulations over the suite's tables
-(``studies/benchmarks/coverage.py`` prints the coverage of all). If no method does, there is no interval, and a note
-says what would be needed. All intervals are 95 % intervals in closed form, without random numbers or resampling.
+Each function uses a method that covered the true value in 93 to 97 % of simulations over the suite's tables
+(``studies/benchmarks/coverage.py`` prints the coverage of all methods). If there is no such method, there is no
+interval, and a note states what would be needed. All intervals are 95 % intervals in closed form, without resampling.
 
-A *sample* is a list with one array per workload, which has a number for each run. Higher is better.
+A *sample* is a list of arrays, one per workload, with a number for each run. Higher numbers are better.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...arrays import Floats
 Sample = Sequence[Floats]
 
 LEVEL = 0.95
-DECIMALS = 12  # decimals to which areas are compared, since equal areas may differ in their last bits
+DECIMALS = 12  # decimal places to which areas are compared, because equal areas may differ in their last bits
 _TAIL = (1 - LEVEL) / 2
 _TWO_SIDED_NORMAL = float(ndtri(1 - _TAIL))
 
@@ -32,8 +32,8 @@ class Interval:
     """An estimate with its 95 % interval."""
 
     value: float
-    lower: float | None  # None without an interval, like upper
-    upper: float | None
+    lower: float | None  # None without an interval
+    upper: float | None  # None without an interval
     note: str = ""  # why there is no interval
 
     @classmethod
@@ -45,20 +45,20 @@ class Interval:
         return Interval(-self.value, lower, upper, self.note)
 
     def within(self, lowest: float, highest: float) -> Interval:
-        """Clip the ends to the range of the quantity."""
+        """Clip the ends to the range of the estimated quantity."""
         if self.lower is None or self.upper is None:
             return self
         return Interval(self.value, max(self.lower, lowest), min(self.upper, highest))
 
 
 def t_interval(value: float, variance: float, df: float) -> Interval:
-    """Return Student's t interval from the estimated ``variance`` of ``value`` with ``df`` degrees of freedom."""
+    """Return Student's t interval for ``value``, given its estimated ``variance`` with ``df`` degrees of freedom."""
     half = float(stdtrit(df, 1 - _TAIL)) * math.sqrt(variance)
     return Interval(value, value - half, value + half)
 
 
 def satterthwaite(variances: Floats, df: Floats) -> float:
-    """Return the degrees of freedom of a sum of independent estimated ``variances``, not all 0.
+    """Return the degrees of freedom of the sum of independent estimates of ``variances``, not all of which are 0.
 
     F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2(6),
     1946, equation 17.
@@ -67,7 +67,7 @@ def satterthwaite(variances: Floats, df: Floats) -> float:
 
 
 def mean_interval(values: Floats) -> Interval:
-    """Return Student's t interval for the mean of independent runs, shape (runs,), of which at least 2 must differ."""
+    """Return Student's t interval for the mean of ``values`` of independent runs, at least 2 of which must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
         return Interval.none(value, f"An interval of a mean needs 2 runs; there {_are(len(values))}.")
@@ -77,12 +77,12 @@ def mean_interval(values: Floats) -> Interval:
 
 
 def mean_intervals(values: Floats) -> Floats:
-    """Return :func:`mean_interval` of each column of ``values``, shape (runs, n): means, lower and upper, shape (3, n).
+    """Return the mean of each column of ``values``, shape (runs, n), and the ends of its :func:`mean_interval`.
 
-    Ends are NaN where an interval does not exist.
+    The result has shape (3, n). The ends are NaN where there is no interval.
     """
     runs = len(values)
-    rows = np.ascontiguousarray(values.T)  # so that sums equal those of single columns, to the last bit
+    rows = np.ascontiguousarray(values.T)  # so that the sums are bitwise equal to those of single columns
     means, half = rows.mean(axis=1), np.full(len(rows), np.nan)
     if runs > 1:
         half = float(stdtrit(runs - 1, 1 - _TAIL)) * np.sqrt(rows.var(axis=1, ddof=1) / runs)
@@ -93,8 +93,7 @@ def mean_intervals(values: Floats) -> Floats:
 def mean_of_means_interval(sample: Sample) -> Interval:
     """Return the mean over workloads of the mean over runs, with its interval for these workloads.
 
-    The interval is a stratified t interval: workloads are fixed, and their runs vary. Each workload needs at least 2
-    runs.
+    It is a stratified t interval: workloads are fixed, and only runs vary. Each workload needs at least 2 runs.
     """
     value = float(np.mean([runs.mean() for runs in sample]))
     counts = np.array([len(runs) for runs in sample])
@@ -123,10 +122,10 @@ def interquartile_mean(sample: Sample) -> float:
 def interquartile_interval(sample: Sample) -> Interval:
     """Return :func:`interquartile_mean` with its interval for these workloads, each of which needs at least 2 runs.
 
-    The variance of a trimmed mean is that of winsorised runs (Tukey and McLaughlin, "Less vulnerable confidence and
-    significance procedures for location based on a single sample", Sankhya A 25(3), 1963), here within each workload,
-    because runs vary and workloads are fixed. The degrees of freedom are Satterthwaite's times the fraction of runs
-    that are not cut off, but at least those of the workload with the fewest runs.
+    The variance of the trimmed mean is estimated from winsorised runs (Tukey and McLaughlin, "Less vulnerable
+    confidence and significance procedures for location based on a single sample", Sankhya A 25(3), 1963) within each
+    workload, because workloads are fixed and only runs vary. The degrees of freedom are Satterthwaite's, multiplied by
+    the fraction of runs that are not cut off, but at least those of the workload with the fewest runs.
     """
     value = interquartile_mean(sample)
     counts = np.array([len(runs) for runs in sample])
@@ -145,12 +144,12 @@ def interquartile_interval(sample: Sample) -> Interval:
 
 
 def median_interval(values: Floats) -> Interval:
-    """Return the median of independent runs, which are infinite if censored, with its interval.
+    """Return the median of independent runs, with its interval. Censored runs are infinite.
 
-    The ends are order statistics, x_(k) and x_(n + 1 - k), or lie between two neighbouring ones such that the interval
-    covers 95 % (Hettmansperger and Sheather, "Confidence intervals based on interpolated order statistics", Statistics
-    and Probability Letters 4(2), 1986). An end whose neighbour is infinite is not interpolated. Five runs give 93.75 %;
-    fewer give no interval.
+    The ends are the order statistics x_(k) and x_(n + 1 - k), or are interpolated between these and their neighbours so
+    that the interval covers 95 % (Hettmansperger and Sheather, "Confidence intervals based on interpolated order
+    statistics", Statistics and Probability Letters 4(2), 1986). There is no interpolation with infinite values. The
+    coverage for five runs is 93.75 %; with fewer runs, there is no interval.
     """
     number, value = len(values), float(np.median(values))
     if number < 5:
@@ -174,20 +173,20 @@ def median_interval(values: Floats) -> Interval:
 def share_interval(count: float, number: int) -> Interval:
     """Return the proportion ``count`` / ``number`` of runs, with its mid-p interval.
 
-    It is the exact binomial interval with half the probability of the observed outcome. Coverage is at least 92.7 %;
-    that of the Clopper-Pearson interval is at least 97.6 % for 5 runs (Berry and Armitage, "Mid-P confidence intervals:
-    a brief review", The Statistician 44(4), 1995). If ties count half, the ends are those of the next integer counts,
-    and the interval is conservative.
+    This is the exact binomial interval in which the observed outcome counts with half its probability. Its coverage is
+    at least 92.7 %; for 5 runs, that of the Clopper-Pearson interval is at least 97.6 % (Berry and Armitage, "Mid-P
+    confidence intervals: a brief review", The Statistician 44(4), 1995). If ties make ``count`` a fraction, the ends
+    are those for the integers below and above it, and the interval is conservative.
 
     Raises:
-        ValueError: If ``count`` is more than ``number``, or negative.
+        ValueError: If ``count`` is not between 0 and ``number``, or if ``number`` is less than 1.
     """
     if not 0 <= count <= number or number < 1:
         raise ValueError(f"{count} of {number} is not a share")
     return Interval(count / number, *_share_ends(math.floor(count), math.ceil(count), number))
 
 
-@lru_cache(maxsize=4096)  # the pairs in a report have few different shares
+@lru_cache(maxsize=4096)  # the pairs in a report have few different proportions
 def _share_ends(least: int, most: int, number: int) -> tuple[float, float]:
     def at_least(count: int, share: float) -> float:
         return float(betainc(count, number - count + 1, share)) if count <= number else 0.0
@@ -222,15 +221,16 @@ def improvement(first: Sample, second: Sample) -> float:
 def improvement_interval(first: Sample, second: Sample) -> Interval:
     """Return :func:`improvement` with its interval for these workloads, each of which has runs of both.
 
-    The interval contains the probabilities t within 1.96 of their own standard deviations of the observed one, so it
-    neither leaves [0, 1] nor collapses if one strategy always won. On a workload with m and n runs, the variance is
+    The interval contains each probability t whose distance from the observed probability is at most 1.96 standard
+    deviations, computed for t. It therefore stays in [0, 1], and does not collapse to a point if one strategy always
+    wins. On a workload with m and n runs, the variance is
 
         t (1 - t) / (m n) (1 + (N - 1) ((1 - t) / (2 - t) + t / (1 + t))),   N = (m + n) / 2
 
     (Newcombe, "Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2", Statistics
-    in Medicine 25(4), 2006, method 5). It is concave in t, so one t for all workloads makes the interval too wide
-    rather than too narrow, as do trials in common. There is no interval if equal strategies would be as far apart as
-    possible in more than 5 % of cases.
+    in Medicine 25(4), 2006, method 5). The variance is concave in t, so using one t for all workloads makes the
+    interval too wide rather than too narrow; trials that strategies share have the same effect. There is no interval if
+    equal strategies would yield the most extreme result in more than 5 % of cases.
     """
     value = improvement(first, second)
     sizes = [(len(ours), len(theirs)) for ours, theirs in zip(first, second, strict=True)]

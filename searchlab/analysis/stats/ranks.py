@@ -1,9 +1,9 @@
-"""Rank tests, a single family of all tests in a report, and comparisons of several strategies: functions over arrays.
+"""Rank tests, the correction of all tests in a report as one family, and comparisons of several strategies.
 
-The numbers by which strategies are compared have many ties: some seeds reach a target in the random trials that all
-strategies share, and some never reach it. The tests therefore use mid-ranks and the exact distribution given the ties,
-computed by dynamic programming over doubled mid-ranks, which are integers. For larger samples they use scipy's normal
-approximation with a correction for ties, which agrees at those sizes.
+The numbers by which strategies are compared have many ties, because some seeds reach a target in the random trials that
+all strategies share, and some never reach it. The tests therefore use mid-ranks and their exact distribution given the
+ties, which is computed by dynamic programming over doubled mid-ranks (integers). For larger samples, they use scipy's
+normal approximation with a correction for ties, which agrees with the exact distribution at these sizes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from numpy.typing import ArrayLike
 
 from ...arrays import Floats, Ints
 
-ALPHA = 0.05  # maximum probability of calling any two equal strategies in a family of tests different
-EXACT_RANK_SUM = 100  # maximum total number of two strategies' runs for which the rank-sum test is exact
+ALPHA = 0.05  # maximum probability that a family of tests calls any two equal strategies different
+EXACT_RANK_SUM = 100  # maximum total number of runs of both strategies for which the rank-sum test is exact
 EXACT_SIGNED_RANK = 200  # maximum number of pairs for which the signed-rank test is exact
-MOST_DECIMALS = 300  # powers of ten are finite up to this one
-RESERVED = 0.8  # part of a report's error rate that is reserved for the contrasts registered before the runs
-EPSILON = 1e-6  # part of a test's weight that leaves its gate; it matters once every test of that gate is rejected
+MOST_DECIMALS = 300  # ten to this power is still finite
+RESERVED = 0.8  # fraction of a report's error rate that is reserved for the contrasts registered before the runs
+EPSILON = 1e-6  # fraction of a test's weight that leaves its gate; it matters only once all of the gate is rejected
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 def rounded(values: Floats, digits: int = 12) -> Floats:
-    """Round to ``digits`` significant digits of the largest finite value.
+    """Round ``values`` to ``digits`` significant digits of the largest finite value.
 
-    Sums in different orders differ in their last bits, so that runs that did the same would not tie without rounding.
+    Sums computed in different orders differ in their last bits, so equal runs would not tie without rounding.
     """
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     if largest == 0:
@@ -43,9 +43,9 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
     """Return the two-sided p-value of the Wilcoxon-Mann-Whitney test of two samples, or 1 if one is empty.
 
     H0: all orders of the pooled values are equally likely. The p-value is the fraction of the C(m + n, m) ways to split
-    them whose rank sum is at least as far from its mean as the observed one (Mann and Whitney, "On a test of whether
-    one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics 18(1), 1947;
-    ties as in Lehmann, "Nonparametrics: statistical methods based on ranks", 1975). Infinities tie with each other.
+    these values whose rank sum is at least as far from the mean as the observed rank sum (Mann and Whitney, "On a test
+    of whether one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics
+    18(1), 1947; ties as in Lehmann, "Nonparametrics: statistical methods based on ranks", 1975). Infinities are tied.
     """
     size = len(first)
     ranks = _doubled_ranks(np.concatenate((first, second)))
@@ -62,14 +62,14 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
 def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
     """Return the effect and two-sided p-value of Wilcoxon's signed-rank test of pairs, or 0 and 1 if no pair differs.
 
-    H0: within each pair, both orders are equally likely. Equal pairs, including infinities, are excluded. An infinite
-    difference ranks highest. The p-value is the fraction of the 2^n signs of the other pairs whose sum of positive
-    ranks is at least as far from its mean as the observed one (Wilcoxon, "Individual comparisons by ranking methods",
-    Biometrics Bulletin 1(6), 1945).
+    H0: within each pair, both orders are equally likely. Pairs of equal values, including infinities, are excluded. An
+    infinite difference ranks highest. The p-value is the fraction of the 2^n ways to assign signs to the n remaining
+    pairs for which the sum of positive ranks is at least as far from the mean as the observed sum (Wilcoxon,
+    "Individual comparisons by ranking methods", Biometrics Bulletin 1(6), 1945).
 
     The effect is the rank-biserial correlation, in [-1, 1]: the rank sum of the pairs in which ``first`` is higher
-    minus that of the others, divided by their total (Kerby, "The simple difference formula: an approach to teaching
-    nonparametric correlation", Comprehensive Psychology 3, 2014).
+    minus the rank sum of the other pairs, divided by the total (Kerby, "The simple difference formula: an approach to
+    teaching nonparametric correlation", Comprehensive Psychology 3, 2014).
     """
     differ = first != second
     differences = rounded(first[differ] - second[differ])
@@ -86,8 +86,8 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
 
 @lru_cache(maxsize=32)  # without ties, the ranks are the same for all pairs in a report
 def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
-    """Count the subsets of ``size`` ranks that have each sum, from 0."""
-    ways = np.zeros((size + 1, sum(ranks) + 1))  # row k: subsets of k of the ranks so far
+    """Count the subsets of ``size`` ranks by their sum, from a sum of 0."""
+    ways = np.zeros((size + 1, sum(ranks) + 1))  # row k: number of subsets of k of the ranks so far
     ways[0, 0] = 1.0
     for rank in ranks:
         ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]
@@ -96,7 +96,7 @@ def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
 
 @lru_cache(maxsize=32)
 def _signs(ranks: tuple[int, ...]) -> Floats:
-    """Count the ways to sign ``ranks`` for which the positive ones have each sum, from 0."""
+    """Count the ways to assign signs to ``ranks`` by the sum of the positive ranks, from a sum of 0."""
     ways = np.zeros(sum(ranks) + 1)
     ways[0] = 1.0
     for rank in ranks:
@@ -111,18 +111,18 @@ def _doubled_ranks(values: Floats) -> Ints:
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
-    """Return the fraction of ``ways``, which has a count for each sum, at least as far from ``mean`` as ``seen``."""
+    """Return the fraction of ``ways``, counted by sum, whose sum is at least as far from ``mean`` as ``seen``."""
     # Sums are integers and the mean is a multiple of 1 / runs, so unequal distances differ by far more than this.
     far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3
     return float(min(1.0, ways[far].sum() / ways.sum()))
 
 
 def holm(p: Floats) -> Floats:
-    """Return the adjusted p-values of a family of tests.
+    """Return the p-values of a family of tests, adjusted by Holm's procedure.
 
-    Rejecting those that are at most alpha keeps the probability of any false rejection at alpha, however the tests
-    depend on each other (Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-    Statistics 6(2), 1979).
+    Rejecting the tests whose adjusted p-value is at most alpha limits the probability of any false rejection to alpha,
+    however the tests depend on each other (Holm, "A simple sequentially rejective multiple test procedure",
+    Scandinavian Journal of Statistics 6(2), 1979).
     """
     order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(p))
@@ -132,28 +132,28 @@ def holm(p: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Gate(Generic[Key]):
-    """A registered contrast: ``first`` is tested first, and the tests behind it only after it has been rejected."""
+    """The tests of a registered contrast: those in ``behind`` are performed only after ``first`` has been rejected."""
 
-    first: Key | None  # the test over all workloads; if None, the tests behind it are tested first
-    behind: Sequence[Sequence[Key]] = ()  # groups of tests that open together and share the weight equally
+    first: Key | None  # the test over all workloads, or None to begin with the tests in ``behind``
+    behind: Sequence[Sequence[Key]] = ()  # groups of tests, each of which gets an equal part of the weight
 
     @property
     def keys(self) -> list[Key]:
         return [*([] if self.first is None else [self.first]), *(key for group in self.behind for key in group)]
 
     def shares(self) -> dict[Key, float]:
-        """Return the part of the gate's weight that each test behind it gets when the gate opens."""
+        """Return the fraction of the gate's weight that each test in ``behind`` gets when ``first`` is rejected."""
         groups = [group for group in self.behind if group]
         return {key: 1 / len(groups) / len(group) for group in groups for key in group}
 
 
 def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[Key, float]:
-    """Adjust the p-values of all tests in a report so that it calls equal strategies different in at most 5 % of cases.
+    """Adjust p-values so that at most 5 % of reports call any equal strategies different.
 
-    Without gates, this is Holm's procedure. Otherwise, the gates share ``RESERVED`` of the error rate and are tested
-    with a graphical procedure (see :func:`graphical`): a rejected first test passes half of its weight to the other
-    gates and half (or all, without other gates) to the tests behind it. All other tests are exploratory. They share the
-    rest by Holm's procedure, and get the complete error rate once every gated test is rejected.
+    Without gates, this is Holm's procedure. Otherwise, the gates share the fraction ``RESERVED`` of the error rate and
+    are tested with a graphical procedure (see :func:`graphical`): if a first test is rejected, it passes half of its
+    weight to the other gates and half (or all, without other gates) to the tests in ``behind``. All other tests are
+    exploratory. They share the rest by Holm's procedure, and get the full error rate once all gated tests are rejected.
 
     Args:
         p: The p-value of every test that a reader may interpret as a claim.
@@ -201,7 +201,7 @@ def _graph(gates: Sequence[Gate[Key]], keys: Sequence[Key]) -> tuple[Floats, Flo
 def _pass(
     row: Floats, place: Mapping[Key, int], own: Mapping[Key, float], gates: Sequence[Mapping[Key, float]], away: float
 ) -> None:
-    """Write one row of the transitions: ``away`` goes to the other gates in equal parts, the rest to ``own``."""
+    """Fill one row of the transitions: the fraction ``away`` goes to ``gates`` in equal parts, the rest to ``own``."""
     for key, share in own.items():
         row[place[key]] = (1 - away) * share
     for gate in gates:
@@ -218,12 +218,12 @@ def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Float
 
     Args:
         p: p-values, shape (n,).
-        weights: The part of the error rate that each test starts with, shape (n,), with a sum of at most 1.
-        transitions: The part of its weight that each test (row) passes to each other test (column) when it is
+        weights: The fraction of the error rate with which each test starts, shape (n,), with a sum of at most 1.
+        transitions: The fraction of its weight that each test (row) passes to each other test (column) when it is
             rejected, shape (n, n), with a zero diagonal and row sums of at most 1.
 
     Example:
-        Three tests in a fixed order: the second counts only if the first is rejected.
+        Three tests in a fixed order, each of which counts only if the test before it is rejected:
 
         >>> graphical([0.01, 0.04, 0.03], [1, 0, 0], [[0, 1, 0], [0, 0, 1], [0, 0, 0]]).tolist()
         [0.01, 0.04, 0.04]
@@ -248,7 +248,7 @@ def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Float
 
 
 def average_ranks(scores: Floats) -> Floats:
-    """Return each strategy's mean rank over workloads, 1 being the best, from shape (workloads, strategies)."""
+    """Return each strategy's mean rank over workloads (1 is best). ``scores`` have shape (workloads, strategies)."""
     return np.asarray(_ranks_of_rows(-scores).mean(axis=0))
 
 
@@ -257,7 +257,7 @@ def _ranks_of_rows(values: Floats) -> Floats:
 
 
 def cliques(count: int, edges: set[tuple[int, int]]) -> list[list[int]]:
-    """Return the maximal cliques of two or more among ``count`` vertices, in order, given ``edges`` as (lower, higher).
+    """Return the sorted maximal cliques of at least two of ``count`` vertices, given ``edges`` as (lower, higher).
 
     Bron and Kerbosch, "Algorithm 457: finding all cliques of an undirected graph", CACM 16(9), 1973, first version.
     """
