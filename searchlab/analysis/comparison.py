@@ -42,9 +42,9 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
 
     Args:
         *what: Results of :func:`tune` and :meth:`Study.run`, logs, directories of logs, or lists of these. Pass a
-            mapping to label them: ``{"before": "results/a", "after": "results/b"}``. Each strategy is then called by
-            its label, followed by its own name if the label has several strategies (``"before: xgb"``). A log that is
-            passed twice counts once.
+            mapping to label them: ``{"before": "results/a", "after": "results/b"}``. Each strategy is then named after
+            its label, followed by its own name if several strategies have this label (``"before: xgb"``). A log that
+            is passed twice counts once.
 
     Raises:
         SearchlabError: If there are no logs, if there are several strategies but no two searched the same workload, or
@@ -122,7 +122,7 @@ def _checked(runs: Runs) -> Runs:
 class Comparison:
     """The content of a report as text, pandas frames and matplotlib figures, as returned by :func:`compare`.
 
-    Methods that draw one workload expect its name as in :attr:`workloads`. It may be omitted if there is only one.
+    Methods that plot one workload expect its name as in :attr:`workloads`, which may be omitted if there is only one.
 
     Attributes:
         runs: The runs of each workload, in alphabetical order.
@@ -169,9 +169,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The verdicts on published claims, the answers to registered contrasts, and the verdict over all workloads and
-        on each workload.
-        """
+        """All verdicts: on published claims, on registered contrasts, over all workloads, and on each workload."""
         if len(self.verdicts) == 1:
             sentences = list(self.verdicts.values())
         else:
@@ -193,7 +191,7 @@ class Comparison:
         return self._frame("contrasts")
 
     def lead_frame(self) -> pd.DataFrame:
-        """Return how far the best strategy is ahead of each other one. Empty for a single workload."""
+        """Return a row for each other strategy: how far the best one is ahead of it. Empty for a single workload."""
         return self._frame("lead")
 
     def published_claims_frame(self) -> pd.DataFrame:
@@ -205,7 +203,7 @@ class Comparison:
         return study_frame([run.log for item in self.runs.values() for run in item.runs])
 
     def curves_frame(self, *, every_trial: bool = True) -> pd.DataFrame:
-        """Return a row for each trial in each run: trials and seconds since its start, and the best GFLOPS so far.
+        """Return a row for each trial in each run: trials and seconds since the run began, and the best GFLOPS so far.
 
         If ``every_trial`` is false, only trials that found a faster program and the last trial of each run have rows.
         """
@@ -256,10 +254,10 @@ class Comparison:
         return draw_diagram(self._overall().diagram, self._looks)
 
     def plot_differences(self, reference: str | None = None) -> Figure:
-        """Plot each strategy's area under the curve minus the ``reference``'s, over all workloads.
+        """Plot each strategy's area under the curve minus that of ``reference``, over all workloads.
 
         Args:
-            reference: A strategy, by default the first one registered as another's opponent, or random.
+            reference: The name of a strategy, by default the opponent in the first registered contrast, or random.
         """
         from .charts.pictures import gaps_picture
 
@@ -329,7 +327,7 @@ _WITHOUT = {
     "score": "{workload} has no scores: it has neither a complete table nor a run of the policy random",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
-"""Why a line chart is missing."""
+"""For each line chart, the reason why it may be missing."""
 
 
 def _pick(known: Mapping[str, T], name: str, kind: str) -> T:

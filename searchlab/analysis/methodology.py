@@ -25,13 +25,13 @@ MOMENTS = 1000  # number of evenly spaced moments at which the score over second
 
 
 def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[float, float]:
-    """Return a strategy's scores over trials and over seconds: 0 is random search, 1 finds the best immediately.
+    """Return a strategy's scores over trials and over seconds: 0 equals random search, 1 finds the best immediately.
 
-    Requires the extra ``methodology``.
+    This function requires the extra ``methodology``.
 
     Args:
-        table: A log of every config of a space. Times are taken from it rather than from the runs. A trial's seconds
-            are those for training, proposing, building and running.
+        table: A log of every config in a space. All times are taken from it rather than from the runs. The seconds of
+            a trial are those for training, proposing, building and running.
         runs: The strategy's runs over the table.
         seed: The seed for the package's bootstrap, which uses numpy's global random state.
 
@@ -75,7 +75,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
 
 
 def _places(table: Log, runs: Sequence[Log]) -> Ints:
-    """Return the index of each trial in the table's records: shape (trials in the shortest run, runs)."""
+    """Return the index of each trial's config in the table's records: shape (trials in the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
     found = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
     for run, row in zip(runs, found, strict=True):
@@ -86,7 +86,7 @@ def _places(table: Log, runs: Sequence[Log]) -> Ints:
 
 
 def _statistics(table: Log) -> Any:
-    """Return the package's view of ``table``, which it reads from a file in Kernel Tuner's T4 format."""
+    """Return the package's object for ``table``, which it reads from a file in Kernel Tuner's T4 format."""
     from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
 
     with TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ def _result(record: Record, cost: float) -> dict[str, Any]:
 
 
 def _described(space: Any, places: Ints) -> Any:
-    """Return the runs that tried the configs at ``places``, in the package's description of a strategy."""
+    """Return the runs that tried the configs at ``places``, in the form in which the package describes a strategy."""
     trials, runs = places.shape
     elapsed: Floats = np.cumsum(space.objective_times_total[places], axis=0)
     best: Floats = np.fmin.accumulate(space.objective_performances_total[places], axis=0)

@@ -1,4 +1,4 @@
-"""Reading logs as a comparison: workload, strategy, seed."""
+"""Reading logs into a comparison, in which runs are grouped by workload, strategy and seed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .runs import ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted, listed
 
 REPORT = "report"
-"""The directory of a report, next to its logs. Logs in a directory with this name are read only if specified."""
+"""The name of a report's directory, next to its logs. Logs in such a directory are read only if passed explicitly."""
 
-DRIFT = 0.1  # a report mentions a program whose time changes by at least this fraction within a run
+DRIFT = 0.1  # a report mentions runs during which the sentinel's time changed by more than this fraction
 
 _STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
 _FOOTING = ("target", "measure")
@@ -38,10 +38,10 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
 
     In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
     trials there are skipped with a SearchlabWarning. Each table in a suite is a separate workload. A log that is passed
-    twice is read once. If one directory contains many logs, a cache is created there; see :mod:`searchlab.log.columns`.
+    twice is read once. If a directory contains many logs, a cache is created there; see :mod:`searchlab.log.columns`.
 
     Args:
-        *where: Logs and directories. A report on one directory refers to each log relative to it, otherwise by path.
+        *where: Logs and directories. If this is a single directory, the names of logs are relative to it.
         everything: Whether to read all logs and trials in a study's directory.
         readings: Whether the individual readings are needed; see :func:`~searchlab.log.columns.read_logs`.
 
@@ -53,7 +53,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     real_folder = cache(os.path.realpath)
 
     def real(path: Path) -> str:
-        """Resolve ``path``. Few logs are links, so a directory with many logs is resolved only once."""
+        """Resolve the links in ``path``. Few logs are links themselves, so each directory is resolved only once."""
         folder, name = os.path.split(path)
         return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder(folder), name)
 
@@ -76,16 +76,16 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
 
 
 def planned_claims(*where: Path) -> list[Claim]:
-    """Return the claims of the studies in directories of logs."""
+    """Return the claims of all studies whose plans are in the directories in ``where``."""
     plans = (read_plan(path.parent) for place in where if place.is_dir() for path in sorted(place.rglob(PLAN)))
     return [claim for plan in plans if plan for claim in plan.claims]
 
 
 def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
-    """Group logs, each with its name in the report, as runs to compare.
+    """Group logs by workload, strategy and seed, as runs to compare.
 
     Args:
-        read: The logs and their names.
+        read: The logs, each with its name in reports.
         running: The names of logs whose runs were in progress.
 
     Raises:
@@ -127,7 +127,7 @@ def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
 
 
 def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
-    """Return those of ``paths`` that belong to no study or to their study's plan, with the budgets from the plan."""
+    """Return the ``paths`` that are in the plan of their study, or do not belong to a study, with their budgets."""
     plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
@@ -206,10 +206,10 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
 
 
 def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return sentences with what a reader should know about a workload's logs.
+    """Return sentences that help readers to interpret a workload's logs.
 
-    They cover differences between the logs, machine drift, whether the fastest trials were measured again, which
-    strategies could not use their options as specified, and for how many trials a table answered with another config.
+    They report differences between the logs, machine drift, whether the fastest trials were measured again, which
+    strategies could not use their options as specified, and for how many trials a table used the nearest config.
     """
     notes = [
         f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare seconds "

@@ -1,4 +1,4 @@
-"""A report's numbers: how strategies compare on each workload and over all, and the registered contrasts."""
+"""Computing the numbers in a report: comparisons on each workload and over all workloads, and registered contrasts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OTHERS = "workloads like these"  # the name of the test for a claim about other 
 
 
 def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:
-    """Summarise what :func:`~searchlab.analysis.read.read_runs` has read. Equal logs yield equal numbers.
+    """Summarise runs read by :func:`~searchlab.analysis.read.read_runs`. Equal logs yield equal numbers.
 
     Args:
         comparison: The runs.
@@ -102,7 +102,7 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
-    """Return a clause about the seeds, if any, whose start, shared by the first two of ``rows``, reached the target."""
+    """Return a clause about the seeds for which the random start that the first two strategies share hit the target."""
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
@@ -120,7 +120,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     if running := [run.file for run in item.runs if run.running]:
         notes.append(f"Still running, and covered up to now: {listed(running)}.")
     for row in rows:
-        ends: dict[str, list[int]] = {}  # trials of the runs that ended for the same reason
+        ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended, by reason
         for run in item.by_strategy[row.strategy]:
             if run.log.ended:
                 ends.setdefault(run.log.ended.reason, []).append(run.log.trials)
@@ -155,7 +155,7 @@ class Pair:
     """Two strategies over all workloads, by area, with uncorrected p-values."""
 
     difference: Difference
-    means: Floats  # mean difference over shared seeds on each workload; NaN without any
+    means: Floats  # mean difference over shared seeds on each workload; NaN without shared seeds
     contrast: Contrast
 
     def corrected(self, adjusted: Mapping[Key, float]) -> Difference:
@@ -169,7 +169,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Together:
-    """The strategies that ran on every workload, best mean area first, and every pair of them in this order."""
+    """The strategies that ran on every workload, largest mean area first, and all pairs of them in this order."""
 
     workloads: Sequence[WorkloadSummary]
     strategies: list[OverallStrategy]
@@ -187,7 +187,7 @@ class Together:
 
 
 def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
-    """Pair the strategies that ran on all workloads. None for one workload, or if no two share a seed on each."""
+    """Compare the strategies that ran on all of several workloads, or return None if no two share a seed on each."""
     rows = [item.by_strategy for item in workloads]
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
@@ -208,7 +208,7 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
 
 
 def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
-    """Compare two strategies, given their rows and the cluster for each workload."""
+    """Compare two strategies over all workloads, given their summaries on each workload and the workload's cluster."""
     ours, theirs = paired_areas(first, second)
     found = paired_difference(ours, theirs, clusters)
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
@@ -246,7 +246,7 @@ def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySumm
 def _overall(
     found: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], *, so_far: bool
 ) -> Overall:
-    """Compare the strategies, given the report's corrected p-values and whether some runs have not begun yet."""
+    """Return the comparison over all workloads. ``so_far`` states whether some runs have not begun yet."""
     workloads, strategies = found.workloads, found.strategies
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
@@ -273,13 +273,13 @@ def _overall(
 def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
     """Return the critical difference diagram with average ranks, as in Demsar, JMLR 7, 2006.
 
-    Mean ranks are not tested: the answer for two strategies would depend on the others (Benavoli, Corani and Mangili,
-    "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
+    Mean ranks are not tested, because the result for two strategies would depend on the other strategies (Benavoli,
+    Corani and Mangili, "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
 
     Args:
         strategies: The names of the strategies.
         scores: The scores, shape (workloads, strategies). Higher is better.
-        apart: The pairs that differ on workloads like these according to the only test in the report for this.
+        apart: The pairs that differ significantly on workloads like these.
     """
     scores = rounded(scores)
     average = average_ranks(scores)
@@ -306,7 +306,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> list[str]:
-    """Return sentences about what the verdict ignores: runs that stopped early, and trials that some do not have."""
+    """Return sentences about runs and trials that the verdict ignores because they, or others, stopped early."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
     said = []
     if stopped := [row for row in rows if row.interrupted]:
@@ -333,8 +333,8 @@ def answers(
     Args:
         registered: The contrasts, in the study's order.
         workloads: The workloads, with corrected contrasts.
-        found: The strategies over all workloads. If there is only one workload, its own test answers. Contrasts between
-            strategies that did not run on all of several workloads are skipped; those workloads answer separately.
+        found: The comparison over all workloads. It contains no contrasts between strategies that did not run on all of
+            them, so these are skipped. If it is None because there is only one workload, that workload's test is used.
         adjusted: The corrected p-values of all tests.
     """
     answered = []

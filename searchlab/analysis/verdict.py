@@ -1,4 +1,4 @@
-"""The sentences in a report: which strategy converges fastest, whether that is noise, and what the runs support."""
+"""The sentences in a report: which strategy converges fastest, whether this may be noise, and what the runs support."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WORDS = {
     "better": "better than", "worse": "worse than", "level": "level with",
     "undecided": "not distinguishable from", "untested": "not tested against",
 }  # fmt: skip
-"""Each verdict on a contrast, as it follows "is"."""
+"""The words for each verdict on a contrast, which follow "is" in a sentence."""
 
 
 def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
-    """Sort by median trials to the target, then by median area under the curve, then by name."""
+    """Sort strategies by median trials to the target, then by median area under the curve, then by name."""
     return sorted(rows, key=lambda row: (_or_inf(row.trials_to_target.median), -row.area.median, row.strategy))
 
 
@@ -38,17 +38,17 @@ def verdict(
 ) -> str:
     """Return the verdict on one workload.
 
-    If no test separates the leader from some other strategy, the verdict begins with "No winner" and lists all
-    strategies that are tied with the leader. It states the median number of trials to the target with its interval or,
-    if no strategy reaches the target with most of its seeds, the median area under the curve. If another strategy leads
-    in seconds, a further sentence says so.
+    If no test separates the leader from some other strategies, the verdict begins with "No winner" or, if the leader is
+    ahead of at least one strategy, with a list of those tied with it. It compares the first two strategies by median
+    trials to the target or, if no strategy reaches the target with most of its seeds, by median area under the curve.
+    If another strategy leads in seconds, a further sentence states this.
 
     Args:
         rows: The strategies in the order of :func:`ranked`.
-        contrasts: The contrasts on the workload. Those by area decide.
+        contrasts: The contrasts on the workload, of which only those by area are used.
         target: The fraction of the best known throughput that counts as converged.
         tests: The report's tests.
-        in_start: A clause about what the initial trials shared by two strategies found.
+        in_start: A clause about seeds that reached the target during the random start that two strategies share.
         so_far: Whether some runs have not begun yet. If so, the verdict begins with "So far", as it does if seeds have
             different numbers of trials.
     """
@@ -93,9 +93,9 @@ def over_all(
 
     Args:
         rows: The strategies, largest mean area first.
-        contrasts: Every pair of them by area.
+        contrasts: The contrasts of all pairs of strategies by area.
         workloads: The number of workloads.
-        answered: The pairs that the report has already answered because they were registered.
+        answered: The registered pairs, on which the report already has an answer.
         so_far: Whether some runs have not begun or ended yet.
     """
     names = [row.strategy for row in rows]
@@ -155,8 +155,8 @@ def standing(
         contrasts: The contrasts by all measures.
         measure: The measure to compare by.
         tests: The report's tests, used to state how many seeds a rank test needs, or None for other tests.
-        by: The beginning of the clause.
-        unit: The name of what a test counts.
+        by: Words for the beginning of the clause.
+        unit: The noun for what a test counts, such as "seed".
         others: Whether ``names`` contains all strategies.
     """
     leader = names[0]
@@ -202,7 +202,7 @@ def _no_difference(
     runs = min(about[name].runs for name in tied)
     count = counted(runs, unit)
     needed = min(seeds_needed(tests.level(leader, name)) for name in tied) if tests else 0
-    these = "these" if len(tied) > 1 else tied[0]  # already listed at the beginning if any is behind
+    these = "these" if len(tied) > 1 else tied[0]  # if any strategy is behind, the opening lists the tied ones
     if tests and runs < needed:
         whom = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
         several = f", with {tests.number} tests in this report" if tests.number > 1 else ""
@@ -218,7 +218,7 @@ def _no_difference(
 
 
 def _most(about: Iterable[Contrast]) -> str:
-    """Return the contrasts' largest p-value."""
+    """Format the largest corrected p-value of the contrasts."""
     values = [contrast.adjusted for contrast in about if contrast.adjusted is not None]
     return _p(max(values), "=" if len(values) == 1 else "at most")
 
@@ -233,7 +233,7 @@ def _reaches(rows: Sequence[StrategySummary], goal: str, unit: str, measure: str
 
 
 def _took(measure: Reached, unit: str) -> str:
-    """Return the median, with its interval if it has one, such as "21 trials [18, 26]"."""
+    """Format the median with its interval, if it has one, such as "21 trials [18, 26]"."""
     seeds = len(measure.by_seed)
     if measure.median is None:
         return f"{measure.reached} of {seeds} seeds"
@@ -253,9 +253,9 @@ def _or_inf(value: float | None) -> float:
 
 
 def claims(first: str, second: str, difference: Difference) -> list[str]:
-    """Return three sentences, narrowest claim first. If the runs do not support a claim, the reason replaces it.
+    """Return a sentence for each claim, narrowest first, or the reason why the runs do not support the claim.
 
-    The p-values of ``difference`` are corrected for all tests in a report. Its intervals are for this difference alone.
+    The p-values of ``difference`` are corrected for all tests in a report, but its intervals are not corrected.
     """
     if not difference.workloads:
         return [difference.on_these.difference.note]
@@ -283,7 +283,7 @@ def _others(difference: Difference) -> str:
 
 
 def headline(first: str, second: str, difference: Difference) -> str:
-    """Return the broadest of the :func:`claims` that the runs support."""
+    """Return the sentence for the widest of the :func:`claims` that the runs support."""
     answers = difference.on_these, difference.on_others
     sentence, *wider = claims(first, second, difference)
     supported = [said for said, answer in zip(wider, answers, strict=False) if answer.p is not None]
@@ -323,7 +323,7 @@ def answer_word(difference: Difference) -> str:
 
 
 def answer(first: str, second: str, word: str, difference: Difference) -> str:
-    """Describe a registered contrast in one sentence: the effect, its interval, and p if the runs support it."""
+    """Return the answer to a registered contrast: the effect, its interval, and the p-values of its tests, if any."""
     interval = difference.on_these.difference
     ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
     these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
@@ -337,5 +337,5 @@ def answer(first: str, second: str, word: str, difference: Difference) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference of areas with its sign. Zero has a plus."""
+    """Format a difference in area with its sign, which is a plus for zero."""
     return f"{value:+z.{DIGITS}f}"

@@ -1,4 +1,4 @@
-"""A report's charts as plain numbers, for its page, pictures and files."""
+"""The charts in a report as plain numbers, for the report's page, pictures and files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ..summary import paired_areas
 from ..words import listed
 
 BY_TRIALS, BY_SECONDS = "trials", "seconds"  # the keys of a figure's views
-AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # with the labels of the x axes
+AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
 POINTS = 200  # maximum number of points in a line; a longer run is sampled
-LOG_FROM = 100.0  # if the last x is at least this many times the first, a logarithmic axis is more readable
-_ESTIMATES = 40  # maximum number of trials at which a score has an interval
+LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
+_ESTIMATES = 40  # maximum number of trials at which a score is drawn with its interval
 
 # Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
 # except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021).
@@ -37,7 +37,7 @@ COLOURS = (
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One strategy's line and band: a value for each ``x`` of the view, or None where there is no line."""
+    """The line and band of one strategy: a value for each ``x`` of the view, or None where there is no line."""
 
     strategy: str
     y: Sequence[float | None]
@@ -63,13 +63,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """One way to draw a figure."""
 
     key: str
-    name: str  # on its button
-    label: str  # of the x axis
-    x: list[float]  # of all lines
+    name: str  # text on the button that selects the view
+    label: str  # label of the x axis
+    x: list[float]  # shared by all lines
     series: list[Series]
     quantity: str
     levels: list[Level] = []
-    bottom: float | None = None  # of the y axis, or None to fit the lines; in pictures, 0 is always on the axis
+    bottom: float | None = None  # lower end of the y axis; None to fit the lines (pictures always include 0)
     top: float | None = None
     shade: Shade | None = None
 
@@ -87,12 +87,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     says: str  # how to read the chart
     views: list[View]
     step: bool = True  # whether lines are constant between points
-    digits: int = 2  # after the decimal point
-    ends: bool = True  # whether it means something where a line ends
+    digits: int = 2  # decimal places
+    ends: bool = True  # whether the value at the end of a line is meaningful
 
 
 def places(last: int, most: int) -> list[int]:
-    """Return 1 to ``last``, or at most ``most`` of these places, closer together at the start, where lines rise."""
+    """Return the places 1 to ``last``, or at most ``most`` of them, denser at the start, where lines rise."""
     if last <= most:
         return list(range(1, last + 1))
     return sorted({round(place) for place in np.geomspace(1, last, most).tolist()})
@@ -115,7 +115,7 @@ def eventful(changes: Ints, most: int) -> list[int]:
 
 
 def seconds_grid(first: float, last: float) -> Floats:
-    """Return places with equal steps or, if ``last`` is far from ``first``, with equal ratios."""
+    """Return places from ``first`` to ``last`` in equal steps or, if these ends are far apart, in equal ratios."""
     if first > 0 and last / first >= LOG_FROM:
         return np.geomspace(first, last, POINTS)
     return np.linspace(first, last, POINTS) if last > first else np.array([first])
@@ -157,7 +157,7 @@ METRICS = (
 
 
 def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
-    """Return those charts of one workload for which its logs have numbers. There are none while no run has a trial."""
+    """Return the charts for which the logs of a workload contain data, or no charts if no run has a trial yet."""
     if not item.strategies:
         return []
     figures = [_convergence(item, runs), _scores(item, runs), _ecdf(item, runs), _models(item, runs)]
@@ -165,18 +165,18 @@ def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
 
 
 def band_of(group: StrategyRuns, axis: str) -> Band:
-    """Return the best GFLOPS so far against ``axis``, a key of :data:`AXES`."""
+    """Return the band of the best GFLOPS so far over ``axis``, a key of :data:`AXES`."""
     return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
 
 
 def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
-    """Return a line with its band. Both are absent where they are NaN; a band that is absent everywhere is omitted."""
+    """Return a line with its band. NaN values become None, and a band without any value is omitted."""
     line, *band = ([None if math.isnan(one) else one for one in shorten(edge)] for edge in (y, lower, upper))
     return Series(strategy, line, *band) if any(end is not None for end in band[0]) else Series(strategy, line)
 
 
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
-    """Sample ``band`` at those of the ascending positions ``at`` that lie within its range."""
+    """Sample ``band`` at the places in ``at``, in ascending order, that are within its range."""
     first, last = np.searchsorted(at, band.x[[0, -1]])
     place = np.searchsorted(band.x, at, side="right") - 1
     place[place < 0] = 0
@@ -185,14 +185,14 @@ def _sampled(strategy: str, band: Band, at: Floats) -> Series:
 
 
 def _at(strategy: str, band: Band, at: Floats) -> Series:
-    """Return the values of ``band`` at those of ``at`` at which it has a value."""
+    """Return the values of ``band`` at the places in ``at`` where it has one."""
     place = np.minimum(np.searchsorted(band.x, at), len(band.x) - 1)
     known = band.x[place] == at
     return _series(strategy, *(np.where(known, edge[place], np.nan) for edge in (band.median, band.lower, band.upper)))
 
 
 def _steps(bands: Iterable[Band], last: float) -> Floats:
-    """Return where bands change, up to ``last``: all places or, if there are many, those with the most changes."""
+    """Return the places, up to ``last``, at which bands change or, if there are many, those with the most changes."""
     steps, ends = [], []
     for band in bands:
         edges = np.stack((band.lower, band.median, band.upper))
@@ -242,7 +242,7 @@ def _seeds(item: WorkloadSummary) -> str:
 
 
 def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """Return the chart of scores, or None without a random search to compare with or to improve on."""
+    """Return the chart of scores, or None if no strategy has a score."""
     scored = [row for row in item.strategies if row.score_trials]
     if not scored:
         return None
@@ -268,7 +268,7 @@ def _lowest(series: Sequence[Series]) -> list[float]:
 
 
 def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
-    """Return the mean of ``scores``, shape (runs, trials), with its interval, wherever it is defined."""
+    """Return the mean of ``scores``, shape (runs, trials), with its interval, at the trials ``at`` where it exists."""
     here = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
     edges = np.full((3, len(at)), np.nan)
     edges[:, : len(here)] = mean_intervals(scores[:, here])
@@ -369,7 +369,7 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
 def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], measure: str) -> Floats:
     """Return the trials or seconds to the target, infinite if it was not reached: shape (problems, strategies).
 
-    A problem is a workload and a seed that all strategies ran with on it.
+    A problem is a workload with a seed for which every strategy has a run.
     """
     times = []
     for row in rows:
@@ -404,8 +404,8 @@ class Looks(NamedTuple):
     """How strategies are distinguished in all charts and tables."""
 
     names: list[str]  # in the order that determines their colours
-    own: str | None  # the strategy registered for comparison: the first one in the first contrast
-    lit: list[str]  # those highlighted initially: that one, those it is compared with, and the best others
+    own: str | None  # the first strategy of the first registered contrast
+    lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
 
     @classmethod
     def of(cls, summary: Summary, comparison: ComparedRuns) -> Looks:
@@ -432,11 +432,11 @@ class Gap(NamedTuple):
 
 
 def differences(summary: Summary) -> dict[str, list[Gap]]:
-    """Return, for each reference, every strategy's difference from it, best first. Its own difference is 0.
+    """Return, for each reference, the difference of every strategy from it, best first. The reference's own is 0.
 
-    The first reference is the first strategy registered as another one's opponent, or otherwise random search.
-    Differences are over all workloads, or on the only workload. If there is neither, the result is empty. A pair
-    without a test has no interval.
+    The first reference is the opponent in the first registered contrast or, without one, random search. Differences are
+    over all workloads, or on the only workload. If neither is possible, the result is empty. A pair that was not tested
+    has no interval.
     """
     if summary.overall:
         names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
@@ -453,7 +453,7 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
         found = paired_difference(*areas).on_these.difference
         if not math.isnan(found.value):
             adjusted = p[frozenset((one, other))]
-            if adjusted is None:  # for example if the runs do not show how they vary
+            if adjusted is None:  # for example, if the runs do not show how they vary
                 found = Interval.none(found.value, "")
             gaps[other].append(Gap(one, found, adjusted))
             gaps[one].append(Gap(other, -found, adjusted))
@@ -463,7 +463,7 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
 
 
 class Bar(NamedTuple):
-    """One strategy's bar: a value for each part, and the total to which they add up."""
+    """The bar of one strategy: a value for each part, and the total of which these are parts."""
 
     strategy: str
     values: Sequence[float]
@@ -486,7 +486,7 @@ def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Fi
 
 
 def time_bars(item: WorkloadSummary) -> Bars:
-    """Return how each strategy's seconds were spent, on average over seeds."""
+    """Return how each strategy's seconds were spent, as an average over seeds."""
     rows = []
     for row in item.strategies:
         runs = len(row.trials_by_seed)

@@ -38,7 +38,7 @@ from .figures import (
     differences,
 )
 
-MANY = 12  # with more workloads, only the pictures over all of them are drawn; a suite would have hundreds
+MANY = 12  # with more workloads, only pictures over all workloads are drawn; a suite would have hundreds of others
 FLOOR = 0.1  # the smallest regret that a picture shows, in percent: a tenth of the measurement noise
 
 # The numbers of colours, dashes and markers differ so that no two of the first 20 strategies look the same.
@@ -73,7 +73,7 @@ STYLE = {
 
 
 def in_style() -> AbstractContextManager[None]:
-    if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]:  # only this style has it
+    if matplotlib.rcParams["svg.hashsalt"] == STYLE["svg.hashsalt"]:  # the style is already active
         return nullcontext()
     return matplotlib.style.context(["default", STYLE])
 
@@ -100,7 +100,7 @@ class Picture(matplotlib.figure.Figure):
             self.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """Return a PNG for notebooks that is sharp on screens with twice as many pixels."""
+        """Return a PNG for notebooks with twice the usual resolution, so that it is sharp on high-density screens."""
         file = BytesIO()
         with in_style():
             self.savefig(file, format="png")
@@ -108,19 +108,19 @@ class Picture(matplotlib.figure.Figure):
         return file.getvalue(), {"width": round(width), "height": round(height)}
 
     def text_width(self, words: str) -> float:
-        """Return a label's width in inches."""
+        """Return the width of a label in inches."""
         text = self.text(0, 0, words, fontsize=10)
         width = float(text.get_window_extent().width) / self.dpi
         text.remove()
         return width
 
     def add_box(self, left: float, right: float, top: float, bottom: float) -> Axes:
-        """Add axes with these margins."""
+        """Add axes with the given margins, in inches."""
         height = self.get_figheight()
         return self.add_axes((left / WIDTH, bottom / height, 1 - (left + right) / WIDTH, 1 - (bottom + top) / height))
 
     def add_heading(self, title: str, subtitle: str, left: float = 0.3, down: float = 0.3, gap: float = 0.22) -> None:
-        """Write two lines above the axes, in a font small enough to fit."""
+        """Write a title and a subtitle above the axes, in fonts small enough to fit."""
         looks: tuple[dict[str, Any], ...] = ({"fontsize": 12, "fontweight": "bold"}, {"fontsize": 9.5, "color": GREY})
         for words, place, look in zip((title, subtitle), (down, down + gap), looks, strict=True):
             text = self.text(left / WIDTH, 1 - place / self.get_figheight(), plain(words), **look)
@@ -133,12 +133,12 @@ def plain(words: str) -> str:
 
 
 def shortened(name: str, most: int) -> str:
-    """Omit the middle of a name that has more than ``most`` characters."""
+    """Shorten a name to ``most`` characters by omitting its middle."""
     return plain(name if len(name) <= most else name[: most // 2] + "…" + name[-most // 2 + 1 :])
 
 
 def picture_name(workload: str, chart: str) -> str:
-    """Return the file name of a ``chart``'s picture, without suffix. ``workload`` is "" for charts over all of them."""
+    """Return the file name of a picture, without suffix. ``workload`` is "" for charts over all workloads."""
     return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{chart}"
 
 
@@ -253,7 +253,7 @@ def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
             y, lower, upper = regret(y, best), regret(upper, best), regret(lower, best)
         known = np.isfinite(y)
         if known.any():
-            # Where seeds have found nothing, regret is infinite, so the band ends at the top.
+            # Regret is infinite for seeds that have found nothing, so the band then extends to the top.
             upper = np.minimum(upper, upper[np.isfinite(upper)].max(initial=y[known].max()))
             yield Line(
                 series.strategy,
@@ -273,7 +273,7 @@ def regret(throughput: Floats | float, best: float) -> Floats:
 
 
 def look(name: str, looks: Looks) -> dict[str, Any]:
-    """Return how to draw a strategy's line."""
+    """Return matplotlib's settings for drawing a strategy's line."""
     number = looks.names.index(name)
     return {
         "color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)],
@@ -291,7 +291,7 @@ def _curves(axes: Axes, lines: Sequence[Line], *, step: bool) -> None:
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
     steps: dict[str, Any] = {"step": "post"} if step else {}
     for rank, line in enumerate(lines):
-        # A filled area is written with all of its corners: omit those at which it neither rises nor ends.
+        # All corners of a filled area are written to files: omit those at which it neither changes nor ends.
         edges = np.stack((line.lower, line.upper))
         corner = np.r_[True, (np.diff(edges) != 0).any(axis=0)] | (not step)
         corner[-1] = True
@@ -331,7 +331,7 @@ def _scale(axes: Axes, lines: Sequence[Line], view: View, levels: Sequence[float
 
 
 def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: float, height: float) -> None:
-    """Put each line's sample and name at the right, as close to the line's end as the other names permit."""
+    """Draw a sample and the name of each line at the right, as close to the line's end as the other names permit."""
     ends = axes.transData.transform([(axes.get_xlim()[1], line.y[-1]) for line in lines])
     ends = np.clip(axes.transAxes.inverted().transform(ends)[:, 1], 0.0, 1.0)
     left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
@@ -343,9 +343,9 @@ def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: flo
 
 
 def apart(places: Floats, gap: float) -> Floats:
-    """Move ``places`` in [0, 1], highest first, as little as two passes can so that they are ``gap`` apart.
+    """Move ``places`` in [0, 1], which are sorted from the highest, so that they are at least ``gap`` apart.
 
-    The first pass pushes places down from the top, where curves meet. The second lifts those that fell off the bottom.
+    A first pass moves places down, starting at the top, where curves meet. A second pass raises those below 0.
     """
     moved = np.minimum(places, 1.0)
     for i in range(1, len(moved)):
@@ -361,7 +361,7 @@ def apart(places: Floats, gap: float) -> Floats:
 
 
 def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
-    """Draw each strategy's difference from the reference, with its interval. Significant ones have filled dots."""
+    """Draw each strategy's difference from the reference, with its interval. Dots are filled if it is significant."""
     with in_style():
         picture = Picture(0.75 + _GAP_ROW * len(gaps) + 0.55)
         axes = picture.add_box(left=2.3, right=2.1, top=0.75, bottom=0.55)
@@ -391,7 +391,7 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
 
 
 def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
-    """Label the rows of a picture, the first at the top, and its x axis."""
+    """Label the rows of a picture, starting at the top, and its x axis."""
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), [shortened(name, 26) for name in names])
     axes.tick_params(axis="y", length=0)
@@ -405,8 +405,8 @@ def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
 def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
     """Draw average ranks on a line, with the best at the left, and a row of dots for each clique.
 
-    Strategies with dots in the same row cannot be distinguished. The thin line through the dots may pass over one that
-    is not in the clique. The layout is Demsar's (JMLR 7, 2006, figure 1).
+    Strategies with dots in the same row cannot be distinguished. The thin line through the dots may pass a strategy
+    that is not in the clique. The layout follows Demsar (JMLR 7, 2006, figure 1).
     """
     last = len(diagram.strategies)
     rows = (last + 1) // 2

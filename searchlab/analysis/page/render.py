@@ -1,4 +1,4 @@
-"""A report as a single HTML page that needs no network or other files, and never treats text from a log as markup."""
+"""Rendering a report as a single HTML page, which needs no network or other files, and treats no log text as markup."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from ..verdict import signed
 from ..words import listed, number_text, p_text
 
 _COLUMNS = 10  # approximate number of columns with numbers in a figure's table
-INLINE = 4  # with more workloads, sections are compressed until they are read
-TRACED = "convergence"  # the figure that can also show each seed
+INLINE = 4  # with more workloads, sections are compressed until the reader opens them
+TRACED = "convergence"  # the figure that can also show individual seeds
 
 
 def page(
@@ -62,14 +62,14 @@ def page(
     programs: Sequence[Program],
     out: Path,
 ) -> str:
-    """Return the page for a summary. Equal arguments yield equal pages.
+    """Render the page for a summary. Equal arguments yield equal pages.
 
     Args:
         summary: The summary of ``comparison``.
         comparison: The runs.
         figures: The line charts by workload; see :func:`~searchlab.analysis.charts.figures.all_figures`.
         programs: The best programs.
-        out: The page's directory, from which links to logs start.
+        out: The page's directory, to which links to logs are relative.
     """
     looks = Looks.of(summary, comparison)
     numbers = {name: number for number, name in enumerate(looks.names)}
@@ -127,9 +127,7 @@ def environment() -> Environment:
 
 
 def styled(script: str = "") -> dict[str, str]:
-    """Return a page's style, its script, and the policy that allows only these two, by their hashes: no requests, and
-    no script from a log.
-    """
+    """Return a page's style and script, and a content security policy that allows only these two, by their hashes."""
     style, code = _asset("report.css"), _asset(script) if script else ""
     scripts = _digest(code) if script else "'none'"
     allowed = (
@@ -178,7 +176,7 @@ def _section(
 
 
 def _by_rank(summary: Summary) -> Table:
-    """Return the measures over all workloads, best average rank first."""
+    """Return the table of measures over all workloads, best average rank first."""
     if summary.overall is None:
         return Table([], [])
     by_strategy = {row.strategy: row for row in summary.overall.strategies}
@@ -197,7 +195,7 @@ def embedded(data: Any) -> Markup:
 
 
 def figure_tables(figure: Figure) -> list[dict[str, Any]]:
-    """Return a table for each view of a figure, with its lines at the places where most of them change."""
+    """Return a table for each view of a figure: the values of its lines at the places where the most lines change."""
     tables = []
     for view in figure.views:
         places = eventful(_changes(view), _COLUMNS)
@@ -250,7 +248,7 @@ def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list
 
 
 def _trace(run: LoggedRun) -> tuple[list[int], list[float], list[float]]:
-    """Return the trials at which a run found a faster program, its last trial, and their throughputs and seconds."""
+    """Return the trials at which a run found a faster program and its last trial, with their throughput and seconds."""
     at = steps(run)
     return (at + 1).tolist(), shorten(run.curve[at]), shorten(run.elapsed[at])
 
@@ -272,7 +270,7 @@ def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
 
 
 def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
-    """Return the values that the table of differences needs. Places are in percent of its width."""
+    """Return the values that the template of the differences needs. Places are in percent of the chart's width."""
     ends = [
         end
         for gap in gaps
@@ -304,7 +302,7 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
-    """Return a row for each way in which each strategy was run, with the workloads if there are several ways."""
+    """Return a row for each setting in which a strategy was run, with the workloads if there are several settings."""
     ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
@@ -343,7 +341,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers, with consecutive ones as ranges: "0 to 4, 7, 42"."""
+    """Format numbers in ascending order, with consecutive ones as ranges: "0 to 4, 7, 42"."""
     ordered = sorted(set(numbers))
     ranges = [[one for _, one in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
     texts = [f"{own[0]} to {own[-1]}" if len(own) > 2 else ", ".join(map(str, own)) for own in ranges]
@@ -351,7 +349,7 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 
 def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
-    """Return how a workload's runs were measured, as names and texts, with all variants if logs differ."""
+    """Return names and texts that describe how runs were measured, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
     said = {
@@ -379,7 +377,7 @@ def _device(target: Mapping[str, Any]) -> str:
 
 
 def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """Return each strategy's logs: seed, name, and the link from a page in ``out``, or "" if the log is not a file."""
+    """Return the seed, name and link of each log, by strategy. Links are relative to ``out``, or "" if not a file."""
     folders: dict[str, str] = {}
 
     def link(path: Path) -> str:
@@ -388,7 +386,7 @@ def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tupl
         folder, name = os.path.split(path)
         if folder not in folders:
             folders[folder] = os.path.relpath(folder or ".", out)
-        # A quoted name can neither leave its attribute nor begin with a scheme.
+        # A quoted path can neither end its HTML attribute nor begin with a URL scheme.
         return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
 
     return [
