@@ -1,6 +1,6 @@
-"""searchlab: which search strategy finds a fast tensor program soonest?
+"""searchlab compares strategies that search for fast tensor programs.
 
-``import searchlab`` imports neither TVM nor any plug-in: names are imported on first use.
+``import searchlab`` imports neither TVM nor any plug-in; each name is imported when it is first used.
 """
 
 from __future__ import annotations

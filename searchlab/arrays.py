@@ -1,4 +1,4 @@
-"""Array types."""
+"""Type aliases for NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminal output that neutralises control sequences in untrusted text."""
+"""Terminal output in which control characters from untrusted text are escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def plain(text: str) -> str:
-    r"""Escape control characters, as in ``\x1b``, because a log may contain sequences that a terminal would execute."""
+    r"""Escape control characters (as ``\x1b``, for example), so that text from a log cannot control the terminal."""
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -24,7 +24,7 @@ def one_line(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console that escapes control characters like :func:`plain`, including in tables, progress bars and errors."""
+    """A console that applies :func:`plain` to all its output, including tables, progress bars and errors."""
 
     def render(self, *args: Any, **given: Any) -> Iterable[Segment]:
         for segment in super().render(*args, **given):

@@ -23,13 +23,13 @@ class SearchlabError(Exception):
 
 
 class RunEnded(SearchlabError):
-    """Raised if a plug-in tried to end the process during a run. The CLI exits with code 1."""
+    """Raised if a plug-in tries to end the process during a run. The CLI exits with code 1."""
 
     exit_code = 1
 
 
 class SearchlabWarning(UserWarning):
-    """A condition that users should know about, although the run continues. The CLI prints it as one sentence."""
+    """Issued for a condition that users should know about but that does not stop a run. The CLI prints one line."""
 
 
 class InvalidConfig(SearchlabError):
@@ -76,7 +76,7 @@ class UnsupportedSpace(SearchlabError):
 
 
 class RunsFailed(SearchlabError):
-    """Raised if some runs of a study failed; the others are complete. The CLI exits with code 1.
+    """Raised if some runs of a study failed; the other runs are complete. The CLI exits with code 1.
 
     Args:
         reasons: A mapping from each failed run's log to the reason for the failure, in run order.
@@ -104,7 +104,7 @@ SHOWN = 5
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'grid'?"`` if a ``known`` word is similar; otherwise list up to 12 known words."""
+    """Return a hint such as ``"; did you mean 'grid'?"``, or list up to 12 known words if none is similar."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -120,7 +120,7 @@ def first_line(error: BaseException) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's text, where TVM and compilers state the cause, or the name of its type."""
+    """Return the last line of an error's text, where TVM and compilers state the cause, or its type if it is empty."""
     return _lines(error)[-1]
 
 
@@ -138,7 +138,7 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return ``str(error)``, escaped by :func:`encodable`, even if ``__str__`` raises an exception."""
+    """Return ``str(error)``, escaped by :func:`encodable`, or a substitute if ``__str__`` raises an exception."""
     try:
         return encodable(str(error))
     except Exception as other:

@@ -1,4 +1,4 @@
-"""The parts of ``tvm.s_tir.meta_schedule`` that spaces, features and policies share, without its slow import."""
+"""The interface to MetaSchedule that spaces, features and policies share; it avoids MetaSchedule's slow import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TracedSpace(Protocol):
     """A space that MetaSchedule's own algorithm can search, because its programs come from sampled traces."""
 
     def draw(self, seed: int) -> Schedule:
-        """Return a random program whose decisions TVM samples from ``seed`` >= 1.
+        """Return a random program whose decisions TVM samples with ``seed``, which must be at least 1.
 
         The decisions need not correspond to a config of the space.
 
@@ -30,14 +30,14 @@ class TracedSpace(Protocol):
         """Return the config that corresponds to the decisions in a schedule's trace.
 
         Args:
-            schedule: A schedule from :meth:`draw` or ``schedule``; its decisions may have been changed since.
+            schedule: A schedule returned by :meth:`draw` or ``schedule``. Its decisions may have been changed since.
 
         Raises:
             InvalidConfig: If the config is not a member of the space.
         """
 
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
-        """Return the target for TVM's rules, and the postprocessors that complete a program, in order."""
+        """Return the target for TVM's rules, and the postprocessors that complete a program, in the order of use."""
 
 
 def tune_context(
@@ -50,7 +50,7 @@ def tune_context(
 ) -> Any:
     """Create a ``TuneContext`` with one thread.
 
-    It is created by the FFI constructor: the Python one imports all of TVM's tensor intrinsics, which takes 15 s.
+    The FFI constructor is called because the Python class imports all of TVM's tensor intrinsics, which takes 15 s.
 
     Args:
         module: The module to schedule.
@@ -58,7 +58,7 @@ def tune_context(
         generator: MetaSchedule's space generator, if any.
         seed: The random seed, >= 1.
         strategy: MetaSchedule's search strategy, if any.
-        logger: A function called with (level, file, line, message). Without one, TVM writes to standard error.
+        logger: A function called with (level, file, line, message). If None, TVM writes to standard error.
     """
     from tvm.s_tir.meta_schedule import _ffi_api
 

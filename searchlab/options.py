@@ -1,9 +1,9 @@
-"""Plug-in options: the constructor's annotations declare them, and values are checked against the annotations.
+"""Plug-in options, which a constructor's annotations declare and against which values are checked.
 
     def __init__(self, space, *, seed, restart: Annotated[float, Between(0, 1)] = 0.2, kind: Literal["a", "b"] = "a")
 
-``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, sequences of these, and unions of any of them are checked.
-Other annotations accept any value, as do those that use names imported only for type checkers.
+A value is checked if the annotation is ``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, a sequence of
+these, or a union. Any other annotation accepts any value, as does one that uses a name imported only for type checkers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from msgspec.inspect import BoolType, FloatType, IntType, ListType, LiteralType,
 from .errors import SearchlabError, did_you_mean
 
 SUPPLIED = ("seed", "cost_model")
-"""The constructor's keyword parameters that searchlab supplies; they are not options."""
+"""The keyword parameters of constructors that searchlab supplies, and that are therefore not options."""
 
 
 def Between(low: float, high: float | None = None) -> msgspec.Meta:
-    """Restrict a number to an inclusive range: ``Annotated[int, Between(2, 1024)]``. None means no upper bound."""
+    """Restrict a number to an inclusive range, as in ``Annotated[int, Between(2, 1024)]``; None is no upper bound."""
     return msgspec.Meta(ge=low, le=high)
 
 
@@ -37,7 +37,7 @@ UnitInterval = Annotated[float, Between(0, 1)]
 class ChecksOptions:
     """A base class that wraps its subclasses' constructors to check the options passed by keyword.
 
-    Scripts therefore report the same errors as study files.
+    An invalid option therefore causes the same error in a script as in a study file.
     """
 
     def __init_subclass__(cls, **given: Any) -> None:
@@ -58,14 +58,14 @@ def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
 
 @functools.cache
 def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
-    """Return the evaluated annotations of the options that can be checked, by name."""
+    """Return a mapping from each option that can be checked to its evaluated annotation."""
     constructor = inspect.unwrap(constructor)
     names = getattr(constructor, "__globals__", {})
     declared = {}
     for name, annotation in getattr(constructor, "__annotations__", {}).items():
-        try:  # one at a time: an annotation may use a name that is imported only for type checkers
+        try:  # one at a time, because an annotation may use a name that is imported only for type checkers
             hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
-        except Exception:  # whatever evaluating an annotation raises
+        except Exception:  # evaluating an annotation may raise anything
             continue
         if name not in (*SUPPLIED, "return") and _alternatives(hints[name]):
             declared[name] = hints[name]
@@ -73,7 +73,7 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
 
 
 def checked(name: str, value: Any, declared: Any) -> Any:
-    """Return ``value``, as a float where a float is declared.
+    """Check an option's value and return it, converted to a float if the option is declared as a float.
 
     Args:
         name: The option's name, for the error message.
@@ -96,12 +96,12 @@ def checked(name: str, value: Any, declared: Any) -> Any:
 
 
 def in_words(declared: Any) -> str:
-    """Describe an option's values, as in ``a whole number of at least 1, or null``; empty if any value is accepted."""
+    """Describe an option's allowed values, as in ``a whole number of at least 1, or null``; empty if any is allowed."""
     return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
 
 
 def number_of(declared: Any) -> IntType | FloatType | None:
-    """Return the type of number that an option accepts, with its bounds ``ge`` and ``le``, or None."""
+    """Return the numeric type that an option accepts, with its bounds ``ge`` and ``le``, or None if there is none."""
     return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
 
 

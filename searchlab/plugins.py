@@ -1,4 +1,4 @@
-"""Finding plug-ins by name: entry points are listed from metadata, and a plug-in is imported only when requested."""
+"""Look-up of plug-ins by name. Listing them reads only package metadata; a plug-in is imported when requested."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
     options: dict[str, Any] = {}
 
     def spelled(self) -> Plugin:
-        """Return the plug-in with plain options, as logs record it; a function becomes ``"module:name"``.
+        """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``.
 
         Raises:
             SearchlabError: If an option is neither a plain value nor a function.
@@ -63,11 +63,11 @@ class PluginKind(Generic[T]):
     positional: int  # the number of constructor parameters before the options
 
     def installed(self) -> dict[str, EntryPoint]:
-        """Return the registered plug-ins, by name, without importing them."""
+        """Return the entry points of the registered plug-ins, by name, without importing the plug-ins."""
         return {point.name: point for point in entry_points_of(self.group)}
 
     def check_name(self, name: str) -> None:
-        """Raise SearchlabError if ``name`` is neither registered nor ``module:Class``; nothing is imported."""
+        """Raise SearchlabError if ``name`` is neither a registered name nor ``module:Class``; nothing is imported."""
         points = self.installed()
         if name not in points and ":" not in name:
             hint = did_you_mean(name, points)
@@ -77,7 +77,7 @@ class PluginKind(Generic[T]):
             )
 
     def load(self, name: str) -> type[T]:
-        """Import the class ``name``, registered or ``module:Class``. Raises SearchlabError if it does not exist."""
+        """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if this is impossible."""
         self.check_name(name)
         points = self.installed()
         spelled = points[name].value if name in points else name
@@ -87,7 +87,7 @@ class PluginKind(Generic[T]):
         return cast(type[T], loaded)
 
     def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
-        """Return the plug-in, under its registered name if it has one, and its class. Raises SearchlabError."""
+        """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
         if isinstance(spec, type):
             return Plugin(self.name_of(spec)), spec
         if isinstance(spec, str):
@@ -113,7 +113,7 @@ class PluginKind(Generic[T]):
         return spelled
 
     def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
-        """Return the options by name; the annotations that can be checked are evaluated."""
+        """Return the parameters that are options, by name; annotations that can be checked are evaluated."""
         declared = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
         return {
@@ -131,7 +131,7 @@ class PluginKind(Generic[T]):
             )
 
     def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
-        """Raise SearchlabError if ``cls`` lacks any of ``options``."""
+        """Raise SearchlabError if any of the names in ``options`` is not an option of ``cls``."""
         known = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
             return
@@ -140,16 +140,16 @@ class PluginKind(Generic[T]):
                 raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, known)}")
 
     def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
-        """Raise SearchlabError if ``cls`` lacks any of ``options`` or rejects its value."""
+        """Raise SearchlabError if ``cls`` does not have one of ``options`` or does not accept its value."""
         self.check_names(name, cls, options)
         for option, parameter in self.options_of(cls).items():
             if option in options:
                 checked(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
-        """Instantiate ``plugin`` with ``args``, ``given`` and its options. Raises SearchlabError."""
+        """Instantiate ``plugin`` with ``args``, ``given`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
-        self.check_class(plugin.name, cls)  # before calling it: the name may come from an untrusted file
+        self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.blamed(cls, "its constructor"):
             return cls(*args, **given, **plugin.options)
@@ -158,8 +158,8 @@ class PluginKind(Generic[T]):
     def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
         """Convert any exception that the plug-in raises to a SearchlabError that names the plug-in and the line.
 
-        A call to ``os._exit`` counts as an error. SearchlabErrors and interrupts pass unchanged, and so do the
-        exceptions that searchlab or pytest raises to stop a plug-in.
+        A call to ``os._exit`` is also reported as an error. SearchlabErrors, interrupts, and the exceptions that
+        searchlab or pytest raises to stop a plug-in are not converted.
 
         Args:
             cls: The plug-in's class.
@@ -176,7 +176,7 @@ class PluginKind(Generic[T]):
                 raise self.failure(cls, doing, error) from error
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
-        """Return an error reporting that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
+        """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
         where = line_of(error, cls) or place_of(getattr(cls, doing, cls))
         kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
         return kind(
@@ -185,10 +185,10 @@ class PluginKind(Generic[T]):
         )
 
     def registered(self, plugin: Plugin) -> Plugin | None:
-        """Return ``plugin`` under its registered name, or None if it would import unregistered code.
+        """Return ``plugin`` under its registered name, or None if using it would import unregistered code.
 
-        Unregistered code is a class ``module:Class`` or an option ``"module:function"`` without an entry point in any
-        installed package.
+        Unregistered code is a class ``module:Class``, or a function ``"module:function"`` passed as an option, for
+        which no installed package has an entry point.
         """
         points = self.installed()
         name = plugin.name
@@ -199,11 +199,11 @@ class PluginKind(Generic[T]):
         return None if names_code(plugin.options) else Plugin(name, plugin.options)
 
     def of_file(self, plugin: Plugin, path: Path) -> Plugin:
-        """Return ``plugin``, which the file ``path`` refers to, if it may be imported: see :meth:`registered`.
+        """Return a plug-in to which the file ``path`` refers, under its registered name, if it may be imported.
 
         Raises:
-            SearchlabError: If it refers to unregistered code outside a :func:`trusting` context. An unknown name
-                without a colon imports nothing; :meth:`load` reports it.
+            SearchlabError: If importing it requires :func:`trusting`, which is not active; see :meth:`registered`. An
+                unknown name without a colon is accepted here, since it imports nothing; :meth:`load` rejects it.
         """
         registered = self.registered(plugin)
         if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
@@ -228,7 +228,7 @@ _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 
 @contextmanager
 def trusting(yes: bool = True) -> Iterator[None]:
-    """Allow files, within this context, to import plug-ins that no installed package registers.
+    """Return a context within which files may import plug-ins that no installed package registers.
 
     Args:
         yes: Whether to allow this. False leaves the current setting unchanged.
@@ -246,12 +246,12 @@ def trusting(yes: bool = True) -> Iterator[None]:
 
 
 def trusts() -> bool:
-    """Check whether a :func:`trusting` context is active."""
+    """Return whether a :func:`trusting` context is active."""
     return _trusts.get()
 
 
 def names_code(value: Any) -> bool:
-    """Check whether options contain a ``"module:function"`` without an entry point, at any depth."""
+    """Return whether an option contains, at any depth, a string ``"module:function"`` without an entry point."""
     if isinstance(value, dict):
         return any(names_code(item) for item in value.values())
     if isinstance(value, list | tuple):
@@ -279,7 +279,7 @@ def _changed(path: str) -> int:
 
 
 def load_attribute(spelled: str, title: str) -> Any:
-    """Import and return the object ``module:name``. Raises SearchlabError, which refers to it as ``title``."""
+    """Import and return the object ``module:name``. Raises SearchlabError, which calls the object ``title``."""
     module, _, attribute = spelled.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -292,13 +292,13 @@ def load_attribute(spelled: str, title: str) -> Any:
 
 
 def execute_file(path: Path) -> ModuleType:
-    """Execute a Python file, and return its module. Raises SearchlabError if there is none, or if it fails."""
+    """Execute a Python file and return its module. Raises SearchlabError if the file does not exist or fails."""
     name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or specification is None or specification.loader is None:
         raise SearchlabError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # TVMScript finds the source there
+    sys.modules[name] = module  # where TVMScript looks for the source
     try:
         specification.loader.exec_module(module)
     except SearchlabError:
@@ -309,7 +309,7 @@ def execute_file(path: Path) -> ModuleType:
 
 
 class PluginExit(Exception):
-    """Raised if a plug-in calls ``os._exit``, which would end the process as if it had succeeded."""
+    """Raised if a plug-in calls ``os._exit``, which would end the process without an error message."""
 
 
 _calling = threading.local()
@@ -324,7 +324,7 @@ def _guarded_exit(status: int) -> NoReturn:
 
 @contextmanager
 def _not_exiting() -> Iterator[None]:
-    """Make ``os._exit`` raise PluginExit in this thread of this process."""
+    """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active."""
     os._exit = _guarded_exit
     before = getattr(_calling, "process", None)
     _calling.process = os.getpid()
@@ -335,7 +335,7 @@ def _not_exiting() -> Iterator[None]:
 
 
 def _stops(error: BaseException) -> bool:
-    """Check whether a signal, searchlab or pytest raised ``error`` to stop a plug-in."""
+    """Return whether ``error`` was raised by a signal, searchlab or pytest in order to stop a plug-in."""
     if isinstance(error, Exception | SystemExit):
         return False
     return isinstance(error, KeyboardInterrupt | GeneratorExit) or _package(type(error).__module__) in (
@@ -360,7 +360,7 @@ def place_in(error: BaseException) -> str:
 
 
 def line_of(error: BaseException, cls: type[Any]) -> str:
-    """Return the ``file:line`` of the innermost call in a plug-in's own code, ignoring libraries that it calls.
+    """Return the ``file:line`` of the innermost call in a plug-in's own code, ignoring the libraries that it calls.
 
     The result is empty if no line of the plug-in was executed, for example because it returned an object of the wrong
     type.

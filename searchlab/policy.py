@@ -26,7 +26,7 @@ class Origin:
         source: The source files or the paper.
         kind: ``reproduction`` is the same algorithm, reimplemented. ``original`` calls the original code. ``relative``
             shares the idea but is a different algorithm, so results for one say nothing about the other.
-        deviations: The differences, one phrase each.
+        deviations: The differences from the algorithm, one phrase each.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The cost model that belongs to an algorithm. A study does not combine the policy with its other cost models.
+    """The cost model that is part of an algorithm. The policy is not combined with the cost models that a study lists.
 
-    A study entry can still specify a different cost model for the policy.
+    The policy's entry in the study can still specify a different cost model.
 
     Attributes:
         cost_model: A registered name, or a :class:`~searchlab.plugins.Plugin` with options.
         features: The features to train it on.
-        without_programs: The features to use instead if configs have no programs; empty for no replacement.
+        without_programs: The features to use instead if configs have no programs; empty if there is no alternative.
     """
 
     cost_model: PluginSpec
@@ -68,7 +68,7 @@ class Traits:
         needs_asks: Whether the policy must know which ask proposed a trial, like a bandit that credits its arms. Its
             state then also depends on the asks. Runs can still be resumed, because a resumed run repeats the asks.
         transfers: Whether :meth:`Policy.transfer` learns from runs of other workloads.
-        stops: Whether the strategy may end before the space is exhausted, for example at a local optimum.
+        stops: Whether the strategy may finish before the space is exhausted, for example at a local optimum.
     """
 
     takes_cost_model: bool = False
@@ -85,12 +85,12 @@ class Traits:
 
 
 class Policy(ChecksOptions, ABC):
-    """A search strategy that proposes configs and learns from their measurements.
+    """A search algorithm that proposes configs and learns from their measurements.
 
-    Its state is a function of the space, the options, the seed and the trials told so far, in order. It must not
+    Its state is a function of the space, the options, the seed and the trials told so far, in order. The state must not
     depend on a clock, a global random state or the number of threads, because an interrupted run is resumed by
-    repeating it. Options are keyword arguments of the constructor, with defaults. Class keywords declare the policy's
-    :class:`Traits`. Most policies derive from :class:`NeverTwice`, which is simpler to implement.
+    repeating its trials. Options are keyword arguments of the constructor, with defaults. Class keywords declare the
+    policy's :class:`Traits`. Most policies derive from :class:`NeverTwice`, which is simpler to implement.
 
     Args:
         space: The space to search.
@@ -161,7 +161,7 @@ class Policy(ChecksOptions, ABC):
 
     @abstractmethod
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Learn from the measured trials of the last :meth:`ask`.
+        """Learn from the measurements of the configs that the last :meth:`ask` proposed.
 
         Args:
             trials: The trials, in the order in which they were proposed. Failures have infinite cost. The sequence
@@ -171,7 +171,7 @@ class Policy(ChecksOptions, ABC):
     def warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from trials of earlier runs before the first :meth:`ask`. By default, this calls :meth:`tell`.
 
-        Override it if :meth:`tell` depends on a preceding ask or counts trials. The configs must not be proposed again.
+        Override it if :meth:`tell` depends on a preceding ask or counts trials. Do not propose these configs again.
 
         Args:
             trials: Measured trials. Some of their configs may not be members of the space and must be tolerated.
@@ -185,12 +185,12 @@ class Policy(ChecksOptions, ABC):
 
         Args:
             tasks: The space and the measured trials of each run. The spaces have the same plug-in, operator and knobs
-                as this policy's space, but knobs may have other choices.
+                as this policy's space, but knobs may have different choices.
         """
 
 
 class NeverTwice(Policy):
-    """A policy whose :meth:`propose` may repeat itself: random new configs replace configs that were already seen.
+    """A base class for policies that may propose a config again: random new configs replace those already seen.
 
     Attributes:
         trials: All trials told so far, in order, except those whose config is not in the space.
@@ -217,21 +217,21 @@ class NeverTwice(Policy):
 
     @abstractmethod
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
-        """Propose configs, best first, whether or not they were seen before.
+        """Propose configs, best first. They may include configs that were seen before.
 
-        Iteration stops after ``n`` new configs, so a generator may be endless. It must end, however, once it can only
-        repeat itself, since any space may be exhausted. If fewer than ``n`` configs are new, random configs fill the
-        batch. For a policy that declares ``stops``, the batch is not filled, and the run ends if no config is new.
+        A generator may be endless, because iteration stops after ``n`` new configs. It must end, however, once it can
+        only repeat configs, since any space can be exhausted. If fewer than ``n`` configs are new, random configs fill
+        the batch. For a policy that declares ``stops``, the batch is not filled, and the run ends if no config is new.
 
         Args:
             n: The number of new configs requested, >= 1.
-            rng: This ask's random stream, which depends only on the seed and the number of configs seen.
+            rng: The random stream for this ask, which depends only on the seed and the number of configs seen.
         """
 
     def ask(self, n: int) -> Sequence[Config]:
         if n < 1 or self._exhausted:
             return []
-        # Each ask has its own stream, which depends on the trials seen but not on how they were batched.
+        # Each ask has its own stream, which depends on how many configs were seen but not on how they were batched.
         rng = np.random.default_rng([self.seed, len(self.seen)])
         batch: list[Config] = []
         for config in self.propose(n, rng):
@@ -249,7 +249,7 @@ class NeverTwice(Policy):
         return batch
 
     def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
-        """Mutate ``config`` until it is neither seen nor in ``besides``, at most twice per knob."""
+        """Mutate ``config`` until it is neither in :attr:`seen` nor in ``besides``, or until two mutations per knob."""
         for _ in range(2 * len(config)):
             if config not in self.seen and config not in besides:
                 break
@@ -263,10 +263,10 @@ class NeverTwice(Policy):
 
 
 def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
-    """Return a random stream that no ask uses, distinct for each ``tag`` and each value of the ``counters``.
+    """Return a random stream that no ask uses, distinct for each ``tag`` and each combination of ``counters``.
 
-    ``default_rng([seed, 1, counter])`` may equal an ask's stream, ``default_rng([seed, 1])``, because trailing zeros
-    are ignored. A spawn key is separate from the seed, and its zeros count.
+    ``default_rng([seed, 1, 0])`` would be an ask's stream, ``default_rng([seed, 1])``, because trailing zeros are
+    ignored. A spawn key is separate from the seed, and its zeros are significant.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(tag.encode()), *counters)))
 
@@ -277,13 +277,13 @@ POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # t
 def origins() -> dict[str, Origin]:
     """Return the origin of each registered policy whose own class declares one, by name.
 
-    This imports all policies. A policy that cannot be imported is skipped; using it reports the error.
+    This imports all policies. A policy that cannot be imported is skipped; the error is reported when it is used.
     """
     declared: dict[str, Origin] = {}
     for name in POLICIES.installed():
         try:
             origin = vars(POLICIES.load(name)).get("origin")
-        except Exception:  # whatever a plug-in raises
+        except Exception:  # a plug-in may raise anything
             continue
         if isinstance(origin, Origin):
             declared[name] = origin

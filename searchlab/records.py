@@ -20,7 +20,7 @@ Statistic = Literal["median", "mean"]
 """The statistic of the repeats that serves as the cost; the mean is sensitive to outliers."""
 
 SHORTEST = sys.float_info.min
-"""The cost, in seconds, that stands for 0 in logarithms; a clock that is too coarse reads 0."""
+"""The cost, in seconds, that replaces 0 before a logarithm is taken; a coarse clock may measure 0."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Measurement:
         build_seconds: The CPU time for scheduling and compiling, or the elapsed time if building timed out or crashed.
         run_seconds: The elapsed time for checking and timing.
         program: The structural hash of the scheduled module, or "" if scheduling failed.
-        reused: Whether it repeats an earlier measurement of the same program.
-        nearest: Whether a table returned its nearest config because it does not contain this one.
+        reused: Whether this is a copy of an earlier measurement of the same program.
+        nearest: Whether this is the measurement of the nearest config in a table that does not contain this config.
         pruned: Whether the program was timed only once because it was much slower than the run's best program.
         statistic: The statistic of ``seconds`` that serves as the cost.
         connect_seconds: The elapsed time for connecting to a fleet's device and uploading the inputs; not charged.

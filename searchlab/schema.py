@@ -1,4 +1,4 @@
-"""Converting plain data to settings; errors name the key, its value, and the allowed values."""
+"""Conversion of plain data to settings, with errors that name the key, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def explained(data: Any, kind: Any, source: str) -> Any:
-    """Convert ``data`` to a ``kind``. Raises SearchlabError, which identifies the invalid part of ``source``."""
+    """Convert ``data`` to the type ``kind``. Raises SearchlabError, which identifies the invalid part of ``source``."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""The search space contract, and everything derived from its single primitive, :meth:`Space.decide`."""
+"""The contract of a search space, and the operations derived from its only primitive, :meth:`Space.decide`."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Knob:
 
     @cached_property
     def kind(self) -> Kind:
-        """How its choices are compared.
+        """How the choices are compared.
 
-        A ``number`` is compared by value and a ``tile`` by the logarithms of its factors. A ``word`` is only equal to
-        another or not; strings and booleans are words. A ``mixed`` knob has choices of several kinds. Subclasses whose
-        tuples are not tiles, but permutations, for example, should return ``word``.
+        A ``number`` is compared by value, and a ``tile`` by the logarithms of its factors. A ``word`` (a string or a
+        boolean) can only be equal to another or different. A ``mixed`` knob has choices of several kinds. A subclass
+        whose tuples are not tiles but, for example, permutations should return ``word``.
         """
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
@@ -82,10 +82,10 @@ class Knob:
         return choices[other + (other >= choices.index(value))]
 
     def moved(self, value: Value, rng: np.random.Generator) -> Value:
-        """Move a factor (prime or composite) of the tile ``value`` between two levels, staying within the choices.
+        """Move a factor (prime or composite) between two levels of the tile ``value``, so that the result is a choice.
 
-        A pair of levels with such a factor is drawn first, and then the factor. If no such pair exists, or if the knob
-        is not a tile, the value is :meth:`redrawn`. Source: MetaSchedule's ``mutate_tile_size.cc``.
+        A pair of levels for which this is possible is drawn first, and then the factor. If there is no such pair, or if
+        the knob is not a tile, the value is :meth:`redrawn`. Source: MetaSchedule's ``mutate_tile_size.cc``.
         """
         if self.kind == "tile" and isinstance(value, tuple):
             pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
@@ -99,10 +99,10 @@ class Knob:
         return self.redrawn(value, rng)
 
     def adjacent(self, value: Value) -> Sequence[Value]:
-        """Return the choices next to ``value``: those one step away if the choices have an order, or all others.
+        """Return the choices that are one step away from ``value``, or all other choices if they have no order.
 
-        A step leads from a number to the next smaller or larger choice, and moves a prime factor of a tile between two
-        levels. If no choice of a tile is one step away, all others are returned.
+        A step changes a number to the next smaller or larger choice, or moves a prime factor between two levels of a
+        tile. If no choice is one step away from a tile, all other choices are returned.
         """
         if value not in self._adjacent:
             others = [choice for choice in self.choices if choice != value]
@@ -126,7 +126,7 @@ class Knob:
 
     @cached_property
     def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
-        """A mapping from (tile, level, other level) to the choices that moving a factor can produce; filled lazily."""
+        """A mapping from (tile, from level, to level) to the choices that :meth:`moved` can return, filled lazily."""
         return {}
 
 
@@ -149,7 +149,7 @@ def _divisors(n: int) -> list[int]:
 
 
 def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
-    """Return a choice as numbers, each paired with the part that it describes: the index of a factor or the word.
+    """Return a choice as pairs of a part and a number; a part is the index of a factor (0 for a number) or the word.
 
     Args:
         value: The choice.
@@ -167,9 +167,9 @@ def _prime(n: int) -> bool:
 
 
 class Config(Mapping[str, Value]):
-    """A point in a search space: each knob's value, in the order in which the space asked for it.
+    """A point in a search space: the values of its knobs, in the order in which the space asked for them.
 
-    It is an immutable, hashable mapping. Configs with the same values are equal regardless of order.
+    A config is an immutable, hashable mapping. Configs with the same values are equal regardless of their order.
 
     Args:
         values: The values by name. Lists are converted to tuples, since JSON has no tuples.
@@ -232,12 +232,12 @@ class Config(Mapping[str, Value]):
         return f"Config({self._values})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return a plain dictionary that :class:`Config` reads back."""
+        """Return a plain dictionary from which :class:`Config` creates an equal config."""
         return dict(self._values)
 
 
 Choose = Callable[[Knob], Value]
-"""Returns one of the knob's choices."""
+"""A function that returns one of a knob's choices."""
 
 
 class Space(ChecksOptions, ABC):
@@ -252,8 +252,8 @@ class Space(ChecksOptions, ABC):
         target: The target to build for.
 
     Attributes:
-        takes: The computations that it has programs for, as their :attr:`Workload.op`; the constructor refuses others.
-            By default, none is refused.
+        takes: The computations for which the space has programs, each as its :attr:`Workload.op`. The constructor
+            rejects all others, unless this is empty, which is the default.
         builds_programs: Whether :meth:`decide` schedules a program, which takes milliseconds instead of microseconds.
         has_programs: False if only recorded times exist, as for configs that another tuner measured.
         error_factor: Programs may deviate from the reference by this factor times :meth:`Workload.tolerance`.
@@ -311,8 +311,8 @@ class Space(ChecksOptions, ABC):
     def decide(self, choose: Choose) -> Config:
         """Ask ``choose`` for each knob's value in turn, and return the config with these values.
 
-        Later knobs and their choices may depend on earlier values, but on nothing else. Whatever was chosen before,
-        each knob must have at least one choice, and its choices must differ.
+        The later knobs and their choices may depend on the earlier values, but otherwise only on the workload, the
+        target and the options. Each knob must have at least one choice, and its choices must all be different.
 
         Args:
             choose: A function that returns one of a knob's choices.
@@ -322,7 +322,7 @@ class Space(ChecksOptions, ABC):
     def schedule(self, config: Config) -> Schedule:
         """Return the workload's PrimFunc, transformed according to ``config``.
 
-        The program may take arguments packed that are constant in a model; see
+        The program may accept arguments in packed form if they are constant in a model; see
         :func:`~searchlab.workload.packed_by`.
 
         Raises:
@@ -330,11 +330,11 @@ class Space(ChecksOptions, ABC):
         """
 
     def features(self, config: Mapping[str, Value]) -> Floats:
-        """Return the choices in ``config`` as numbers, for policies with their own models.
+        """Return the choices in ``config`` as numbers, for policies that fit their own models.
 
-        A tile becomes the log2 of each factor, a number is unchanged, and a word is one-hot encoded, with a 0/1 column
-        for each word. The values equal those of the cost model features ``knob``. The columns are the same for all
-        configs in the space. No program is built.
+        A tile is represented by the log2 of each factor, a number by itself, and a word by one-hot encoding. The values
+        are the same as those of the features ``knob`` for cost models. The columns are the same for all configs in the
+        space. No program is built.
 
         Args:
             config: A config of this space.
@@ -359,7 +359,7 @@ class Space(ChecksOptions, ABC):
 
     @cached_property
     def _layout(self) -> tuple[dict[tuple[str, int | str], int], dict[str, list[int]]]:
-        """The column for each part of a choice in :meth:`features`, and the columns for each knob of kind ``word``."""
+        """The column of :meth:`features` for each part of a choice, and the columns for each knob of kind ``word``."""
         knobs = self.knobs_of(self.probe())
         columns: dict[tuple[str, int | str], int] = {}
         words: dict[str, list[int]] = {name: [] for name, knob in knobs.items() if knob.kind == "word"}
@@ -400,7 +400,7 @@ class Space(ChecksOptions, ABC):
         return asked
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
-        """Return the knobs in ``configs`` by name, each from the first config that has it; skip non-members."""
+        """Return the knobs in ``configs`` by name, each from the first config that has it, ignoring non-members."""
         knobs: dict[str, Knob] = {}
         for config in configs:
             if any(name not in knobs for name in config):
@@ -460,13 +460,14 @@ class Space(ChecksOptions, ABC):
         return self.repaired({**config, knob.name: knob.redrawn(config[knob.name], rng)}, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
-        """Change one knob, like :meth:`mutate`, but first draw its role by weight, and move a single factor of a tile.
+        """Change one knob of ``config``, whose role is drawn by weight; if it is a tile, move only one factor.
 
         Args:
             config: A member of the space.
             rng: The source of randomness.
             weights: A mapping from each role to the total weight of its knobs; ``"other"`` stands for all roles without
-                a weight. Roles that ``config`` lacks are ignored. If no weight remains, all knobs are equally likely.
+                a weight. A knob without a role has its kind as its role. Roles that ``config`` lacks are ignored. If no
+                weight remains, all knobs are equally likely.
         """
         roles: dict[str, list[Knob]] = {}
         for knob in self.knobs(config):
@@ -489,7 +490,7 @@ class Space(ChecksOptions, ABC):
         return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
 
     def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
-        """Yield each config that differs from ``config`` in one knob, and in any knobs that then need repair."""
+        """Yield each config obtained by changing one knob of ``config`` and repairing the knobs that depend on it."""
         for knob in self.knobs(config):
             for value in knob.choices:
                 if value != config[knob.name]:
@@ -501,7 +502,7 @@ class Space(ChecksOptions, ABC):
         Args:
             rng: The source of randomness for shuffling each knob's choices; None keeps their order.
         """
-        path: list[tuple[int, Sequence[int]]] = []  # for each knob so far, the position in an ordering of its choices
+        path: list[tuple[int, Sequence[int]]] = []  # the position in an ordering of the choices, for each knob so far
         depth = 0
 
         def choose(knob: Knob) -> Value:
@@ -576,7 +577,7 @@ def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose],
 
 
 class ProductSpace(Space):
-    """A space with independent knobs: the Cartesian product of their choices, indexed with the first knob fastest.
+    """A space with independent knobs: the Cartesian product of their choices. The first knob's index changes fastest.
 
     Args:
         workload: The computation.
@@ -619,7 +620,7 @@ class ProductSpace(Space):
         return super().repaired(wanted, rng)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
-        """As in :class:`Space`, with the same draws; searches that a model guides spend half of their time here."""
+        """Mutate as :class:`Space` does, but faster, because model-guided searches spend half of their time here."""
         if not self.independent:
             return super().mutate(config, rng)
         self.knobs(config)  # reports a wrong knob
@@ -635,7 +636,7 @@ class ProductSpace(Space):
         return [knob for knob in self.axes if len(knob.choices) > 1]
 
     def _holds(self, config: Mapping[str, Value]) -> bool:
-        """Check whether ``config`` is in the product."""
+        """Return whether ``config`` is in the product."""
         return len(config) == len(self.axes) and config.items() <= self._choices
 
     @cached_property
@@ -689,7 +690,7 @@ class ProductSpace(Space):
         return index
 
     def indices(self, configs: Sequence[Config]) -> Ints:
-        """Return the positions of the choices as an array of shape (len(configs), number of knobs)."""
+        """Return the indices of the configs' choices as an array of shape (len(configs), number of knobs)."""
         return np.array(
             [[position[c[k.name]] for k, position in zip(self.axes, self._positions, strict=True)] for c in configs],
             dtype=np.int64,
@@ -701,14 +702,14 @@ class ProductSpace(Space):
 
 
 class SpaceKind(PluginKind[Space]):
-    """The spaces, of which an error names those that have programs for the workload."""
+    """The plug-in kind of spaces. If a space does not support a workload, the error names the spaces that do."""
 
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> Space:
         try:
             return super().make(plugin, *args, **given)
         except UnsupportedWorkload as error:
             workload, target = args
-            if isinstance(workload, Kernel):  # it has no programs anywhere
+            if isinstance(workload, Kernel):  # no space has programs for it
                 raise
             found = " or ".join(self.taking(workload, target))
             remedy = f"use {found}" if found else "no installed space has any"

@@ -1,4 +1,4 @@
-"""Targets: TVM targets with the SIMD widths and cache sizes that guided spaces use."""
+"""TVM targets, with the SIMD widths and cache sizes that guided spaces use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cache:
-    """One level of data cache, from a single core's perspective."""
+    """One level of data cache, as seen by a single core."""
 
     size: int  # bytes
     ways: int
@@ -27,17 +27,17 @@ class Cache:
 
 
 RECORDED = "recorded"
-"""The target kind in other tuners' tables: nothing is built for it, and the workload names the device."""
+"""The target kind of tables from other tuners. Nothing is built for it; the workload names the device."""
 
 OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
-"""Words that users try instead of a target's name."""
+"""A mapping from words that users often type to the name of the target that they probably mean."""
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """The L1, L2 and L3 caches assumed for an unknown machine; most cores since 2017 have at least these."""
 
-# One core's caches in a common model, by LLVM's CPU name. Sources: the Intel 64 and IA-32 Architectures Optimization
-# Reference Manual, AMD's Software Optimization Guides for families 17h, 19h and 1Ah, and Arm's Technical Reference
-# Manuals. Where models differ, a comment names the model.
+# The caches that one core sees in a common model, by LLVM's name for the CPU. Sources: the Intel 64 and IA-32
+# Architectures Optimization Reference Manual, AMD's Software Optimization Guides for families 17h, 19h and 1Ah, and
+# Arm's Technical Reference Manuals. Where models differ, a comment names the model.
 CPU_CACHES = {
     "haswell": (Cache(32 << 10, 8), Cache(256 << 10, 8), Cache(8 << 20, 16)),
     "skylake": (Cache(32 << 10, 8), Cache(256 << 10, 4), Cache(8 << 20, 16)),
