@@ -1,6 +1,6 @@
-"""The workload contract. TVM is imported only to build a workload.
+"""The contract of a workload. TVM is imported only when a workload's PrimFunc is created.
 
-Its entry-point group is ``searchlab.workloads``: the entry point's name is the first word of the spelling.
+Workloads are registered in the entry-point group ``searchlab.workloads``, under the first word of their names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 UNKNOWN_FLOPS = 10**9
 
 PACK = "pack_"
-"""Begins the name of a program's function that packs an argument; see :func:`packed_by`."""
+"""The prefix of the names of functions that pack an argument; see :func:`packed_by`."""
 
 
 class Argument(NamedTuple):
@@ -40,7 +40,7 @@ class Argument(NamedTuple):
         return np.issubdtype(np.dtype(self.dtype), np.floating) or self.dtype == "bfloat16"
 
     def unwritten(self) -> Array:
-        """Return an array filled with what no program computes, if the type has such a number."""
+        """Return an array filled with NaN or the smallest integer, which reveals unwritten elements."""
         if self.is_float:
             value: float = math.nan
         else:
@@ -54,10 +54,10 @@ class Workload(ABC):
 
     Subclasses are frozen dataclasses that implement :meth:`parse`, :attr:`spelling`, :attr:`flops`, :meth:`prim_func`,
     :meth:`reference` and :meth:`tolerance`. A workload must be picklable, because worker processes receive a copy, and
-    can be spelled: ``parse_workload(str(workload)) == workload``.
+    ``parse_workload(str(workload))`` must return an equal workload.
 
     Raises:
-        SearchlabError: The constructor raises this if a size is too small or a value unknown.
+        SearchlabError: If a size is too small or a value is unknown.
 
     Example:
         >>> import searchlab
@@ -74,15 +74,15 @@ class Workload(ABC):
         """Return the workload whose :attr:`spelling` is ``text``.
 
         Raises:
-            SearchlabError: If ``text`` spells no workload; the message shows a correct spelling.
+            SearchlabError: If ``text`` is not a valid spelling; the message shows a valid one.
         """
 
     @property
     @abstractmethod
     def spelling(self) -> str:
-        """What follows the kind in the workload's name: ``"64x32x16:relu"`` in ``"gemm:64x32x16:relu"``.
+        """The part of the workload's name after the kind, such as ``"64x32x16:relu"`` in ``"gemm:64x32x16:relu"``.
 
-        It determines the result of the computation: workloads with the same spelling are equal.
+        It completely determines the computation: workloads with the same spelling are equal.
         """
 
     @property
@@ -110,7 +110,7 @@ class Workload(ABC):
 
     @abstractmethod
     def tolerance(self) -> tuple[float, float]:
-        """Return (rtol, atol) for comparing a result with :meth:`reference`, whatever the order of summation.
+        """Return (rtol, atol) for comparing a result with :meth:`reference`; any order of summation must be allowed.
 
         :func:`rounding` computes it from the number of terms that are summed.
         """
@@ -119,7 +119,7 @@ class Workload(ABC):
 
     @property
     def op(self) -> str:
-        """The computation, by which spaces decide whether they have programs for it: by default, the kind."""
+        """The name by which spaces recognise the computations that they support; by default, the kind."""
         return WORKLOADS.name_of(type(self))
 
     @property
@@ -129,7 +129,7 @@ class Workload(ABC):
 
     @property
     def cluster(self) -> str:
-        """What this workload shares with similar ones, such as a kernel; empty if it stands alone."""
+        """The name of a group of similar workloads, such as one kernel on several devices; empty if none."""
         return ""
 
     @property
@@ -150,8 +150,8 @@ class Workload(ABC):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Return random operands by name.
 
-        They are standard normal numbers, uniform integers in [-8, 8) for int8, and 0 or 1 for other integers, which may
-        be indices.
+        Floating-point numbers are standard normal. Integers are uniform in [-8, 8) for int8, and 0 or 1 for all other
+        types, because they may be indices.
         """
         rng = np.random.default_rng(seed)
         operands: dict[str, Array] = {}
@@ -171,19 +171,19 @@ class Workload(ABC):
         return tvm.IRModule({"main": self.prim_func().with_attr("global_symbol", "main")})
 
     def content(self) -> str:
-        """Return what a log must contain, in addition to the spelling, for :meth:`from_log`: by default, nothing."""
+        """Return the text, empty by default, that :meth:`from_log` needs in addition to the spelling."""
         return ""
 
     @classmethod
     def from_log(cls, spelling: str, content: str) -> Self:
-        """Return the workload that a log contains. The log may come from a stranger, so nothing may be executed.
+        """Return the workload recorded in a log. The log may be untrusted, so nothing in it may be executed.
 
         Args:
             spelling: The workload's :attr:`spelling`.
-            content: What :meth:`content` returned.
+            content: The text that :meth:`content` returned.
 
         Raises:
-            SearchlabError: If either is damaged.
+            SearchlabError: If either argument is damaged.
         """
         return cls.parse(spelling)
 
@@ -199,7 +199,7 @@ class Workload(ABC):
                     raise SearchlabError(f"{self.op}: {name} must be at least {least}, not {number}")
 
     def __getstate__(self) -> dict[str, object]:
-        # Another process makes its own module.
+        # This omits cached properties such as the module, which another process creates itself.
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -207,10 +207,10 @@ def rounding(dtype: str, terms: int) -> tuple[float, float]:
     """Return the tolerance (rtol, atol) for sums of ``terms`` products of standard normal numbers.
 
     The partial sums of standard normal products grow as sqrt(i), so the rounding errors in a sequential sum of k terms
-    add up to about eps k / 2 (rms). No element of a correct result deviates by eight times as much.
+    add up to about eps k / 2 (rms). The tolerance is eight times this, which no correct result exceeds.
 
     Args:
-        dtype: The type of the accumulator. Integers must be equal.
+        dtype: The type of the accumulator. For integers, the tolerance is 0.
         terms: The number of terms.
     """
     dtype_ = np.dtype(dtype)
@@ -241,14 +241,14 @@ def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
 
 
 Packed = Mapping[str, tuple[Argument, ...]]
-"""The arguments that a program takes packed, by name, each with the arrays that replace it."""
+"""A mapping from the name of each argument that a program accepts in packed form to the arrays that replace it."""
 
 
 def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
-    """Return the arguments that a program takes packed, by name, each with the arrays that replace it.
+    """Return the arguments that a program accepts in packed form, by name, each with the arrays that replace it.
 
-    Such a program has a function ``pack_NAME`` for each of these arguments, in addition to ``main``. Its first argument
-    is the workload's argument NAME; the others are the arrays that it writes, which take the place of NAME in ``main``.
+    For each such argument, the module contains a function ``pack_NAME`` in addition to ``main``. Its first argument is
+    the workload's argument NAME; its other arguments are the arrays that it writes, which replace NAME in ``main``.
 
     Args:
         module: A scheduled module.

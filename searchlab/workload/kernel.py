@@ -1,4 +1,4 @@
-"""The workload ``kernel``: other tuners' kernels, for which only times are known."""
+"""The workload ``kernel``: other tuners' kernels, for which only recorded times exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Kernel(Workload):
     """A kernel measured by another tuner, often with the device in its name: ``kernel:convolution@A4000``.
 
-    It has no program, so only recorded times can be searched.
+    It has no program, so it can only be searched in a table of recorded times.
     """
 
     name: str = ""
@@ -80,7 +80,7 @@ class Kernel(Workload):
 
 
 def kernel(name: str, operations: int | None = None) -> Kernel:
-    """Return the kernel ``name``.
+    """Return the workload of a kernel that another tuner has measured.
 
     Args:
         name: The kernel's name, often followed by ``@`` and the device.

@@ -1,4 +1,4 @@
-"""Parsing workloads from their spellings, with the ResNet-50 layers as presets."""
+"""Parsing of workloads' names, including presets for the layers of ResNet-50."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .products import Conv2d, Gemm, conv2d, gemm, with_options
 
 
 def parse_workload(text: str | Workload) -> Workload:
-    """Return the workload with a given spelling, or the ResNet-50 layer with a given name.
+    """Return the workload with a given name, which may be a preset.
 
     Args:
-        text: A spelling such as ``"gemm:512x512x512:float16:relu"``, or the name of a preset such as
-            ``"resnet50/conv3.2b"`` (see :func:`preset_names`). The first word is the name of a workload plug-in, or
-            ``module:Class`` if it is not registered. A :class:`Workload` is returned unchanged.
+        text: A name such as ``"gemm:512x512x512:float16:relu"``, whose first word is the name of a workload plug-in, or
+            ``module:Class`` if it is not registered; or a preset such as ``"resnet50/conv3.2b"`` (see
+            :func:`preset_names`). A :class:`Workload` is returned unchanged.
 
     Raises:
         SearchlabError: If ``text`` is none of these.
@@ -38,7 +38,7 @@ def parse_workload(text: str | Workload) -> Workload:
 
 
 def _class(kind: str, text: str) -> type[Workload]:
-    """Return the class of the workload ``text``, whose kind is ``kind``."""
+    """Return the class for a workload of the given kind. Errors quote ``text``, the workload's name."""
     if kind not in (installed := WORKLOADS.installed()) and ":" not in kind:
         hint = did_you_mean(kind, [*installed, *preset_names()[:2]])
         if not hint.endswith("?"):
@@ -50,16 +50,16 @@ def _class(kind: str, text: str) -> type[Workload]:
 
 
 def logged_workload(text: str, content: str, path: Path) -> Workload:
-    """Return the workload to which the log at ``path`` refers as ``text``; no code is executed that is not installed.
+    """Return the workload that a log contains, without executing code that is not installed.
 
     Args:
         text: The workload's name.
-        content: What its :meth:`Workload.content` returned.
-        path: The log.
+        content: The text that its :meth:`Workload.content` returned.
+        path: The path of the log.
 
     Raises:
-        SearchlabError: If the workload cannot be made, or would import code that no installed package registers, except
-            within :func:`~searchlab.plugins.trusting`.
+        SearchlabError: If the workload cannot be created, or if this would import code that no installed package
+            registers and :func:`~searchlab.plugins.trusting` is not active.
     """
     kind, spelling = kind_of(text)
     plugin = WORKLOADS.of_file(Plugin(kind), path)
@@ -82,9 +82,9 @@ def kind_of(text: str) -> tuple[str, str]:
 def _resnet50() -> dict[str, tuple[int, int, int, int, int, int]]:
     """Return a mapping from names to (image size, co, ci, kernel, stride, padding) for ResNet-50 v1.5's convolutions.
 
-    ``3.1b`` is stage 3, block 1, second convolution; ``s`` is the shortcut. All blocks after a stage's first are
-    identical and are called 2. Source: He et al., "Deep residual learning for image recognition" (CVPR 2016), Table 1,
-    with the stride of each stage's first block in its 3x3 convolution (v1.5).
+    ``3.1b`` is the second convolution of block 1 of stage 3; ``s`` is a shortcut. All blocks of a stage except the
+    first are identical and have the number 2. Source: He et al., "Deep residual learning for image recognition" (CVPR
+    2016), Table 1, with the stride of each stage's first block in its 3x3 convolution (v1.5).
     """
     layers = {"1": (224, 64, 3, 7, 2, 3)}
     inputs, image = 64, 56
@@ -116,7 +116,7 @@ def im2row(conv: Conv2d) -> Gemm:
 
 
 def _preset(name: str, options: list[str]) -> Workload:
-    """Return the named layer, with the batch size from an option ``bN`` (default 1) and the other ``options``."""
+    """Return the layer ``name`` with the batch size N of an option ``bN`` (default 1) and with the other options."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:

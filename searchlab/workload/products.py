@@ -71,7 +71,7 @@ class Product(Workload):
 
     @property
     def exact(self) -> str:
-        """The dtype in which :meth:`reference` sums to keep its error far below the tolerance."""
+        """The dtype in which :meth:`reference` accumulates sums, so that its error is far below the tolerance."""
         return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)
 
     @property
@@ -81,12 +81,12 @@ class Product(Workload):
 
 
 EPILOGUE = ("bias", "add", "relu")
-"""The parts of an epilogue in order. They are flags, options of a spelling, and the names of blocks."""
+"""The parts of an epilogue, in order. Each name is also that of a flag, of an option in spellings, and of a block."""
 
 
 @dataclass(frozen=True)
 class ProductWithEpilogue(Product):
-    """A product whose result may be followed by a bias, another array, and ReLU, as in a network's layer.
+    """A product with an optional epilogue, as in a layer of a network: bias, addition of an array, and ReLU.
 
     Attributes:
         bias: Whether a bias is added to the result.
@@ -104,12 +104,12 @@ class ProductWithEpilogue(Product):
         return super().suffix + "".join(f":{name}" for name in EPILOGUE if getattr(self, name))
 
     def operands(self, result: tuple[int, ...], channels: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the bias and the other array, if any."""
+        """Return the shapes of the epilogue's operands, if any: the bias and the array that is added."""
         bias = {"bias": (channels,)} if self.bias else {}
         return bias | ({"addend": result} if self.add else {})
 
     def epilogue(self, args: list[Any], result: Any, channel: int) -> tvm.tirx.PrimFunc:
-        """Return the function of ``args`` and ``result`` with the epilogue; ``channel`` is the bias's axis."""
+        """Return a PrimFunc of ``args`` that computes ``result`` and the epilogue; ``channel`` is the bias's axis."""
         import tvm
         from tvm import te
 
@@ -255,7 +255,7 @@ class Conv2d(ProductWithEpilogue):
         (n, h, w, co, ci, kh, kw), options = sizes_in(
             text, 7, "conv2d:NxHxWxCOxCIxKHxKW[:sS][:pP][:dD][:gG], for example conv2d:1x7x7x512x512x3x3:s1:p1"
         )
-        # These are parsed first, because a kernel must fit into the padded image.
+        # The geometry is parsed first, because a kernel must fit into the padded image.
         matches = [match for option in options if (match := GEOMETRY.fullmatch(option))]
         geometry: dict[str, Any] = {PAIRS[m[1]]: (int(m[2]), int(m[3] or m[2])) for m in matches if m[1]}
         geometry.update(("groups", int(m[4])) for m in matches if m[4])
@@ -482,10 +482,10 @@ PAIRS = {"s": "stride", "p": "padding", "d": "dilation"}
 
 
 def sizes_in(text: str, count: int, spelling: str) -> tuple[list[int], list[str]]:
-    """Return the ``count`` sizes with which ``text`` begins, such as 4x8, and the words that follow a colon.
+    """Split ``text``, such as ``"4x8:float64"``, into its ``count`` sizes and the options that follow them.
 
     Raises:
-        SearchlabError: If ``text`` does not begin in this way; the message shows ``spelling``.
+        SearchlabError: If ``text`` does not begin with ``count`` sizes; the message shows ``spelling``.
     """
     sizes, *options = text.split(":")
     try:

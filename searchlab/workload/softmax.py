@@ -1,4 +1,4 @@
-"""The workload ``softmax``, which is not a product: maxima, exponentials and sums over rows."""
+"""The workload ``softmax``, which computes maxima, exponentials and sums over rows instead of products."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ class Softmax(Workload):
         return result
 
     def tolerance(self) -> tuple[float, float]:
-        """As the summands are positive, the error of their sum is relative; exponentials are exact to a few units."""
+        """Return (rtol, atol). Since all summands are positive, the error is relative; it grows with their number."""
         info = np.finfo(self.dtype)
         return float(info.eps) * (16 + self.columns), float(info.tiny)

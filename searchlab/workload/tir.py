@@ -1,4 +1,4 @@
-"""The workload ``tir``: any PrimFunc, whose reference result is that of the unscheduled program."""
+"""The workload ``tir``: any PrimFunc, with the result of the unscheduled program as its reference."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     import tvm
 
 MOST = 1 << 26
-"""The largest number of bytes that a program unpacks to."""
+"""The maximum size of a decompressed program in bytes."""
 
 ERRORS = 64
-"""The number of elements whose errors determine a tolerance."""
+"""The minimum number of elements from whose errors a tolerance is determined."""
 
 TWIN = "_reference"
-"""The end of the name of a function that computes with NumPy what a PrimFunc computes."""
+"""The suffix of the name of a NumPy function that computes the same results as a PrimFunc."""
 
 
 @dataclass(frozen=True)
 class Tir(Workload):
     """A PrimFunc in TensorIR, such as a fused operator of a model. Use :func:`from_primfunc` to create it.
 
-    It is spelled ``tir:PATH.py:NAME`` (a TVMScript function in a Python file, which is executed) or ``tir:PATH.json``,
-    followed by ``:NAME`` if the file contains a module with several functions. Its own name is ``tir:NAME@DIGEST``,
-    with which logs refer to the program that they contain.
+    Users specify it as ``tir:PATH.py:NAME`` (a TVMScript function in a Python file, which is executed), or as
+    ``tir:PATH.json``, followed by ``:NAME`` if the file contains a module with several functions. Logs contain the
+    program and refer to it as ``tir:NAME@DIGEST``.
 
     Attributes:
         name: The function's name.
         digest: The structural hash of the function, which identifies the computation.
-        program: TVM's JSON of the function, compressed with zlib and encoded with base64.
-        operations: The number of floating-point operations per execution that TVM counts, or 0 if it cannot.
+        program: The function in TVM's JSON, compressed with zlib and encoded with base64.
+        operations: The number of floating-point operations per execution, or 0 if TVM cannot count them.
         outputs: The number of results, which are the last arguments.
-        terms: The largest number of elements that a block reduces to one.
+        terms: The largest number of elements that any block reduces to a single one.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Tir(Workload):
             raise SearchlabError(f"the function {name} is not in TensorIR with blocks, so no schedule can change it")
         if func.attrs and func.attrs.get("tirx.is_scheduled", False):
             raise SearchlabError(f"the function {name} is already scheduled; tune the function before it is scheduled")
-        for attribute in ("op_pattern", "relax.primvalue"):  # attributes of its place in a model
+        for attribute in ("op_pattern", "relax.primvalue"):  # attributes that describe its place in a model
             if func.attrs and attribute in func.attrs:
                 func = func.without_attr(attribute)
         func = func.with_attr("global_symbol", "main")
@@ -164,7 +164,7 @@ class Tir(Workload):
         return "GFLOPS" if self.operations else "runs/s"
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
-        """Return the function. Raises SearchlabError if :attr:`program` is damaged or is not that of the digest."""
+        """Return the function. Raises SearchlabError if :attr:`program` is damaged or does not match :attr:`digest`."""
         import tvm
 
         damaged = f"the program of {self} is damaged"
@@ -184,18 +184,18 @@ class Tir(Workload):
         return func
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """As in :class:`Workload`, but without negative numbers if the program contains a function such as a root."""
+        """Return inputs as in :class:`Workload`, but non-negative if the program calls, for example, sqrt."""
         inputs = super().inputs(seed)
         return {name: np.abs(value) for name, value in inputs.items()} if _is_partial(self.prim_func()) else inputs
 
     def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Return what the unscheduled program computes on this machine's CPU, in float64 if it compiles for it."""
+        """Return the results of the unscheduled program on this machine's CPU, computed in float64 if possible."""
         found = self._computed(self._in_float64 or self._as_written, inputs)
         wanted = self.arguments[-self.results :]
         return tuple(result.astype(one.dtype, copy=False) for result, one in zip(found, wanted, strict=True))
 
     def _computed(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Return the results of one of the two programs below, as float64 if the program computes in it."""
+        """Run ``program``, one of the two compiled below, and return its results in the type in which it computes."""
         import tvm
 
         exact = program is self._in_float64
@@ -214,7 +214,7 @@ class Tir(Workload):
 
     @cached_property
     def _in_float64(self) -> Any:
-        """The program with all its floating-point numbers in float64; None if there is no more exact one."""
+        """The program with float64 for all floating-point types; None if it cannot be compiled or is no more exact."""
         if not all(one.is_float and one.dtype != "float64" for one in self.arguments[-self.results :]):
             return None
         try:
@@ -225,11 +225,11 @@ class Tir(Workload):
     def tolerance(self) -> tuple[float, float]:
         """Return (rtol, atol), where atol is four times the largest error of the unscheduled program.
 
-        Its errors are the differences from :meth:`reference`, for inputs with which it computes at least
-        :data:`ERRORS` elements. It sums in sequence, and other orders are hardly less accurate: the rounding errors of
-        k terms grow with k in sequence, and with less if there are partial sums (Higham, "Accuracy and stability of
-        numerical algorithms", 2002, chapter 4). If there is no program in float64, the errors are sqrt(terms) units of
-        the largest result, as is expected of independent rounding errors (Higham and Mary, SIAM J. Sci. Comput. 2019).
+        The errors are differences from :meth:`reference` in at least :data:`ERRORS` elements. The unscheduled program
+        sums sequentially. Other orders are hardly less accurate, because rounding errors grow fastest in a sequential
+        sum and more slowly with partial sums (Higham, "Accuracy and stability of numerical algorithms", 2002, chapter
+        4). If there is no program in float64, the largest error is assumed to be sqrt(terms) times the machine epsilon
+        times the largest result, as for independent rounding errors (Higham and Mary, SIAM J. Sci. Comput. 2019).
         """
         return self._tolerance
 
@@ -252,10 +252,10 @@ class Tir(Workload):
         return rtol, atol
 
     def check_twin(self, twin: Any, where: str) -> None:
-        """Check that ``twin``, which is called with the inputs, computes the same results as the program.
+        """Check that the function ``twin``, called with the inputs, returns the same results as the program.
 
         Raises:
-            SearchlabError: If a result differs by more than the tolerance; the message refers to the twin as ``where``.
+            SearchlabError: If the results differ by more than the tolerance; the message calls the twin ``where``.
         """
         inputs = self.inputs()
         rtol, atol = self.tolerance()
@@ -295,11 +295,11 @@ def from_primfunc(func: tvm.tirx.PrimFunc, name: str = "") -> Tir:
     """Return the workload that computes ``func``.
 
     Its results are the arguments that ``func`` writes to, which must be the last ones. Inputs are random: see
-    :meth:`Workload.inputs`. A program is right if it computes the same as ``func`` without a schedule.
+    :meth:`Workload.inputs`. A program is correct if its results agree with those of the unscheduled ``func``.
 
     Args:
-        func: A function in TensorIR with blocks, fixed shapes and dense arguments, as Relax's ``LegalizeOps`` and
-            ``FuseTIR`` leave it. Its attribute ``op_pattern`` is ignored.
+        func: A function in TensorIR with blocks, fixed shapes and dense arguments, such as the result of Relax's
+            ``LegalizeOps`` and ``FuseTIR``. Its attribute ``op_pattern`` is ignored.
         name: The name for logs and reports; by default, the function's ``global_symbol``.
 
     Raises:
@@ -344,17 +344,17 @@ HARMLESS = re.compile(
     r"None|bool|int|float|DataType|Device|ffi\.(String|Bytes|Array|List|Map|Dict|Shape)"
     r"|(ir|prim|s_tir|target|tirx)\.\w+|relax\.(\w+Type|expr\.\w+)"
 )
-"""The types of which TensorIR consists."""
+"""A pattern that matches the types of the objects in TensorIR."""
 
 
 def load_json(text: str) -> Any:
-    """Return what TVM's JSON describes, which may come from a stranger.
+    """Return the object that TVM's JSON describes; the JSON may be untrusted.
 
-    TVM's JSON may also contain libraries, which TVM would load. Only objects of the types in :data:`HARMLESS` are
-    created.
+    Only objects whose types match :data:`HARMLESS` are created, because TVM's JSON may also contain libraries, which
+    TVM would load.
 
     Raises:
-        SearchlabError: If the JSON is damaged or contains another type. TVM itself may raise anything.
+        SearchlabError: If the JSON is damaged or contains other types. TVM itself may raise any exception.
     """
     import tvm
 
@@ -366,7 +366,7 @@ def load_json(text: str) -> Any:
     for one in types:
         if not isinstance(one, str) or not HARMLESS.fullmatch(one):
             raise SearchlabError(f"it contains an object of type {one!r}, but a program consists of TensorIR")
-    return tvm.ir.load_json(json.dumps(graph))  # not text, in which TVM might read another of two equal keys
+    return tvm.ir.load_json(json.dumps(graph))  # not ``text``: if a key occurs twice, TVM might read the other value
 
 
 def operations_of(func: tvm.tirx.PrimFunc) -> int:
@@ -381,7 +381,7 @@ def operations_of(func: tvm.tirx.PrimFunc) -> int:
 
 
 def _examined(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
-    """Return for each argument whether ``func`` writes to it, and the most elements that a block reduces to one."""
+    """Return whether ``func`` writes to each argument, and the most elements that any block reduces to a single one."""
     from tvm.s_tir import SBlock
     from tvm.tirx import BufferStore, IntImm
     from tvm_ffi import structural_walk
@@ -406,7 +406,7 @@ PARTIAL = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow", "acosh"}
 
 
 def _is_partial(func: tvm.tirx.PrimFunc) -> bool:
-    """Check whether ``func`` calls any of :data:`PARTIAL`."""
+    """Return whether ``func`` calls any function in :data:`PARTIAL`."""
     from tvm.ir import Call, Op
     from tvm_ffi import structural_walk
 
