@@ -1,4 +1,4 @@
-"""Tuning models: their tasks, the schedulers that divide trials among them, and the tuned model."""
+"""Tuning of models: a model's tasks, the schedulers that divide trials among them, and the tuned model."""
 
 from .scheduler import SCHEDULERS, ScheduledTask, Scheduler
 

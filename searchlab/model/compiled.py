@@ -1,4 +1,4 @@
-"""A model before and after tuning: the same outputs, the times of both in turn, and the library."""
+"""Comparison of a model's outputs and times before and after tuning, and export of the tuned model."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ROUNDS = 7
 LEAST_MS = 50
 
 TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-9}
-"""By how much an output may differ, relative to its largest element: programs sum in different orders."""
+"""The allowed differences by dtype, relative to an output's largest element; programs sum in different orders."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The times of a model before and after tuning, and the largest difference of their outputs.
+    """The times of a model before and after tuning, and the largest difference between their outputs.
 
     Attributes:
-        before: The time of one execution of the untuned model in seconds, once for each round.
-        after: The time of the tuned model.
-        difference: The largest difference of the outputs, relative to the largest element of the output.
+        before: The times of one execution of the untuned model in seconds, one for each round.
+        after: The same for the tuned model.
+        difference: The largest difference between the outputs, relative to the largest element of the output.
     """
 
     before: tuple[float, ...]
@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """The median times before and after."""
+        """The median times before and after tuning, in seconds."""
         return statistics.median(self.before), statistics.median(self.after)
 
 
@@ -51,7 +51,7 @@ def compared(
     """Compile both modules, compare their outputs on random inputs, time them in turn, and export the tuned one.
 
     Returns:
-        The comparison, and the library, or None if there is no C compiler to link it.
+        The comparison, and the path of the library, or None if there is no C compiler to link it.
 
     Raises:
         SearchlabError: If a module does not compile, or if the outputs differ.
@@ -82,7 +82,7 @@ def compared(
 
 
 def entry_of(module: tvm.IRModule) -> str:
-    """Return the name of the Relax function to call: ``main``, or the only one. Raises SearchlabError."""
+    """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
     from tvm import relax
 
     names = [v.name_hint for v, function in module.functions.items() if isinstance(function, relax.Function)]
@@ -96,8 +96,8 @@ def entry_of(module: tvm.IRModule) -> str:
 def random_inputs(function: Any, rng: np.random.Generator) -> Iterator[Array]:
     """Yield an array for each parameter of a Relax function, including its weights if they are parameters.
 
-    Numbers are normal, and smaller the more of them a layer sums, so that the outputs of deep models neither vanish nor
-    overflow. Integers are 0 or 1, which are valid indices of anything.
+    Floating-point numbers are normal, divided by the square root of how many a layer sums, so that the outputs of deep
+    models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
     """
     from tvm.tirx import IntImm
 
@@ -134,7 +134,7 @@ def _arrays(value: Any) -> Iterator[Array]:
 
 
 def _difference(before: list[Array], after: list[Array]) -> float:
-    """Return the largest relative difference. Raises SearchlabError if it exceeds the tolerance."""
+    """Return the largest relative difference between outputs. Raises SearchlabError if it exceeds the tolerance."""
     largest = 0.0
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         scale = float(np.abs(old.astype(np.float64)).max(initial=0.0)) or 1.0

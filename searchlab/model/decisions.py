@@ -12,41 +12,41 @@ from ..errors import SearchlabError
 from ..plugins import Plugin
 
 FILE = "decisions.ndjson"
-"""The name of the file. It does not end like a log, so that no directory of logs includes it."""
+"""The name of the file. Its suffix is not that of a run's log, so it is not read as one."""
 
 FORMAT = 1
 
 
 class DecisionsHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides which task gets which round, apart from the measurements."""
+    """Everything except the measurements that determines which task gets each round."""
 
     decisions: int = FORMAT
     scheduler: Plugin
     seed: int
     batch: int
-    tasks: dict[str, int]  # how often each occurs, by workload
+    tasks: dict[str, int]  # how often each task occurs, by workload
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A round."""
+    """A scheduler's decision about one round, with the outcome."""
 
     round: int
-    task: str  # its workload
+    task: str  # the workload of the chosen task
     trials: int  # the number of trials in the round; 0 if the task's search has ended
     total: int  # the number of trials in all rounds so far
-    best: float | None  # the task's lowest cost so far in seconds, or None without a working program
-    model: float | None  # the time of all tasks in seconds, judging by their best programs
+    best: float | None  # the task's lowest cost so far in seconds, or None if no program has worked
+    model: float | None  # the estimated time of the model in seconds, or None if a task has no best
 
 
 class DecisionLog:
-    """The decisions of a scheduler. A resumed model takes the same decisions again, and then appends new ones.
+    """The log of a scheduler's decisions. A resumed call repeats the logged decisions and then appends new ones.
 
     Args:
         path: The file, which is created if it does not exist.
-        header: The present settings.
+        header: The settings of the current call.
 
     Raises:
-        SearchlabError: If the file is damaged or was written with other settings.
+        SearchlabError: If the file is damaged or was written with different settings.
     """
 
     def __init__(self, path: Path, header: DecisionsHeader) -> None:
@@ -54,7 +54,7 @@ class DecisionLog:
         self.decisions: list[Decision] = []
         self._held: list[Decision] = []
         data = path.read_bytes() if path.is_file() else b""
-        complete = data[: data.rfind(b"\n") + 1]  # a kill may have cut the last line off
+        complete = data[: data.rfind(b"\n") + 1]  # the last line is incomplete if the process was killed
         lines = complete.splitlines()
         try:
             if lines:
@@ -84,13 +84,13 @@ class DecisionLog:
                 )
 
     def add(self, decision: Decision) -> None:
-        """Append a decision, or compare it with the logged one. Raises SearchlabError if they differ."""
+        """Append a decision, or compare it with one that is already logged. Raises SearchlabError if they differ."""
         place = len(self.decisions)
         if place >= len(self._held):
             self._write(decision)
         else:
             before = self._held[place]
-            larger = decision.trials > before.trials  # a smaller round ends at a smaller budget than before
+            larger = decision.trials > before.trials  # a smaller round means that the budget is smaller than before
             if before.task != decision.task or (larger and place + 1 < len(self._held)):
                 raise SearchlabError(
                     f"{self.path} cannot be resumed: in round {place}, {before.trials} trials went to {before.task}, "
@@ -98,7 +98,7 @@ class DecisionLog:
                     f"changed. Choose a different directory"
                 )
             if larger:
-                self._cut(self._last)  # a smaller budget had cut the round, which is now complete
+                self._cut(self._last)  # the round had been shortened by a smaller budget
                 self._write(decision)
         self.decisions.append(decision)
 

@@ -18,13 +18,13 @@ from ..policy import Origin
 
 @dataclass(frozen=True)
 class ScheduledTask:
-    """What a scheduler knows of a task.
+    """A task as schedulers see it.
 
     Attributes:
         name: The workload, such as ``"conv2d:1x56x56x64x64x3x3:p1"``.
-        weights: How often the task occurs, once for each model that is tuned.
-        flops: The floating-point operations of one execution; 0 if unknown.
-        op: The operator, such as ``"conv2d"``; empty if the task resembles no other.
+        weights: How often the task occurs in each model that is tuned.
+        flops: The number of floating-point operations per execution; 0 if unknown.
+        op: The operator, such as ``"conv2d"``; empty if the task is not similar to any other.
 
     Example:
         >>> import searchlab
@@ -44,11 +44,11 @@ class ScheduledTask:
 
 
 class Scheduler(ChecksOptions, ABC):
-    """Decides which task of a model gets the next round of trials.
+    """An algorithm that decides which task of a model gets the next round of trials.
 
-    Its state is a function of the tasks, the options, the seed and the rounds told so far, in order, and of nothing
-    else. Tuning is resumed by telling it the logged rounds. Every task first gets one round, because the time of the
-    model is unknown until every task has a program; :meth:`choose` decides afterwards.
+    Its state is a function of the tasks, the options, the seed and the rounds told so far, in order. It must not depend
+    on anything else, because tuning is resumed by repeating the logged rounds. Each task first gets one round, because
+    the model's time is unknown until all tasks have a program; from then on, :meth:`choose` decides.
 
     Args:
         tasks: The tasks, at least one.
@@ -80,7 +80,7 @@ class Scheduler(ChecksOptions, ABC):
         self.histories: list[list[float]] = [[] for _ in self.tasks]
 
     def ask(self, open_tasks: Sequence[int]) -> int:
-        """Return the task that gets the next round: the first that had none, or else the one that is chosen.
+        """Return the task that gets the next round: the first without a round, or else the result of :meth:`choose`.
 
         Args:
             open_tasks: The numbers of the tasks whose search has not ended, in ascending order; at least one.
@@ -93,23 +93,23 @@ class Scheduler(ChecksOptions, ABC):
         """Return one of ``open_tasks``, each of which has had at least one round. It must not change the state."""
 
     def tell(self, task: int, costs: Sequence[float]) -> None:
-        """Learn the costs of a round.
+        """Learn from the costs of a round.
 
         Args:
             task: The task's number.
-            costs: The costs of the round's trials in seconds; infinite for failures. There may be none.
+            costs: The costs of the round's trials in seconds; infinite for failures. May be empty.
         """
         history = self.histories[task]
         history.append(min([*history[-1:], *costs], default=math.inf))
 
     def rng(self) -> np.random.Generator:
-        """Return the random stream of the next decision, which depends on the seed and the number of rounds."""
+        """Return the random stream for the next decision, which depends on the seed and the number of rounds."""
         return np.random.default_rng([self.seed, sum(map(len, self.histories))])
 
     def highest(self, open_tasks: Sequence[int], scores: Sequence[float]) -> int:
-        """Return the task with the highest score: the first of equal ones, or a random task if all scores are equal.
+        """Return the task with the highest score: the first if several have it, or a random one if all are equal.
 
-        A task without a working program comes after those that have one: its score would be infinite or undefined.
+        Tasks without a working program have no meaningful score. They are chosen, by fewest rounds, if none has one.
         """
         known = [
             (task, score)

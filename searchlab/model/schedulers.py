@@ -1,4 +1,4 @@
-"""The built-in schedulers: round robin, and those of MetaSchedule, Ansor and DynaTune."""
+"""The built-in schedulers: round robin, and the algorithms of MetaSchedule, Ansor and DynaTune."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from .scheduler import ScheduledTask, Scheduler
 
 
 class RoundRobin(Scheduler):
-    """Every task in turn: the one with the fewest rounds, and the first of equal ones."""
+    """Round robin: choose the task with the fewest rounds, and the first if there are several."""
 
     def choose(self, open_tasks: Sequence[int]) -> int:
         return min(open_tasks, key=lambda task: len(self.histories[task]))
 
 
 class Gradient(Scheduler):
-    """The task whose next round promises the greatest gain, judged by its last rounds and by its present cost.
+    """MetaSchedule's scheduler: choose the task whose next round promises the greatest gain.
 
-    With h the history of a task, n its number of rounds and w its window, the promise is
+    For a task with history h and n rounds, and for a window w, the promised gain is
     ``weight * (alpha * (h[n - 1 - w] - h[n - 1]) / w + (1 - alpha) * h[n - 1] / n)``.
 
     Args:
         tasks: The tasks.
-        seed: The seed, which decides if all promises are equal.
-        alpha: The share of the gain of the last rounds; the rest is the optimistic guess that a cost falls to 0 in as
-            many rounds as the task has had.
-        window: The number of rounds over which to take the gain.
+        seed: The seed for a random choice if all promised gains are equal.
+        alpha: The weight of the gain in the last rounds; the remaining weight is given to the optimistic guess that the
+            cost falls to 0 in as many rounds as the task has had.
+        window: The number of last rounds over which the gain is averaged.
     """
 
     origin = Origin(
@@ -64,25 +64,25 @@ class Gradient(Scheduler):
 
 
 SIMILAR = 1.618
-"""The ratio of FLOPs up to which tasks with the same operator count as similar, as in Ansor."""
+"""Tasks with the same operator are similar if their FLOPs have the same whole logarithm to this base, as in Ansor."""
 
 
 class Ansor(Scheduler):
-    """Gradient descent on an objective: the task whose next round lowers it most, judged also by similar tasks.
+    """Ansor's scheduler: choose the task whose next round is expected to lower an objective the most.
 
-    A task can be expected to come as close to the throughput of similar tasks, those with the same operator and about
-    as many FLOPs, as ``beta`` states. A task that stays slower nonetheless is no longer considered similar.
+    A task is expected to come within a factor ``beta`` of the throughput of similar tasks, which have the same operator
+    and about as many FLOPs. A task that remains slower in spite of many rounds is no longer considered similar.
 
     Args:
         tasks: The tasks.
-        seed: The seed, which decides if all gradients are equal.
-        alpha: The share of the gain of the last rounds.
-        beta: By how much a task may be slower than similar ones, in FLOP/s.
-        window: The number of rounds over which to take the gain.
-        objective: What to lower. ``sum`` is the time of all models together. ``requirement`` is that time without
-            what models need less than ``requirement``. ``geometric-mean`` is the geometric mean of the models' times,
-            which equals ``sum`` for a single model.
-        requirement: The time of a model that is fast enough, in seconds.
+        seed: The seed for a random choice if all gradients are equal.
+        alpha: The weight of the gain in the last rounds.
+        beta: The factor by which a task's throughput may be lower than that of similar tasks.
+        window: The number of last rounds over which the gain is averaged.
+        objective: The objective to minimise. ``sum`` is the total time of all models. ``requirement`` is the total time
+            of the models that take longer than ``requirement``. ``geometric-mean`` is the geometric mean of the models'
+            times, which equals ``sum`` for a single model.
+        requirement: The time in seconds at which a model is fast enough.
     """
 
     origin = Origin(
@@ -124,11 +124,11 @@ class Ansor(Scheduler):
 
     def tell(self, task: int, costs: Sequence[float]) -> None:
         super().tell(task, costs)
-        if all(self.histories):  # as in Ansor, groups stay as they are during the first rounds
+        if all(self.histories):  # as in Ansor, groups do not change until every task has had a round
             self._leave_group(task)
 
     def _slopes(self) -> list[float]:
-        """Return the derivative of the objective by each task's cost, df/dg_i."""
+        """Return the derivative of the objective with respect to each task's cost, df/dg_i."""
         weights = np.array([task.weights for task in self.tasks])  # (tasks, models)
         best = np.array([history[-1] for history in self.histories])
         times = np.where(np.isfinite(best), best, 0.0) @ weights  # (models,)
@@ -142,7 +142,7 @@ class Ansor(Scheduler):
         return slopes
 
     def _fall(self, task: int) -> float:
-        """Return by how much the task's next round may lower its cost: minus the bracket in Ansor's equation."""
+        """Return the expected decrease of a task's cost in its next round: the negated bracket in Ansor's equation."""
         h, w = self.histories[task], self.window
         n, best = len(h), h[-1]
         backward = (h[n - 1 - w] - best) / w if n - 1 - w >= 0 else 0.0
@@ -157,7 +157,7 @@ class Ansor(Scheduler):
         return [other for other, its in enumerate(self._groups) if its == group and other != task] if group else []
 
     def _speed(self, task: int) -> float:
-        """Return the throughput in FLOP/s."""
+        """Return a task's throughput in FLOP/s."""
         history = self.histories[task]
         return self.tasks[task].flops / history[-1] if history else 0.0
 
@@ -169,17 +169,17 @@ class Ansor(Scheduler):
 
 
 class UCB(Scheduler):
-    """The task with the highest upper confidence bound on the gain of its next round.
+    """An idea from DynaTune: choose the task with the highest upper confidence bound on the gain of its next round.
 
-    Gains fall about as 1/n with the number of rounds n, so the belief is about the relative gain times n: it is normal,
-    with the mean 1 before the first gain (the guess that :class:`Gradient` makes for ever) and the variance of what was
-    seen. The bound adds ``explore`` standard deviations of the mean.
+    The relative gain of the n-th round is roughly proportional to 1/n. It is therefore multiplied by n and modelled by
+    a normal distribution, whose mean is 1 before the first gain (the guess that :class:`Gradient` always makes). The
+    bound is the mean plus ``explore`` standard errors of the mean.
 
     Args:
         tasks: The tasks.
-        seed: The seed, which decides if all bounds are equal.
-        explore: How many standard deviations to add.
-        prior: The number of rounds that the first guess is worth.
+        seed: The seed for a random choice if all bounds are equal.
+        explore: The number of standard errors to add.
+        prior: The weight of the initial guess, as a number of rounds.
     """
 
     origin = Origin(

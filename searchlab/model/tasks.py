@@ -28,11 +28,11 @@ class Task:
     """A distinct computation of a model.
 
     Attributes:
-        functions: The names of the functions in the lowered module that perform it.
-        occurs: How often the model's Relax functions call them.
+        functions: The names of the functions in the lowered module that perform the computation.
+        occurs: How often the model's Relax functions call these functions.
         workload: The corresponding workload, or None if the task cannot be tuned.
-        flops: The floating-point operations per execution, as TVM counts them; 0 if unknown.
-        reason: Why it cannot be tuned.
+        flops: The number of floating-point operations per execution as counted by TVM; 0 if unknown.
+        reason: Why the task cannot be tuned; empty if it can.
     """
 
     functions: tuple[str, ...]
@@ -51,16 +51,16 @@ class Task:
         return [] if self.workload is None else SPACES.taking(self.workload, target)
 
     def scheduled(self) -> ScheduledTask:
-        """Return what a scheduler knows of the task."""
+        """Return the task as schedulers see it."""
         op = "" if self.workload is None else self.workload.op
         return ScheduledTask(self.name, (float(self.occurs),), self.flops, "" if op == "tir" else op)
 
 
 def lowered(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return a Relax module whose operators are fused TIR functions, which are what can be tuned.
+    """Lower a Relax module to one that calls fused TIR functions, which can be tuned, instead of operators.
 
-    The passes are those with which TVM compiles a model for a CPU, up to scheduling. A module to which they were
-    already applied is not changed, so that tuned programs put into this module stay where they are.
+    The passes are those that TVM applies before scheduling when it compiles a model for a CPU. A module to which they
+    were already applied is not changed, so tuned programs that it contains are preserved.
     """
     import tvm
     from tvm import relax
@@ -78,10 +78,10 @@ def lowered(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def tasks_of(mod: tvm.IRModule) -> list[Task]:
-    """Return the tasks of a model: its distinct TIR functions after fusion, those with the most work first.
+    """Return the tasks of a model: its distinct TIR functions after fusion, with the most work first.
 
-    Functions that differ only in names are one task. A function is a ``gemm`` or ``conv2d`` if it computes
-    the same as one, so that all spaces for these take it, and otherwise a ``tir`` workload.
+    Functions that differ only in names are one task. Its workload is a ``gemm`` or ``conv2d`` if the function is
+    equivalent to one, so that all spaces for these workloads support it, and a ``tir`` workload otherwise.
 
     Args:
         mod: A Relax module.
@@ -116,7 +116,7 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
     for variables in alike.values():
         names = tuple(sorted(variable.name_hint for variable in variables))
         task = _task(module[variables[0]], names, sum(calls[name] for name in names))
-        if (same := tasks.get(task.name)) is not None:  # it differs in something that the workload does not record
+        if (same := tasks.get(task.name)) is not None:  # they differ in something that the workload omits
             task = replace(same, functions=(*same.functions, *names), occurs=same.occurs + task.occurs)
         tasks[task.name] = task
     return sorted(tasks.values(), key=lambda task: (-task.flops * task.occurs, task.name))
@@ -131,7 +131,7 @@ def _plain(function: Any) -> Any:
 
 
 def _called(module: tvm.IRModule) -> Iterator[str]:
-    """Yield the name of the TIR function of each ``call_tir`` in the module's Relax functions."""
+    """Yield the name of the TIR function in each ``call_tir`` in the module's Relax functions."""
     import tvm
     from tvm import relax
 
@@ -164,7 +164,7 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
 
 
 FEW = 1 << 14
-"""A function that only moves fewer numbers is not worth a trial: a reshaped bias, for example."""
+"""A function that only moves fewer numbers than this, such as a reshaped bias, is not worth a trial."""
 
 
 def _elements(function: Any) -> int:
@@ -175,13 +175,13 @@ def _elements(function: Any) -> int:
     return math.prod(int(one) for one in shape) if all(isinstance(one, IntImm) for one in shape) else 0
 
 
-# --- which workload a function is --------------------------------------------------------------------
+# --- recognising workloads ---------------------------------------------------------------------------
 
 
 def recognised(function: Any) -> Workload | None:
     """Return the GEMM or convolution that ``function`` computes, or None if it computes something else.
 
-    The shapes suggest candidates, and TVM decides: the loops must be the same.
+    Candidates are derived from the shapes. A candidate is returned if its loops are the same as those of ``function``.
     """
     from ..apply.matching import Computation, order_of
 
@@ -201,7 +201,7 @@ def recognised(function: Any) -> Workload | None:
 
 
 def _blocks(function: Any) -> list[str]:
-    """Return the names of the function's blocks, in order, without the padding."""
+    """Return the names of the function's blocks, in order, except the root and the padding."""
     from tvm.s_tir import SBlock
     from tvm_ffi import structural_walk
 
@@ -217,13 +217,13 @@ def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> It
         return
     sizes = sorted(math.prod(shape) for shape in rest)
     channels = out[1] if convolution else out[-1]
-    for bias, add in product((True, False), repeat=2):  # a bias comes first, if a single row could be either
+    for bias, add in product((True, False), repeat=2):  # a bias is tried first, as one row could be either
         if sizes != sorted([channels] * bias + [math.prod(out)] * add):
             continue
         if convolution:
             yield from _convolutions(first, second, out, dtype, bias=bias, add=add, relu=relu)
         else:
-            with suppress(SearchlabError):  # the dtype
+            with suppress(SearchlabError):  # the dtype is not supported
                 yield gemm(math.prod(first[:-1]), second[1], second[0], dtype, bias=bias, add=add, relu=relu)
 
 
@@ -243,7 +243,7 @@ def _convolutions(
             if (size + 2 * padding - kernel) // stride + 1 == result:
                 yield stride, padding
 
-    # Symmetric geometries come first, because they are the usual ones.
+    # Symmetric geometries come first, because they are the most common.
     pairs = [
         (vertical, horizontal)
         for vertical in geometry(h, kh, out[2])
@@ -252,7 +252,7 @@ def _convolutions(
     for (sh, ph), (sw, pw) in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
         try:
             yield conv2d(n, h, w, co, ci, kh, kw, (sh, sw), (ph, pw), dtype=dtype, **epilogue)
-        except SearchlabError:  # the dtype
+        except SearchlabError:  # the dtype is not supported
             return
 
 
@@ -291,11 +291,11 @@ def load_model(spelled: str) -> tvm.IRModule:
 
 
 def as_module(value: Any, what: str) -> tvm.IRModule:
-    """Return the Relax module that a model's function returned, alone or with its parameters. Raises SearchlabError."""
+    """Return the Relax module in ``value``, which may be a tuple that begins with it. Raises SearchlabError."""
     import tvm
     from tvm import relax
 
-    module = value[0] if isinstance(value, tuple) and value else value  # as nn.Module.export_tvm returns it
+    module = value[0] if isinstance(value, tuple) and value else value  # as returned by nn.Module.export_tvm
     if not isinstance(module, tvm.IRModule):
         raise SearchlabError(f"{what} returned {type(value).__name__}, not a Relax module (tvm.IRModule)")
     if not any(isinstance(function, relax.Function) for function in module.functions.values()):

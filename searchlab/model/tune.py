@@ -1,4 +1,4 @@
-"""Tune a model: its tasks take turns as a scheduler decides, and their best programs are put back."""
+"""Tuning of a model: a scheduler decides which task gets each round, and the best programs are then inserted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import tvm
 
 LOGS = "tasks"
-"""The name of the directory with a log for each task."""
+"""The name of the directory that contains a log for each task."""
 
 LIBRARY = "model.so"
 
@@ -49,11 +49,11 @@ class TunedModel:
 
     Attributes:
         module: The lowered module with the best programs, which ``tvm.compile(module, target)`` accepts.
-        results: The run of each task, by workload.
-        left_out: The tasks that were not tuned, and why.
-        decisions: Which task got each round.
-        comparison: The model before and after, or None if it was not compiled.
-        library: The exported library, or None if there is no C compiler.
+        results: The result of each task's run, by workload.
+        left_out: A mapping from each task that was not tuned to the reason.
+        decisions: The scheduler's decisions, one for each round.
+        comparison: The comparison of the untuned and the tuned model, or None if they were not compiled.
+        library: The path of the exported library, or None if it was not compiled or there is no C compiler.
     """
 
     module: tvm.IRModule
@@ -69,7 +69,7 @@ class TunedModel:
 
 
 SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
-"""The spaces of a model's tasks unless others are requested: those with the fastest known programs come first."""
+"""The default spaces for a model's tasks; those with the fastest known programs come first."""
 
 
 def tune_model(
@@ -91,30 +91,30 @@ def tune_model(
     progress: bool | Console | None = None,
     on_round: Callable[[Decision], None] | None = None,
 ) -> TunedModel:
-    """Tune the tasks of a Relax model, and put their best programs back.
+    """Tune the tasks of a Relax model, and insert their best programs into it.
 
-    Each task has its own run, with its own policy and log. A scheduler decides which run advances by a batch. Call
-    it again to resume an interrupted call, or to extend a complete one with more trials.
+    Each task has its own run, with its own policy and log. A scheduler decides which run proposes the next batch.
+    Repeat the call to resume it after an interruption, or with more trials to extend a complete one.
 
     Args:
-        mod: A Relax module of fixed shapes.
+        mod: A Relax module with fixed shapes.
         out: The directory for the logs, the decisions and the library.
-        trials: The number of trials of all tasks together; at least a batch for each task.
+        trials: The total number of trials for all tasks; at least one batch for each task.
         scheduler: A registered name, or a mapping ``{"name": ..., "options": {...}}``.
-        space: The space in which each task is searched, or several, of which the first that has programs for a task is
-            used. Tasks for which there is none are left as they are. The default is :data:`SPACES_TRIED`.
+        space: One or more spaces. Each task is searched in the first of them that has programs for it; a task for which
+            none has programs is not tuned. The default is :data:`SPACES_TRIED`.
         policy: The policy of each run.
         cost_model: As in :func:`~searchlab.run.tune.tune`.
         features: As in :func:`~searchlab.run.tune.tune`.
         batch: The number of trials in a round.
         seed: The seed, which determines everything except the measurements.
-        stop_after: Stop tuning a task after this many trials without a gain of more than 1 %. By default, none stops.
+        stop_after: Stop tuning a task after this many trials without a gain of more than 1 %. The default is never.
         target: The target; see :func:`resolve_target`.
         measure: How to measure, as in a study file.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and
             export it as ``model.so``.
-        progress: Pass False to hide the progress bar, or a rich console to show it there.
-        on_round: Called after every round, including those that a resumed call repeats from its logs.
+        progress: False to hide the progress bar, or a rich console on which to show it.
+        on_round: A function called after every round, including those that a resumed call repeats from its logs.
 
     Raises:
         SearchlabError: If an argument is invalid, no task can be tuned, or ``out`` belongs to a different model.
@@ -189,7 +189,7 @@ def plan_tasks(
     stop_after: int | None,
     folder: Path,
 ) -> tuple[list[Task], list[Run], dict[str, str]]:
-    """Return the tasks that one of ``spaces`` takes and their runs, and why each other task is left out."""
+    """Return the tasks that one of ``spaces`` supports, their runs, and the reasons for leaving out other tasks."""
     taken: list[Task] = []
     runs: list[Run] = []
     left_out: dict[str, str] = {}
@@ -216,7 +216,7 @@ def plan_tasks(
 
 
 def file_name(name: str) -> str:
-    """Return a file name for a task, which is unique: long names are cut and end with a checksum."""
+    """Return a distinct file name for a task; a long name is cut and ends with a checksum."""
     plain = re.sub(r"[^\w.+-]+", "-", name)
     return plain if len(plain) <= 100 else f"{plain[:90]}-{zlib.crc32(name.encode()):08x}"
 
@@ -268,7 +268,7 @@ def _finite(seconds: float) -> float | None:
 
 @contextmanager
 def _shown(progress: bool | Console | None, trials: int) -> Iterator[tuple[Any, Callable[[Decision], None]]]:
-    """Show a bar of all trials with the estimated time of the model; yield what to call with trials and decisions."""
+    """Show a progress bar with the model's estimated time; yield callbacks for trials and for decisions."""
     console = progress if isinstance(progress, Console) else Terminal(stderr=True)
     if progress is False or (progress is None and not console.is_terminal):
         yield None, lambda decision: None
