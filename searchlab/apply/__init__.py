@@ -1,4 +1,4 @@
-"""From a log back to its programs: rebuilding, showing, compiling, verifying, and inserting them into models."""
+"""Rebuilding a log's programs, in order to show, compile or verify them, or to insert them into models."""
 
 from .best import TEXTS, apply_best, build_best, text_of
 from .history import apply_history_best

@@ -1,4 +1,4 @@
-"""A log's best program: its schedule and module, the compiled program, its text at each stage, and a library."""
+"""Rebuilding a log's best program as a schedule, a module, a compiled program, a text or a library."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 THREADS = "TVM_NUM_THREADS"
-"""The environment variable that TVM reads when it starts its thread pool, and whenever a program runs."""
+"""The environment variable for TVM's threads, which TVM reads when it starts them and whenever a program runs."""
 
 TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
-"""A program's texts, from its schedule to its assembly."""
+"""The textual forms of a program, from its schedule to its assembly."""
 
 
 class Applied(NamedTuple):
@@ -48,15 +48,15 @@ class Exported(NamedTuple):
 def apply_best(log: str | Path | Result) -> Applied:
     """Return a run's best schedule and its module.
 
-    From then on, TVM runs programs in this process with as many threads as the trials used, unless ``TVM_NUM_THREADS``
-    is set. By default, TVM uses half of the cores.
+    TVM then runs programs in this process with as many threads as the trials used, instead of its default of half of
+    the cores, unless ``TVM_NUM_THREADS`` is set.
 
     Args:
         log: A log's path, or a result.
 
     Returns:
         The schedule, rebuilt from its config, and the scheduled module. AutoTVM and Ansor return the arguments instead
-        of the module; a ``tvm.s_tir.Schedule`` contains them. If ``main`` takes arguments packed, the module also
+        of the module; a ``tvm.s_tir.Schedule`` contains them. If ``main`` accepts packed arguments, the module also
         contains the functions that pack them; see :func:`~searchlab.workload.packed_by`.
 
     Raises:
@@ -64,7 +64,7 @@ def apply_best(log: str | Path | Result) -> Applied:
             installed or has changed since.
 
     Warns:
-        SearchlabWarning: If TVM's threads are already running and are too few.
+        SearchlabWarning: If TVM's thread pool is already running with too few threads.
 
     Example:
         >>> import searchlab, tvm
@@ -140,12 +140,12 @@ def text_of(best: Best, name: str) -> str:
 
 
 def python_script(module: tvm.IRModule, target: Target, title: str) -> str:
-    """Return a Python script that defines ``module`` and its ``target`` with TVM alone.
+    """Return a Python script that defines ``module`` and its ``target`` and needs only TVM.
 
     Args:
         module: The scheduled module.
         target: The target for which the program is compiled.
-        title: The script's first comment.
+        title: The text of the script's first comment.
 
     Raises:
         SearchlabError: If TVM cannot read its own text of the module, which is the case for some tensor intrinsics.
@@ -178,7 +178,7 @@ def _lowered(module: tvm.IRModule, target: Target) -> str:
     """Return the output of TVM's default pipeline, which keeps host code and kernels in one module."""
     import tvm
 
-    bound = target.tvm if target.kind == "llvm" else tvm.target.Target("llvm")  # the host, as tvm.tirx.build finds it
+    bound = target.tvm if target.kind == "llvm" else tvm.target.Target("llvm")  # the host that tvm.tirx.build chooses
     module = tvm.tirx.transform.BindTarget(target.tvm.with_host(bound))(module)
     pipeline, _, _ = tvm.tirx.get_default_tir_pipeline(target.tvm)
     with target.tvm:
@@ -215,9 +215,9 @@ def use_threads_of(target: Target) -> None:
     """Make TVM run programs for ``target`` in this thread with as many threads as their trials used.
 
     ``TVM_NUM_THREADS`` remains set, including for processes that this one starts later, because TVM reads it when it
-    starts its thread pool and whenever a program runs. Nothing changes if the user has set the variable, or for a GPU
-    or a different kind of machine. A SearchlabWarning reports a smaller pool that is already running, since TVM never
-    enlarges it.
+    starts its thread pool and whenever a program runs. Nothing changes if the user has set the variable, or if the
+    target is a GPU or a different kind of machine. If TVM's pool is already running with fewer threads, a
+    SearchlabWarning is issued, since TVM never enlarges it.
     """
     global _ours
     if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _ours:
@@ -239,11 +239,11 @@ def use_threads_of(target: Target) -> None:
 def export_library(paths: Sequence[Path], out: Path) -> Exported:
     """Build a log's best program as a shared library or an object file, which TVM can load without searchlab.
 
-    The function ``main`` takes the workload's tensors in order and writes the result to the last one. If the program
-    takes weights packed, the library also contains the function that packs them, ``pack_NAME``. The tensors must
-    be aligned to 64 bytes, as those from ``tvm.runtime.tensor`` are. The program does not check this, and crashes with
-    SIGSEGV on unaligned NumPy arrays. A shared library is linked by the compiler that TVM finds. An object file needs
-    no compiler and is loaded by tvm_ffi_orcjit.
+    The function ``main`` accepts the workload's tensors in order and writes the result to the last one. If the program
+    uses packed weights, the library also contains a function ``pack_NAME`` that packs them. The tensors must be aligned
+    to 64 bytes, as those from ``tvm.runtime.tensor`` are. The program does not check this, and crashes with SIGSEGV on
+    unaligned NumPy arrays. A shared library is linked by the compiler that TVM finds. An object file needs no compiler
+    and is loaded by tvm_ffi_orcjit.
 
     Args:
         paths: A log, or a directory that contains a single log.

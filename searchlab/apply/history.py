@@ -1,4 +1,4 @@
-"""Inserting tuned programs into a model, where they replace the functions that perform the same computation."""
+"""Insertion of tuned programs into a model, where they replace functions that perform the same computation."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def apply_history_best(
     """Replace a module's TIR functions with the best programs from one or more logs.
 
     A function is replaced if it performs the same computation as a log's workload, regardless of its names, argument
-    order, index type and axes of extent 1 (see :mod:`~searchlab.apply.matching`). It keeps its name, arguments and
-    attributes. It is marked as scheduled (``tirx.is_scheduled``) and as not to be fused (``op_pattern``), so later
-    passes do not change it. Functions that are already scheduled are not replaced. From then on, TVM runs programs in
-    this process with as many threads as the trials used: see :func:`~searchlab.apply.best.apply_best`.
+    order, index type and axes of extent 1 (see :mod:`~searchlab.apply.matching`). The new function has the same
+    name, arguments and attributes. It is also marked as scheduled (``tirx.is_scheduled``) and as not to be fused
+    (``op_pattern``), so later passes do not change it. Functions that are already scheduled are not replaced. TVM then
+    runs programs in this process with as many threads as the trials used; see :func:`~searchlab.apply.best.apply_best`.
 
-    If a program takes weights packed, its function has a new name, such as ``conv2d_packed``, and the calls change.
-    Weights that are constants in the module are packed here, once; others are packed whenever the model runs.
+    If a program uses packed weights, its function has a new name, such as ``conv2d_packed``, and its calls are changed.
+    Weights that are constants in the module are packed once, by this function; others, whenever the model runs.
 
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.
         logs: A log, a result, a directory of logs, several of these, or a :class:`~searchlab.store.Store`. The fastest
-            trial of each workload wins. Logs without a successful trial and logs imported for analysis are ignored.
+            trial of each workload is used. Logs without a successful trial and logs imported for analysis are ignored.
             From a store, only programs for ``target`` that were measured on this machine are used;
             ``store.results(target=..., machine=...)`` returns others.
         target: The target to build for, in any form that :func:`~searchlab.target.resolve_target` accepts. Logs for
@@ -59,9 +59,9 @@ def apply_history_best(
         SearchlabError: If a log cannot be read, or if no log can be used.
 
     Warns:
-        SearchlabWarning: If a program takes weights packed that are not constants in the model; for each workload that
-            no function computes; for each workload whose programs in a store were
-            all measured for a different target or machine; and if a store contains nothing for the module.
+        SearchlabWarning: If a program uses packed weights that are not constants in the module; if no function computes
+            a log's workload; if all of a workload's programs in a store were measured for a different target or
+            machine; and if a store contains nothing for the module.
 
     Example:
         >>> import searchlab
@@ -179,11 +179,11 @@ def _target(result: Result) -> str:
 
 
 def _stored_best(store: Store, target: Target, computing: Callable[[Workload], Sized]) -> dict[Workload, Best]:
-    """Return the fastest program in ``store``, for ``target`` and this machine, for each workload in the module.
+    """Return the fastest program for ``target`` and this machine in ``store`` for each workload in the module.
 
-    If a program's schedule cannot be rebuilt because its space is missing or has changed, the next fastest is used.
-    SearchlabWarnings report this, workloads that were measured only elsewhere, and a module that computes none of the
-    workloads.
+    If a program's schedule cannot be rebuilt because its space is missing or has changed, the next fastest is used. A
+    SearchlabWarning is issued in this case, for each workload that was measured only for other targets or machines, and
+    if the module computes none of the workloads.
 
     Args:
         store: The store.
@@ -223,7 +223,7 @@ def _stored_best(store: Store, target: Target, computing: Callable[[Workload], S
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, SearchlabWarning, stacklevel=4)  # at the call of apply_history_best
+    warnings.warn(message, SearchlabWarning, stacklevel=4)  # refers to the call of apply_history_best
 
 
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
@@ -248,7 +248,7 @@ def _signature(function: Computation) -> str:
 
 
 def _is_transposed(function: Computation, workload: Workload) -> bool:
-    """Check whether ``function`` is the GEMM ``workload``, except that B is [n, k]."""
+    """Return whether ``function`` is the GEMM ``workload`` except that B is stored as [n, k]."""
     from tvm.s_tir import Schedule
 
     from .matching import Computation, order_of

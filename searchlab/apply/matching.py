@@ -1,11 +1,11 @@
-"""Deciding whether two functions are the same computation, and replacing one with the other.
+"""Deciding whether two functions perform the same computation, and replacing one with the other.
 
-They are the same if TVM lowers both to the same loops over the same flat memory. Since no pass changes the computation,
-functions that are equal after the passes were equal before. The comparison ignores the names of functions, arguments,
-buffers, blocks and loops, the argument order, the index type, axes of extent 1, conditions that always hold, and
-buffers that only copy an argument, and on which side of a sum an argument stands, such as a residual block's input. It
-does not ignore the order of loops and other operands, dtypes, or the element layout.
-It assumes that arguments do not overlap, as Relax does for ``call_tir``.
+Two functions match if TVM lowers both to the same loops over the same flat memory. Since no pass changes what a
+function computes, functions that are equal after the passes perform the same computation. The comparison ignores the
+names of functions, arguments, buffers, blocks and loops; the argument order; the index type; axes of extent 1;
+conditions that always hold; buffers that only copy an argument; and on which side of a sum an argument is, such as a
+residual block's input. It does not ignore dtypes, the element layout, or the order of loops and of other operands. It
+assumes that arguments do not overlap, as Relax does for ``call_tir``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tvm_ffi import structural_equal, structural_map
 Argument = tuple[str, int]  # dtype, number of elements
 
 OPAQUE = 8
-"""Relax's ``OpPatternKind.kOpaque``: FuseOps, in the GPU pipeline, never fuses such a function."""
+"""Relax's ``OpPatternKind.kOpaque``. FuseOps, which is in the GPU pipeline, never fuses a function with it."""
 
 MARKS = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
-"""The attributes of a function that is scheduled and must never be fused."""
+"""The attributes that mark a function as scheduled and as not to be fused."""
 
 
 @dataclass(frozen=True, eq=False)
 class Computation:
-    """A function, with the flat form used for comparison."""
+    """A function and the flat form that is used to compare it with others."""
 
     func: PrimFunc
 
@@ -53,7 +53,7 @@ class Computation:
     def _plain(self) -> PrimFunc:
         """The function without buffers that only copy another one, such as the unpadded input of a conv2d in Relax.
 
-        Where an argument's element is added to that of an intermediate result, it comes second.
+        In a sum of an element of an argument and one of an intermediate result, the argument comes second.
         """
         schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
         root = schedule.get_sblock(self.func.body.block.name_hint)
@@ -74,7 +74,7 @@ class Computation:
         return structural_map(func, (Add, ordered))
 
     def flat(self, order: Sequence[int]) -> PrimFunc:
-        """Return the function's loops over flat arguments, arranged in ``order``."""
+        """Return the function lowered to loops over flat arguments, which are arranged in ``order``."""
         assert self.arguments is not None
         func = self._plain
         flat = [decl_buffer((size,), dtype) for dtype, size in (self.arguments[index] for index in order)]
@@ -102,7 +102,7 @@ def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | Non
             continue
         try:
             flat = func.flat(order)
-        except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it is not a workload
+        except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it cannot be a workload
             return None
         if structural_equal(flat, reference.own):
             return order
@@ -118,8 +118,8 @@ def in_place_of(
         func: The function to replace.
         program: The scheduled function.
         order: The parameters of ``func`` in the order of the workload's arguments; see :func:`order_of`.
-        packed: The workload's arguments that ``program`` takes packed, each with the number of parameters that take its
-            place. These remain the parameters of ``program``.
+        packed: A mapping from the index of each argument that ``program`` accepts in packed form to the number of
+            parameters that replace it. These parameters are kept.
     """
     own: dict[int, list[Any]] = {}
     rest = iter(program.params)
@@ -127,8 +127,8 @@ def in_place_of(
         own[index] = list(islice(rest, (packed or {}).get(argument, 1)))
     plain = {index: own[index][0] for argument, index in enumerate(order) if argument not in (packed or {})}
     if all(structural_equal(one.ty, func.params[index].ty) for index, one in plain.items()):
-        # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function with as
-        # many elements in as out.
+        # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function whose
+        # input and output have the same number of elements.
         params = [one for index in range(len(order)) for one in own[index]]
         return PrimFunc(params, program.body, func.ret_type, func.attrs).with_attr(MARKS)
     views = [DeclBuffer(parameter, data=buffer_data(func.params[index])) for index, parameter in plain.items()]
@@ -148,7 +148,7 @@ def _argument(parameter: Any) -> Argument | None:
 
 
 def _copies(block: Any, inner: Sequence[Any]) -> bool:
-    """Check whether ``block`` consists only of ``inner[i, j] = other[i, j]`` for one of the buffers in ``inner``."""
+    """Return whether ``block`` only copies a buffer element by element to one of the buffers in ``inner``."""
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
         return False

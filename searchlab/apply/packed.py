@@ -1,7 +1,7 @@
-"""Calls of functions that take arguments packed, in a model: constants are packed once, here.
+"""Replacing a model's calls with calls of programs that use packed arguments; constants are packed in advance.
 
 TVM's own passes for this are ``relax.transform.SplitLayoutRewritePreproc``, which splits a scheduled function, and
-``FoldConstant``. A program with packed arguments is split already; see :func:`~searchlab.workload.packed_by`.
+``FoldConstant``. Here, programs are already split; see :func:`~searchlab.workload.packed_by`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ class PackedFunction:
     """A function of a model, and the program that replaces it.
 
     Attributes:
-        program: The program, whose functions include those that pack.
-        main: Its function ``main``, with the function's parameters in place of those that are not packed.
-        arguments: The workload's argument for each parameter that the program takes packed, by the parameter's index
-            in the replaced function.
-        target: The target of the program.
+        program: The program's module, which includes the functions that pack arguments.
+        main: The program's function ``main``. Its parameters that are not packed are those of the replaced function.
+        arguments: A mapping from each packed parameter's index in the replaced function to the workload's argument.
+        target: The target for which the program was scheduled.
     """
 
     program: tvm.IRModule
@@ -42,7 +41,7 @@ class PackedFunction:
     target: Target
 
     def packed(self, index: int, value: tvm.runtime.Tensor) -> list[tvm.runtime.Tensor]:
-        """Return the packed form of a constant argument."""
+        """Return the arrays into which a constant argument is packed."""
         argument = self.arguments[index]
         module, device = self._runs
         given = tvm.runtime.tensor(value.numpy().reshape(argument.shape), device)
@@ -51,23 +50,23 @@ class PackedFunction:
 
     @cached_property
     def _runs(self) -> tuple[tvm.runtime.Module, tvm.runtime.Device]:
-        """The functions that pack, compiled for this machine, and the device that they run on."""
+        """The compiled functions that pack arguments, and the device on which they run."""
         target = resolve_target("native") if self.target.kind == "llvm" else self.target
         packs = {name: function for name, function in self.program.functions.items() if name.name_hint != "main"}
         return compile_program(tvm.IRModule(packs), target).jit(), device_of(target.kind)
 
 
 def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]) -> tuple[tvm.IRModule, list[str]]:
-    """Replace the calls of ``functions``, given by name, with calls of their programs.
+    """Replace calls of the named ``functions`` with calls of their programs.
 
-    The program of ``conv2d`` becomes the function ``conv2d_packed``, since its parameters have other shapes.
+    The program for ``conv2d`` becomes the function ``conv2d_packed``, since its parameters have different shapes.
 
     Returns:
-        The new module, and the names of the functions with packed arguments that are not constant. These are packed in
-        every call.
+        The new module, and the names of the functions with packed arguments that are not constants, which are therefore
+        packed in every call.
 
     Raises:
-        SearchlabError: If a function is used other than by ``call_tir``.
+        SearchlabError: If one of the functions is used in any other way than by ``call_tir``.
     """
     calls = _Calls(mod, functions)
     for variable, function in mod.functions.items():
@@ -87,14 +86,14 @@ def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]
 
 @mutator
 class _Calls(PyExprMutator):  # type: ignore[misc]
-    """Rewrites the calls of ``functions``."""
+    """A mutator that rewrites the calls of ``functions``."""
 
     def __init__(self, mod: tvm.IRModule, functions: Mapping[str, PackedFunction]) -> None:
         super().__init__(mod)
         self.functions = functions
-        self.programs: dict[str, Any] = {}  # the new functions that are called, by the name of those that they replace
+        self.programs: dict[str, Any] = {}  # the new functions, by the names of those that they replace
         self.every_time: list[str] = []
-        self.otherwise = ""  # a function that is not only called
+        self.otherwise = ""  # the name of a function that is not only called
 
     def visit_call_(self, call: Any) -> Any:
         if not call.op.same_as(Op.get("relax.call_tir")) or call.args[0].name_hint not in self.functions:

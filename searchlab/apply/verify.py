@@ -1,7 +1,7 @@
-"""Verifying a log's fastest programs on this machine: are they correct, as fast as logged, and faster than untuned?
+"""Verification of a log's fastest programs on this machine: their results, times and speed-ups.
 
-The programs are rebuilt, checked on new inputs, and timed with the log's settings. All of this happens in worker
-processes, so a program that crashes does not affect the others.
+The programs are rebuilt, checked on new inputs, and timed with the log's settings. This is done in worker processes, so
+a program that crashes does not affect the others.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 DRAWS = 3
-"""The number of inputs on which each program is checked, in addition to those used for measuring."""
+"""The number of sets of inputs on which each program is checked, in addition to the one used for measuring."""
 
 PRUNE_FACTOR = 3.0
-"""The ``stop_factor`` for logs without one, in which the slow untuned program would otherwise be repeated in full."""
+"""The ``prune_factor`` for logs measured without one, so that a slow untuned program is not repeated in full."""
 
 UNTUNED_SECONDS = 5.0
-"""The time limit, in seconds, for timing programs in turn with the untuned one; if that is slow, few rounds fit."""
+"""The time limit in seconds for timing programs in turn with the untuned one; if that is slow, few rounds fit."""
 
 Readings = tuple[float, ...]
 """The execution times of a program in seconds, one reading per round."""
@@ -52,13 +52,13 @@ class SpeedUp:
     ratio: float
     low: float
     high: float
-    rounds: int  # the number that timed both in turn; 0 if the untuned program is too slow for any
+    rounds: int  # the number of rounds that timed both in turn; 0 if the untuned program is too slow
     least: bool = False  # whether the untuned program hit its time limit, which makes all three values lower bounds
 
 
 @dataclass(frozen=True)
 class Verified:
-    """One of the log's trials, built and run again. All times are those of a single execution, in seconds.
+    """A trial of the log whose program was built and run again. All times are in seconds per execution.
 
     Attributes:
         trial: The trial's index.
@@ -68,8 +68,8 @@ class Verified:
             correct.
         message: The failure message.
         seconds: The readings from this verification, one per round.
-        noise: The share of the logged time by which the new time may differ: the relative interquartile range of the
-            new readings, plus the larger of that of the logged readings and the log's noise.
+        noise: The relative difference between the new and the logged time that noise can explain: the relative
+            interquartile range of the new readings, plus that of the logged ones or the log's noise if it is larger.
         speed_up: The speed-up over the untuned program, or None if it was not timed.
     """
 
@@ -105,7 +105,7 @@ class Verification:
     log: Path
     workload: str
     space: str
-    seeds: tuple[int, ...]  # the seeds of the inputs on which programs were checked, besides seed 0 for measuring
+    seeds: tuple[int, ...]  # the seeds of the inputs for the checks, in addition to seed 0 for measuring
     programs: tuple[Verified, ...]
     untuned: Readings  # the untuned program's readings; if empty, the note may state the reason
     note: str
@@ -127,7 +127,7 @@ class Verification:
 
 
 class Untuned(Space):
-    """A workload's unscheduled program, as a space with a single config and no knobs."""
+    """A space without knobs, whose only config is a workload's unscheduled program."""
 
     def decide(self, choose: Choose) -> Config:
         return Config({})
@@ -195,7 +195,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
 
 
 def fastest(result: Result, count: int) -> list[Trial]:
-    """Return a log's best trial and the fastest trials of other programs, ``count`` in total."""
+    """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
     chosen: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged(result.log, trial)))
@@ -211,7 +211,7 @@ def _logged(log: Log, trial: Trial) -> Readings:
 
 
 def sentences(verification: Verification) -> list[str]:
-    """Describe the verification in words."""
+    """Describe the verification in sentences."""
     *first, last = map(str, verification.seeds)
     said = []
     if not verification.own:
@@ -245,11 +245,11 @@ def _ms(seconds: Sequence[float]) -> str:
     return f"{statistics.median(seconds) * 1e3:.4g} ms"
 
 
-# --- whether it can be verified here ----------------------------------------------------------------------------------
+# --- checking the log and the machine ---------------------------------------------------------------------------------
 
 
 def _settings(log: Log) -> tuple[LocalSettings, bool]:
-    """Return the settings with which the trials were measured, and True, or the defaults and False for a table."""
+    """Return the trials' settings and True, or, if the trials come from a table, the default settings and False."""
     kind = log.header.measure.get("kind")
     if kind == "rpc":
         raise SearchlabError(
@@ -304,7 +304,7 @@ def _check_same(log: Log, what: str, here: str) -> None:
 
 
 def _note(target: Target, untuned: Trial | None) -> str:
-    """Return the reason for the lack of an untuned program to compare with, or an empty string if one was timed."""
+    """Return the reason why there is no comparison with the untuned program, or an empty string if there is one."""
     if target.kind != "llvm":
         return "no comparison with the untuned program: it binds no threads, so it cannot run on a GPU"
     if untuned is None or untuned.measurement.failure in (None, "run_timeout"):
@@ -316,7 +316,7 @@ def _note(target: Target, untuned: Trial | None) -> str:
 
 
 def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]) -> Verified:
-    """Check a remeasured trial on every seed's inputs, and compare its program with the logged one."""
+    """Check a remeasured trial on the inputs of every seed, and compare its program with the one measured before."""
     now, was = trial.measurement, result.trials[trial.index].measurement
     program = Verified(
         trial.index, trial.config.to_json(), _logged(result.log, result.trials[trial.index]), now.failure, now.message
@@ -343,7 +343,7 @@ def _time_in_turn(
     Returns:
         Each program's readings in as many rounds as possible, its readings in the rounds with the untuned program, and
         the untuned program's readings in these rounds. If the untuned program is too slow for any rounds, its first
-        readings are returned instead. If a program fails, its readings are empty.
+        readings are returned instead. If any program fails, all readings are empty.
     """
     if not alive:
         return [], [], ()
