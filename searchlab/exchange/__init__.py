@@ -1,1 +1,1 @@
-"""Importing other tuners' files as logs (:mod:`.imports`), and exporting logs to them (:mod:`.exports`)."""
+"""Import of other tuners' files as logs (:mod:`.imports`), and export of logs as such files (:mod:`.exports`)."""

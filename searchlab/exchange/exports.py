@@ -1,4 +1,4 @@
-"""Logs in other tuners' formats."""
+"""Export of logs to other tuners' formats."""
 
 from __future__ import annotations
 

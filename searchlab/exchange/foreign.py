@@ -1,4 +1,4 @@
-"""The parts that readers of other tuners' files share: tasks, trials, lines and targets.
+"""The common parts of the readers for other tuners' files: tasks, trials, lines and targets.
 
 Reading a file does not execute any of its contents: lines are JSON, whose types are checked during decoding.
 """
@@ -57,7 +57,7 @@ class ForeignTask:
 
     @property
     def fingerprint(self) -> str:
-        """A fingerprint that is the same for any two files on one task, and that no searchlab space has."""
+        """A fingerprint that is the same in all files about one task, and different from those of searchlab spaces."""
         identity = msgspec.json.encode([self.name, self.target], order="deterministic")
         return f"{self.format}:{hashlib.sha256(identity).hexdigest()[:16]}"
 
@@ -68,8 +68,8 @@ class Reader(NamedTuple):
     Attributes:
         lost: The parts of the records that a log does not keep.
         read: A function that returns the tasks in a file, in order. It raises SearchlabError, which names the line.
-        config_in: A function that returns the space's config corresponding to a trial. It raises InvalidConfig if no
-            config does, and SearchlabError if the space cannot read this format at all.
+        config_in: A function that returns the space's config that corresponds to a trial. It raises InvalidConfig if
+            there is none, and SearchlabError if the space cannot read this format at all.
     """
 
     lost: str
@@ -105,7 +105,7 @@ class Line:
             self.damaged(error)
 
     def target(self, given: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Convert a target to TVM's JSON form, from that form or from an older one such as ``llvm -mcpu=znver4``."""
+        """Return a target in TVM's JSON form, given in this form or in an older one such as ``llvm -mcpu=znver4``."""
         if isinstance(given, str) and given.lstrip().startswith("{"):
             try:
                 given = msgspec.json.decode(given, type=dict[str, Any])
@@ -130,7 +130,7 @@ class Line:
         return dict(sorted(target.items()))
 
     def seconds(self, values: list[Any]) -> tuple[float, ...]:
-        """Return a successful trial's times."""
+        """Return a successful trial's times as floats."""
         for value in values:
             # Integers in JSON may be larger than any float.
             if not is_number(value) or not 0 < value <= sys.float_info.max:
@@ -156,7 +156,7 @@ def is_number(value: Any) -> bool:
 
 
 def value_of(given: Any) -> Value:
-    """Convert a value to the form used in configs: a list of integers becomes a tile, any other structure its JSON."""
+    """Convert a value to the form used in configs: a list of integers becomes a tile; other structures become JSON."""
     if isinstance(given, bool | int | float | str):
         return given
     if isinstance(given, list) and all(type(item) is int for item in given):

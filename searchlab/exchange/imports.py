@@ -1,4 +1,4 @@
-"""Importing other tuners' files as logs: into a searchlab space if requested and possible, otherwise for analysis only.
+"""Import of other tuners' files as logs, either into a searchlab space or for analysis only.
 
 A Kernel Tuner file lists the configs of a space, so its log is a table in the space ``parameters``. A log for analysis
 keeps every record, with configs spelled as in the file. Its space is named after the format, and its fingerprint
@@ -35,10 +35,10 @@ READERS = {
 }
 
 IMPORTED = {"kind": "imported"}
-"""The protocol in an imported log's header: how the other tuner measured is not recorded."""
+"""The measuring protocol in an imported log's header; how the other tuner measured is unknown."""
 
 NAMED = ("kind", "mtriple", "mcpu", "mattr", "num-cores", "vector-width", "arch")
-"""The target attributes that determine which programs exist; the others only inform MetaSchedule."""
+"""The target attributes that determine which programs exist; all others only inform MetaSchedule."""
 
 
 @dataclass(frozen=True)

@@ -43,17 +43,17 @@ INVALIDITY: dict[Failure, str] = {
     "crash": "runtime",
     "wrong_answer": "correctness",
 }
-"""The words that T4 uses for failures."""
+"""A mapping from each failure to the word that T4 uses for it."""
 
 FAILED_CONFIG = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
-"""The words that a cache file contains instead of a time; RuntimeFailedConfig stands for all other failures."""
+"""A mapping from T4's words to those in cache files, which use RuntimeFailedConfig for all other failures."""
 
 FAILED: dict[str, Failure] = {
     "InvalidConfig": "invalid", "CompilationFailedConfig": "build_error", "RuntimeFailedConfig": "run_error",
     "constraints": "invalid", "compile": "build_error", "runtime": "run_error", "timeout": "run_timeout",
     "correctness": "wrong_answer",
 }  # fmt: skip
-"""How the words in both formats are interpreted; any other word is a run_error."""
+"""A mapping from the words in both formats to failures; any other word is a run_error."""
 
 ERROR_VALUE = 1e20
 """The time that Kernel Tuner before version 1 records for a failed config."""
@@ -63,7 +63,7 @@ UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "s": 1.0, "secon
 RATES = ("gflop/s", "gflops", "gflops/s")
 CLOSE = 1e-6
 COMPLETE = 0.9
-"""A file that lists less than this share of its :func:`plausible` configs contains only part of its space."""
+"""A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
 MOST_PLAUSIBLE = 1 << 22
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
@@ -71,7 +71,7 @@ Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
 
 
 class ListsConfigs(Protocol):
-    """The class of a space defined by a list of configs, which its options encode."""
+    """A class of spaces that are each defined by a list of configs, which the options encode."""
 
     @classmethod
     def options_for(
@@ -150,7 +150,7 @@ def read(path: Path) -> list[ForeignTask]:
 
 
 def format_of(path: Path) -> str | None:
-    """Return the format that the file at ``path`` seems to have, or None for neither format."""
+    """Return the format that the file at ``path`` seems to have, or None if it seems to have neither."""
     data = read_bytes(path)
     if b'"tune_params_keys"' in data:
         return CACHE
@@ -172,9 +172,9 @@ READER = Reader(
 
 
 def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the document at ``path``, and a description of what is cut off at its end.
+    """Return the document at ``path``, and a description of the part at its end that is cut off, if any.
 
-    Kernel Tuner completes a cache file only when it reads it again, and a killed run leaves an incomplete record.
+    Kernel Tuner closes a cache file's JSON only when it next reads it, and a killed run leaves an incomplete record.
     """
     try:
         text = read_bytes(path).decode()
@@ -199,7 +199,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object in which the first of several duplicate names counts."""
+    """Return an object with the given pairs; of several pairs with the same name, the first is used."""
     return {**dict(pairs), **dict(reversed(pairs))}
 
 
@@ -331,7 +331,7 @@ def _rate(values: Iterable[tuple[str, Any]]) -> float:
 
 
 def _timestamp(given: Any) -> float:
-    """Return the number of seconds since 1970, or 0 if the file has no time of day."""
+    """Return a timestamp as seconds since 1970, or 0 if it is missing or invalid."""
     if not isinstance(given, str):
         return 0.0
     try:
@@ -342,12 +342,12 @@ def _timestamp(given: Any) -> float:
 
 
 def _word(text: str) -> str:
-    """Return ``text`` with only the characters that a kernel's name may contain."""
+    """Return ``text`` with underscores for all characters that a kernel's name cannot contain."""
     return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
 
 
 def _check_objective(path: Path, given: Any) -> None:
-    """Raise SearchlabError unless the objective is the time or a rate that is highest where the time is lowest."""
+    """Raise SearchlabError unless the objective is the time, or a rate, which is highest where the time is lowest."""
     objectives = given if isinstance(given, list) else [given]
     if objectives not in ([None], []) and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATES)):
         raise SearchlabError(
@@ -363,7 +363,7 @@ def _task(
         raise SearchlabError(f"{path} contains no records to import")
     distinct: dict[Config, _Row] = {}
     for row in rows:
-        distinct.setdefault(Config(row.record.config), row)  # the first measurement counts
+        distinct.setdefault(Config(row.record.config), row)  # only the first measurement is used
     if again := len(rows) - len(distinct):
         left_out = [*left_out, f"{again} measurements of configs that were measured before; the first counts"]
     rows = list(distinct.values())
@@ -385,11 +385,11 @@ def _task(
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
-    """Return the number of configs that contain only combinations of values that occur in ``configs``.
+    """Return the number of configs in which any values, up to four at a time, also occur together in ``configs``.
 
-    A kernel's restrictions are not in its files, but each usually concerns few parameters. All combinations of up to
-    four values that occur are therefore considered legal, and no others. The result is 0 if the product is too large
-    to count.
+    A kernel's files do not contain its restrictions, but each restriction usually concerns few parameters. A config is
+    therefore considered legal if all combinations of up to four of its values occur. The result is 0 if there are too
+    many configs to count.
 
     Args:
         parameters: Each parameter's values.
@@ -418,7 +418,7 @@ STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
 
 
 def _agrees(row: _Row, statistic: Statistic) -> bool:
-    """Check whether a row's time is this statistic of its repeats."""
+    """Return whether a row's time is the given statistic of its repeats."""
     positive = bool(row.repeats) and min(row.repeats) > 0
     return (
         positive
@@ -433,7 +433,7 @@ def _statistic(rows: list[_Row]) -> Statistic:
 
 
 def _finished(row: _Row, statistic: Statistic) -> Record:
-    """Return the record with its times or its failure. A time that is a different statistic becomes the only repeat."""
+    """Return a row's record with its times or failure; a time that is a different statistic becomes the only repeat."""
     changes: dict[str, Any] = {"statistic": statistic}
     if isinstance(row.time, str):
         changes |= {"failure": FAILED.get(row.time, "run_error"), "message": row.time}
@@ -443,7 +443,7 @@ def _finished(row: _Row, statistic: Statistic) -> Record:
 
 
 def _workload(name: str, rows: list[_Row]) -> Workload:
-    """Return the kernel, or the workload named in a searchlab file. FLOPs are known if all rates agree on them."""
+    """Return the workload named in a file from searchlab, or the kernel, with its FLOPs if all rates agree on them."""
     if ":" in name:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
@@ -458,7 +458,7 @@ def _workload(name: str, rows: list[_Row]) -> Workload:
 def export(log: Log, out: Path, format: str) -> None:
     """Write a log to a new file, either as results in the T4 format or as a cache file.
 
-    In a cache file, which serves ``simulation_mode=True``, tiles become strings, because parameters must be numbers or
+    A cache file can be used with ``simulation_mode=True``. Its parameters must be numbers or strings, so tiles become
     strings.
 
     Raises:
@@ -526,7 +526,7 @@ def _cache_of(log: Log) -> dict[str, Any]:
             "strategy_time": times["search_algorithm"], "framework_time": times["framework"],
             "timestamp": result["timestamp"],
         }  # fmt: skip
-        entries.setdefault(",".join(map(str, choice.values())), entry)  # a config's first measurement counts
+        entries.setdefault(",".join(map(str, choice.values())), entry)  # only a config's first measurement is used
     return {
         "device_name": str(log.header.host.get("cpu") or log.header.target.get("mcpu", log.header.target["kind"])),
         "kernel_name": log.header.workload, "problem_size": 1, "tune_params_keys": names,

@@ -2,7 +2,7 @@
 
 AutoTVM's format versions are 0.1 (``i``, ``r``, ``v``) and 0.2 (``input``, ``config``, ``result``). Its older, pickled
 logs are rejected, because reading one would execute its contents. Ansor's format version is v0.6. Its transform steps
-cannot be expressed as an ``s_tir`` schedule, so a config contains each step as a string and only serves analysis.
+cannot be expressed as an ``s_tir`` schedule, so a config contains each step as a string, for analysis only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _trial(line: Line, config: dict[str, Any], source: Any, measured: Measured) 
         seconds = line.seconds(times)
     elif error in ERRORS:
         name, failure = ERRORS[error]
-        texts = [text for text in times if isinstance(text, str)]  # AutoTVM stores the error message or 1e9 there
+        texts = [text for text in times if isinstance(text, str)]  # AutoTVM stores 1e9 or a message instead of times
         message = ": ".join([f"MeasureErrorNo.{name}", *texts])
     else:
         line.damaged(f"{error} is not a known MeasureErrorNo")
@@ -69,7 +69,7 @@ class _OldConfig(msgspec.Struct):
 
 
 class _AutotvmRecord(msgspec.Struct):
-    """A record. ``input`` and ``i`` start with the target, the task's name, its arguments and keyword arguments."""
+    """A record. ``input`` and ``i`` begin with the target, the task's name, its arguments and keyword arguments."""
 
     input: list[Any] = []
     config: _Config | None = None
@@ -204,8 +204,8 @@ def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
     """Return the workload for a task's name and arguments in the file, or None and the reason.
 
     The known tasks are those in TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and functions called
-    ``gemm`` or ``matmul``, in any namespace. The latter must have three equal sizes, since authors order the sizes
-    differently.
+    ``gemm`` or ``matmul``, in any namespace. The latter must have three equal sizes, because the order of the
+    sizes varies.
     """
     plain = name.rpartition("/")[2]
     try:
@@ -237,7 +237,7 @@ def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
 
 
 def _pair(given: Any) -> tuple[int, int]:
-    """Return (height, width) from one integer, two integers, or (top, left, bottom, right) with equal opposites."""
+    """Return (height, width) from one integer, two integers, or (top, left, bottom, right) if opposites are equal."""
     numbers = [given, given] if type(given) is int else list(given)
     if len(numbers) == 4 and numbers[:2] == numbers[2:]:
         numbers = numbers[:2]

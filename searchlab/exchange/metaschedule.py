@@ -43,7 +43,7 @@ Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and sam
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The run and the trial as recorded in the log; a MetaSchedule database has no other place for them."""
+    """A log's header and one of its records, for which a MetaSchedule database has no other place than the trace."""
 
     header: Header
     record: Record
@@ -126,7 +126,7 @@ def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
 
 
 def _shape(trace: Trace) -> str:
-    """Return a digest that identifies the sketch: that of a trace up to the postprocessors, without its decisions."""
+    """Return a digest that identifies a trace's sketch: the instructions before postprocessing, without decisions."""
     kinds = [instruction[0] for instruction in trace[0]]
     end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
     return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
@@ -148,7 +148,7 @@ def _note(line: Line, trace: Trace) -> Note | None:
     return None
 
 
-# --- which workload it is -----------------------------------------------------------------------------
+# --- recognising workloads ----------------------------------------------------------------------------
 
 
 def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
@@ -189,11 +189,11 @@ def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
     return [(s, p, d) for s, p, d in usual if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == out]
 
 
-# --- which config of a space it is --------------------------------------------------------------------
+# --- finding configs ----------------------------------------------------------------------------------
 
 
 def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
-    """Return the config that has the trace's decisions, if its program is exactly the measured one.
+    """Return the config with a trace's decisions. Raises InvalidConfig if its program is not the measured one.
 
     The instructions are applied to searchlab's own module, whose blocks may have different names.
     """
@@ -209,14 +209,14 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
 def _check_survived(run: Callable[[], object]) -> None:
     """Raise InvalidConfig if ``run`` crashes its process or takes too long, since TVM does not validate traces.
 
-    It runs in a fork of this process. Exceptions are ignored here, because the caller runs it again.
+    ``run`` is called in a fork of this process. Its exceptions are ignored, because the caller then calls it again.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy's BLAS are not copied
         child = os.fork()
     if child == 0:
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TVM and Python report a crash there
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where TVM and Python report a crash
             faulthandler.disable()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(APPLY_SECONDS)
@@ -246,7 +246,7 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
         else [kind, inputs, attributes, outputs]
         for kind, inputs, attributes, outputs in trial.source[0]
     ]
-    schedule = Schedule(module, seed=1, error_render_level="fast")  # a sample without a decision is drawn
+    schedule = Schedule(module, seed=1, error_render_level="fast")  # the seed is for samples without a decision
     try:
         TvmTrace.apply_json_to_schedule([instructions, [list(pair) for pair in trial.source[1]]], schedule)
     except (RuntimeError, ValueError, TypeError, LookupError) as error:
@@ -258,7 +258,7 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
 
 
 def _block_names(module: str) -> list[str]:
-    """Return a serialised module's block names, in order, or nothing if it is damaged. The module is only parsed."""
+    """Return a serialised module's block names, in order, or none if it is damaged. It is only parsed as JSON."""
     try:
         nodes = msgspec.json.decode(base64.b64decode(module, validate=True)[8:])["nodes"]
         return [str(nodes[node["data"]["name_hint"]]["data"]) for node in nodes if node["type"].endswith(".SBlock")]

@@ -1,9 +1,9 @@
-"""Exporting logs to a MetaSchedule JSON database, which is written by TVM itself.
+"""Export of logs to a MetaSchedule JSON database, which TVM itself writes.
 
-``relax.transform.MetaScheduleApplyDatabase`` finds a function only if everything except its names is equal. A Relax
-model's functions differ from the tuned workload: they have 64-bit indices, a conv2d's bias is [1, co, 1, 1], an input
-without padding is copied, and a function that was not fused has an ``op_pattern``. Each log's best trial therefore gets
-an additional record for each form that its workload has in Relax.
+``relax.transform.MetaScheduleApplyDatabase`` finds a record for a function only if everything except names is equal. A
+Relax model's functions differ from the tuned workload: they have 64-bit indices, a conv2d's bias is [1, co, 1, 1], an
+input without padding is copied, and a function that was not fused has an ``op_pattern``. Each log's best trial
+therefore gets an additional record for each form that its workload has in Relax.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COPY = "copy"
 def export(logs: Sequence[Log], out: Path) -> list[str]:
     """Write logs to a new database.
 
-    Each record contains a single time, the trial's cost, because TVM uses the mean. ``compile_tir`` therefore returns
+    Each record contains a single time, the trial's cost, because TVM compares means; ``compile_tir`` therefore returns
     the log's best program. All repeats are kept in the :class:`~.metaschedule.Note`. Every config is scheduled, which
     imports the log's plug-in.
 
@@ -45,7 +45,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         out: The database's directory.
 
     Returns:
-        A sentence for each log from which trials were omitted.
+        A sentence for each omission.
 
     Raises:
         SearchlabError: If the database already exists, or if a space or schedule cannot be rebuilt.
@@ -137,7 +137,7 @@ def _times(log: Log) -> dict[int, float]:
 
     If finalists were measured again, the winner keeps the time from its trial. Each other finalist's time is the
     winner's time multiplied by the ratio of their final measurements, since only side-by-side measurements are
-    comparable. Any other trial gets at least the winner's time, because it could be faster only by luck.
+    comparable. Any other trial gets at least the winner's time, because a shorter time must be due to noise.
     """
     times = {record.index: record.cost for record in log.records if record.failure is None}
     if log.final is None:
@@ -153,9 +153,10 @@ def _times(log: Log) -> dict[int, float]:
 
 
 def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
-    """Return the forms after LegalizeOps alone and after FuseOps and FuseTIR, as modules with one function ``main``.
+    """Return a workload's forms in Relax: after LegalizeOps alone, and after FuseOps and FuseTIR.
 
-    The blocks have the same names as in the workload's module. Only products with an epilogue have such forms.
+    Each form is a module with one function ``main`` whose blocks are named as in the workload's module. Only GEMM and
+    conv2d have such forms.
     """
     if not isinstance(workload, Gemm | Conv2d):
         return []
@@ -175,7 +176,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
 
 
 def _replayed(trace: Any, form: tvm.IRModule) -> Schedule:
-    """Apply a trace for the workload to ``form``."""
+    """Return the schedule that results from applying a workload's trace to ``form``."""
     schedule = Schedule(form)
     if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:
         schedule.compute_inline(schedule.get_sblock(COPY))
@@ -184,7 +185,7 @@ def _replayed(trace: Any, form: tvm.IRModule) -> Schedule:
 
 
 def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
-    """Return a Relax function ``main`` that computes the workload."""
+    """Return a Relax module whose function ``main`` computes the workload."""
     builder = relax.BlockBuilder()
     shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
     if isinstance(workload, Conv2d) and workload.bias:
