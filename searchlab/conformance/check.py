@@ -1,4 +1,4 @@
-"""A single named check for a plug-in: how it runs, how it observes the plug-in, and what it reports on failure."""
+"""Rules and checks for plug-ins, the functions that run them, and helpers for observing a plug-in."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..plugins import Plugin, line_of, place_in
 
 
 class CheckFailed(AssertionError):
-    """Raised if a plug-in broke a rule. The text states what was expected, what happened where, and the likely fix."""
+    """Raised if a plug-in breaks a rule. The text states what was expected, what happened, and the likely fix."""
 
 
 class Breach(Exception):
-    """Raised by a rule's body, with what happened and, optionally, a more likely fix than the rule's own."""
+    """Raised by a rule's body. The text states what happened; ``fix`` may replace the rule's own fix."""
 
     def __init__(self, happened: str, fix: str = "") -> None:
         super().__init__(happened)
@@ -36,11 +36,11 @@ class Breach(Exception):
 
 
 class NotApplicable(Exception):
-    """Raised by a check that does not apply to this plug-in; the text says why."""
+    """Raised by a check that does not apply to the plug-in; the text states the reason."""
 
 
 class Refused(SearchlabError):
-    """Raised if a plug-in rejects the space, workload or options for the check."""
+    """Raised if a plug-in rejects the space, the workload or the options with which it is checked."""
 
 
 class OutOfTime(BaseException):
@@ -80,7 +80,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule in a contract. It is checked only if all rules in ``needs`` hold, since it is meaningless otherwise."""
+    """A rule of a contract. It is checked only if all rules in ``needs`` hold, since it is meaningless otherwise."""
 
     name: str
     expected: str
@@ -90,7 +90,7 @@ class Rule:
 
 
 def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
-    """Create a rule from a function that takes a subject and raises :class:`Breach`.
+    """Return a decorator that makes a rule from a function of a subject, which raises :class:`Breach`.
 
     The function's docstring states the expected behaviour.
     """
@@ -104,7 +104,7 @@ def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Check:
-    """A rule, and the plug-in that must obey it.
+    """A rule, and a plug-in that must obey it.
 
     Calling the check raises CheckFailed if the rule is broken, NotApplicable if it does not apply, and SearchlabError
     if the plug-in cannot be instantiated for the check.
@@ -141,7 +141,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a check; ``text`` says why it did not pass."""
+    """The result of a check; if it did not pass, ``text`` states the reason."""
 
     name: str
     status: Literal["pass", "FAIL", "n/a", "not run"]
@@ -149,7 +149,7 @@ class Outcome:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
-    """Run checks one after another and yield their outcomes. A check is not run if it needs another that failed."""
+    """Run checks in order and yield their outcomes. A check is not run if it needs one that failed or was not run."""
     lost: set[str] = set()
     for check in checks:
         if missing := [name for name in check.rule.needs if name in lost]:
@@ -168,7 +168,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
 
 
 def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
-    """Return the checks with these ``names``, or all checks if empty. Raises SearchlabError for an unknown name."""
+    """Return the checks with these ``names``, or all if there are none. Raises SearchlabError for an unknown name."""
     known = {check.name: check for check in checks}
     for name in names:
         if name not in known:
@@ -183,7 +183,7 @@ def innermost(error: BaseException, cls: type[Any]) -> str:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime after ``seconds`` in the main thread, the only one that can be interrupted."""
+    """Raise OutOfTime in the body after ``seconds``. Only the main thread can be interrupted in this way."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -251,9 +251,9 @@ def global_streams_untouched() -> Iterator[None]:
 
 
 def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any, Any]:
-    """Return ``function(argument)`` as JSON data, once from this process and once from another.
+    """Return ``function(argument)`` as JSON data, computed once in this process and once in another.
 
-    The other process uses a different hash seed and a single thread. Raises Breach if it fails.
+    The other process uses a different hash seed and a single thread. Raises Breach if that process fails.
     """
     import cloudpickle
 
@@ -289,7 +289,7 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
 
 @contextmanager
 def other_clock(cls: type[Any]) -> Iterator[None]:
-    """Make the clocks in :mod:`time` run a thousand times as fast, even where the plug-in imported them by name."""
+    """Make the clocks of :mod:`time` run a thousand times as fast, even where a plug-in has imported them by name."""
 
     def faster(clock: Callable[[], float], offset: float) -> Callable[[], float]:
         start = clock()

@@ -1,4 +1,4 @@
-"""Cost model checks: the rules of :class:`~searchlab.costmodel.CostModel`, one small function each."""
+"""Cost model checks: a function for each rule in the contract of :class:`~searchlab.costmodel.CostModel`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CostModelSubject(Subject):
 
 
 def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
-    """Return features of shape (n, d) and scores in [0, 1] that depend on two of them, of shape (n,).
+    """Return features of shape (n, d), and scores of shape (n,) in [0, 1] that depend on two of the features.
 
     10 % of the features are NaN, and 20 % of the scores are 0.
     """
@@ -55,7 +55,7 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def predicted(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> Floats:
-    """Train a new model on the data, and return its predictions for the same rows and for 20 new ones."""
+    """Train a new model on the given data, and return its predictions for the same rows and for 20 new rows."""
     with global_streams(0):
         instance = model.start()
         instance.fit(features, scores, one_task(features) if groups is None else groups)
@@ -99,7 +99,7 @@ def shape(model: CostModelSubject) -> None:
 
 @rule("return np.zeros(0) if features has no rows", [*RUNS, "shape"])
 def nothing_to_predict(model: CostModelSubject) -> None:
-    """predict returns no scores for no rows."""
+    """predict returns no scores if there are no rows."""
     with global_streams(0):
         instance, features = model.trained(50)
         if len(scored := instance.predict(features[:0])):
@@ -114,7 +114,7 @@ def finite(model: CostModelSubject) -> None:
 
 @rule("predict the mean score until there are enough rows to learn from", [*RUNS, "finite"])
 def few_rows(model: CostModelSubject) -> None:
-    """It learns from one, two and three trials."""
+    """It learns even from only one, two or three trials."""
     for count in (1, 2, 3):
         _check_finite(model, *data(count))
 
@@ -156,7 +156,7 @@ def no_columns(model: CostModelSubject) -> None:
 
 @rule("compare trials only within a group; a group may have a single row or equal scores", [*RUNS, "finite"])
 def several_tasks(model: CostModelSubject) -> None:
-    """It learns from several tasks (groups) at once, including one with a single trial and one where all failed."""
+    """It learns from several tasks (groups) at once, including one with a single trial and one with only failures."""
     features, scores = data(61)
     scores[40:60] = 0.0
     _check_finite(model, features, scores, np.repeat([0, 1, 2], [40, 20, 1]))
@@ -225,7 +225,7 @@ def global_random_state(model: CostModelSubject) -> None:
 
 @rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", STEADY)
 def every_process(model: CostModelSubject) -> None:
-    """Its predictions are the same in every process and on any number of threads."""
+    """Its predictions are the same in every process and with any number of threads."""
     first, second = in_two_processes(_predictions, model)
     _check_same(np.array(first), np.array(second), "in another process, on one thread, it predicts")
 

@@ -1,4 +1,4 @@
-"""Executor checks: the rules of :class:`~searchlab.executors.contract.RunExecutor`, one small function each."""
+"""Executor checks: a function for each rule in the contract of :class:`~searchlab.executors.contract.RunExecutor`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..plugins import PluginSpec
 from .check import Breach, Check, NotApplicable, Subject, check_constructor, rule
 
 STUDY = {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random"], "trials": 8, "seeds": 2}
-"""A study over a recorded table, which measures nothing."""
+"""A study that uses a recorded table and therefore measures nothing."""
 
 SECONDS = 60.0
-"""The time within which a call must end that takes no time itself."""
+"""The time limit in seconds for a call whose function returns immediately."""
 
 
 PENDING = 8.0
-"""The time within which every call must end, or be cancelled, after ``kill_workers``."""
+"""The time limit in seconds within which all calls must end or be cancelled after ``kill_workers``."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ExecutorSubject(Subject):
 
     @contextmanager
     def started(self, exclusive: bool = False) -> Iterator[RunExecutor]:
-        """Start the executor in a temporary folder, and shut it down."""
+        """Start the executor in a temporary folder, and shut it down after the body."""
         with ScratchFolder() as folder:
             executor = self.start(Path(folder), exclusive)
             try:
@@ -53,13 +53,13 @@ class ExecutorSubject(Subject):
 
     @cached_property
     def is_here(self) -> bool:
-        """Whether it performs calls in this process."""
+        """Whether the executor performs calls in this process."""
         with self.started() as executor:
             return bool(_result(executor.submit(os.getpid)) == os.getpid())
 
 
 def _result(future: Future[Any]) -> Any:
-    """Return the result of a call that takes no time. Raises Breach if there is none."""
+    """Return the result of a call whose function returns immediately. Raises Breach if there is no result in time."""
     if not isinstance(future, Future):
         raise Breach(f"submit() returned a {type(future).__name__}, not a concurrent.futures.Future")
     try:
@@ -70,13 +70,13 @@ def _result(future: Future[Any]) -> Any:
 
 @rule("accept exclusive and folder by position, and options as keywords with defaults")
 def signature(subject: ExecutorSubject) -> None:
-    """The constructor accepts whether calls are exclusive, the folder and then options with defaults."""
+    """The constructor accepts exclusive and folder by position, options by keyword, and each option has a default."""
     check_constructor(subject.cls, 2, seeded=False)
 
 
 @rule("set jobs and batch to positive ints, and one_per_machine and ends_workers to bools")
 def attributes(subject: ExecutorSubject) -> None:
-    """Its attributes tell a study how to use it."""
+    """Its attributes, which tell a study how to use it, have values of the right types."""
     with subject.started() as executor:
         for name in ("jobs", "batch"):
             value = getattr(executor, name)
@@ -166,7 +166,7 @@ def _timed(seconds: float) -> tuple[str, float, float]:
 
 @rule("let shutdown(wait=True) return only after the last call", ["results"])
 def shuts_down(subject: ExecutorSubject) -> None:
-    """Shutting it down completes the calls, and then no call is accepted."""
+    """shutdown completes all calls, and no call is accepted afterwards."""
     with ScratchFolder() as folder:
         executor = subject.start(Path(folder))
         futures = [executor.submit(_timed, 0.1) for _ in range(2)]
@@ -184,7 +184,7 @@ def shuts_down(subject: ExecutorSubject) -> None:
 
 @rule("end or cancel every call, so that no future stays pending", ["results"])
 def kills_workers(subject: ExecutorSubject) -> None:
-    """After kill_workers, every future ends: with its result, an error, or cancelled."""
+    """After kill_workers, every future ends with a result or an error, or is cancelled."""
     with ScratchFolder() as folder:
         executor = subject.start(Path(folder))
         futures = [executor.submit(_timed, 0.5) for _ in range(2 * min(executor.jobs, 4) + 1)]
@@ -198,8 +198,8 @@ def kills_workers(subject: ExecutorSubject) -> None:
 
 @rule("call fn as it is, in a process with the same packages and files", ["results"])
 def same_study(subject: ExecutorSubject) -> None:
-    """A study has the same trials as without an executor."""
-    from ..run.study import Study  # imported here because it takes long
+    """A study that it executes has the same trials as without an executor."""
+    from ..run.study import Study  # imported here because this takes long
 
     with ScratchFolder() as folder, subject.started() as executor:
         study = Study.from_dict(STUDY)

@@ -1,4 +1,4 @@
-"""Policy checks: the rules of :class:`~searchlab.policy.Policy`, one small function each."""
+"""Policy checks: a function for each rule in the contract of :class:`~searchlab.policy.Policy`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .spaces import SpaceSubject
 from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
-"""Workloads for which a space may be small enough to be exhausted."""
+"""Workloads for which a space is likely to be small enough to be exhausted."""
 FEW = 300
 """The maximum number of configs in a space that a policy must exhaust."""
 
@@ -72,7 +72,7 @@ class PolicySubject(Subject):
         return policy
 
     def run(self, where: SpaceSubject, cost: Cost = flaky, *, seed: int | None = None, trials: int = 32) -> list[Trial]:
-        """Run a new policy in batches of eight. Each run seeds the global random streams with the same seed."""
+        """Run a new instance in batches of eight. Every run seeds the global random streams with the same seed."""
         with global_streams(0):
             return run(self.start(where, seed), cost, trials)
 
@@ -89,7 +89,7 @@ STEADY = (*RUNS, "same-seed", "global-random-state")
 
 @rule("give every option a default, and accept no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)")
 def signature(policy: PolicySubject) -> None:
-    """The constructor accepts space and, by keyword, seed and options, and each option has a default."""
+    """The constructor accepts space by position, seed and options by keyword, and each option has a default."""
     check_constructor(policy.cls, 1, seeded=True)
     if "cost_model" in inspect.signature(policy.cls).parameters and not policy.traits.takes_cost_model:
         raise Breach(
@@ -246,7 +246,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
 
 @rule("copy lists before changing them: self.trials += trials, not self.trials = trials", RUNS)
 def leaves_what_it_is_told(policy: PolicySubject) -> None:
-    """It does not modify the lists and records that it is told."""
+    """It does not modify the trials that it is told, or the lists that contain them."""
     instance = policy.start(policy.spaces["large"])
     told: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
@@ -293,7 +293,7 @@ def same_warm_start(policy: PolicySubject) -> None:
 
 @rule("skip trials whose config is not in the space, as searchlab.NeverTwice does; other logs may contain some", WARM)
 def foreign_trials(policy: PolicySubject) -> None:
-    """It continues after trials whose configs are not in its space."""
+    """It continues after a warm start with trials whose configs are not in its space."""
     for where in policy.spaces.values():
         own = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
         strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
@@ -364,7 +364,7 @@ def bounded_time(policy: PolicySubject) -> None:
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """Return the CPU time of the fastest of three steps, in seconds."""
+    """Return the CPU time of the fastest of three steps of a policy that knows the trials ``known``, in seconds."""
     policy.warm_start(known)
     seconds = []
     for step in range(3):
@@ -443,7 +443,7 @@ def policy_checks(
 
 
 def _small(space: PluginSpec, given: SpaceSubject) -> dict[str, SpaceSubject]:
-    """Return the given space if it is small, or else the space for the first tiny workload for which it is small."""
+    """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
     for subject in (given, *(SpaceSubject.of(space, parse_workload(text), given.target) for text in TINY)):
         try:
             if (size := subject.space.size(FEW)) is not None and size <= FEW:

@@ -1,9 +1,11 @@
-"""The checks as pytest classes, from which to derive a plug-in's tests::
+"""The checks as pytest classes.
 
-from searchlab.conformance.pytest import PolicyTests
+Derive a plug-in's tests from one of these classes::
 
-class TestBandit(PolicyTests):
-    plugin = "acme_policies:Bandit"
+    from searchlab.conformance.pytest import PolicyTests
+
+    class TestBandit(PolicyTests):
+        plugin = "acme_policies:Bandit"
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class _Tests:
 
     _rules: ClassVar[tuple[Rule, ...]] = ()
     _make: ClassVar[Callable[..., list[Check]]]
-    _arguments: ClassVar[tuple[str, ...]] = ()  # the class variables that are passed to _make
+    _arguments: ClassVar[tuple[str, ...]] = ()  # the names of the class variables that are passed to _make
     _checks: ClassVar[dict[str, Check]]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -45,7 +47,7 @@ class _Tests:
 
 
 class PolicyTests(_Tests):
-    """Checks a policy. Class variables are passed to :func:`~searchlab.conformance.policy_checks`."""
+    """A base class for a policy's tests. Class variables are passed to :func:`~searchlab.conformance.policy_checks`."""
 
     space: ClassVar[PluginSpec | None] = None
     workload: ClassVar[str | None] = None
@@ -58,7 +60,7 @@ class PolicyTests(_Tests):
 
 
 class SpaceTests(_Tests):
-    """Checks a space. Class variables are passed to :func:`~searchlab.conformance.space_checks`."""
+    """A base class for a space's tests. Class variables are passed to :func:`~searchlab.conformance.space_checks`."""
 
     workload: ClassVar[str | None] = None
     target: ClassVar[str] = "native"
@@ -68,24 +70,24 @@ class SpaceTests(_Tests):
 
 
 class CostModelTests(_Tests):
-    """Checks a cost model."""
+    """A base class for the tests of a cost model."""
 
     _rules, _make = costmodels.RULES, staticmethod(costmodels.cost_model_checks)
 
 
 class WorkloadTests(_Tests):
-    """Checks a workload: its class variable ``plugin`` is a small workload, or its name."""
+    """A base class for the tests of a workload. The class variable ``plugin`` is a small workload or its name."""
 
     _rules, _make = workloads.RULES, staticmethod(workloads.workload_checks)
 
 
 class ExecutorTests(_Tests):
-    """Checks an executor."""
+    """A base class for the tests of an executor."""
 
     _rules, _make = executors.RULES, staticmethod(executors.executor_checks)
 
 
 class SchedulerTests(_Tests):
-    """Checks a scheduler."""
+    """A base class for the tests of a scheduler."""
 
     _rules, _make = schedulers.RULES, staticmethod(schedulers.scheduler_checks)

@@ -1,4 +1,4 @@
-"""Scheduler checks: the rules of :class:`~searchlab.model.Scheduler`, one small function each."""
+"""Scheduler checks: a function for each rule in the contract of :class:`~searchlab.model.Scheduler`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class SchedulerSubject(Subject):
         return scheduler
 
     def replayed(self, count: int, *, equal: bool = False, fails: Sequence[int] = (), ends: bool = False) -> list[int]:
-        """Return the tasks that the scheduler chooses over :data:`ROUNDS` rounds of a model with ``count`` tasks.
+        """Return the tasks that the scheduler chooses in :data:`ROUNDS` rounds for a model with ``count`` tasks.
 
         Args:
             count: The number of tasks.
             equal: Whether all tasks are the same and never improve.
-            fails: The tasks of which all trials fail.
+            fails: The tasks whose trials all fail.
             ends: Whether each task ends after its fifth round.
         """
         tasks = toy_tasks(count, equal)
@@ -72,7 +72,7 @@ def toy_tasks(count: int, equal: bool = False) -> list[ScheduledTask]:
 
 
 def toy_costs(task: int, number: int, equal: bool, fails: bool) -> list[float]:
-    """Return the costs of a task's round, in seconds. They fall with the rounds, and one trial in a round fails."""
+    """Return the costs of a task's round in seconds. Costs fall from round to round; one trial in each round fails."""
     if fails:
         return [math.inf] * BATCH
     if equal:
@@ -155,7 +155,7 @@ def global_random_state(one: SchedulerSubject) -> None:
 
 @rule("change the state in `tell` only: a resumed model tells the logged rounds without asking", STEADY)
 def resumes(one: SchedulerSubject) -> None:
-    """Its state depends on the rounds told, and not on what it was asked."""
+    """Its state depends only on the rounds that it was told, not on how often it was asked."""
     for equal in (False, True):
         tasks, chosen = toy_tasks(6, equal), one.replayed(6, equal=equal)
         resumed = one.start(tasks)

@@ -1,4 +1,4 @@
-"""Space checks: the rules of :class:`~searchlab.space.Space`, one small function each."""
+"""Space checks: a function for each rule in the contract of :class:`~searchlab.space.Space`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORKLOADS = (
     "gemm:64x64x64", "gemm:37x53x29:bias:add:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
     "conv2d:1x9x9x16x8x3x3:p1:bias:add:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
 )  # fmt: skip
-"""Workloads on which a space is tried; it must raise UnsupportedWorkload for those that it does not support."""
+"""Workloads for which a space is created; it must raise UnsupportedWorkload for those that it does not support."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def same_choices(space: SpaceSubject) -> None:
 
 
 def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
-    """Decide at random, and return the knobs' names and choices and the config."""
+    """Call ``decide`` with random choices; return the knobs' names and choices, and the config."""
     rng = np.random.default_rng(rng_seed)
     asked: list[tuple[str, list[Value]]] = []
 
@@ -177,7 +177,7 @@ def _asked(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
 
 @rule("remove duplicate choices; True, 1 and 1.0 are equal, so use a single type", RUNS)
 def choices_differ(space: SpaceSubject) -> None:
-    """A knob's choices all differ."""
+    """All choices of a knob are different."""
     for asked in _asked(space):
         for name, choices in asked:
             if twice := [value for value, count in Counter(choices).items() if count > 1]:
@@ -202,7 +202,7 @@ def plain_values(space: SpaceSubject) -> None:
 
 @rule("give each knob a unique name", RUNS)
 def knob_names(space: SpaceSubject) -> None:
-    """Each knob has a name, and no two knobs in a config share one."""
+    """Each knob has a name, and no two knobs in a config have the same name."""
     for asked in _asked(space):
         for name, count in Counter(name for name, _ in asked).items():
             if count > 1 or not isinstance(name, str) or not name:
@@ -214,7 +214,7 @@ def knob_names(space: SpaceSubject) -> None:
     [*RUNS, "same-choices", "knob-names"],
 )
 def members(space: SpaceSubject) -> None:
-    """The config contains what was chosen, in order, and is a member of the space."""
+    """The config contains the chosen values, in order, and is a member of the space."""
     for rng_seed in range(20):
         asked, config = _decided(space.space, rng_seed)
         if list(config) != [name for name, _ in asked]:
@@ -290,7 +290,7 @@ def _identity(space: SpaceSubject) -> list[Any]:
     [*PROGRAMS, "one-program"],
 )
 def pickles(space: SpaceSubject) -> None:
-    """cloudpickle can send it to another process, where the same configs lead to the same programs."""
+    """A copy made with cloudpickle contains the same configs, and these lead to the same programs."""
     import cloudpickle
 
     again = cloudpickle.loads(cloudpickle.dumps(space.space))
@@ -359,8 +359,8 @@ def one_program(space: SpaceSubject) -> None:
 
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
-    """The program is still the function main, with the workload's parameters, except for those that it takes packed."""
-    valid = space.valid  # first, since without programs, neither the module nor the target may exist for TVM
+    """The program has a function main with the workload's parameters, except that packed ones are replaced."""
+    valid = space.valid  # first, because without programs, TVM may have neither the module nor the target
     named = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
     for config in valid:
         module = space.space.schedule(config).mod
@@ -398,7 +398,7 @@ def right_answer(space: SpaceSubject) -> None:
 
 
 def runs_here(target: Target) -> bool:
-    """Check whether this CPU can run programs for ``target``."""
+    """Return whether this CPU can run programs for ``target``."""
     from tvm.target import codegen
 
     here = str(codegen.llvm_get_system_cpu())
@@ -421,7 +421,7 @@ def _check_builds(space: SpaceSubject) -> None:
     [*RIGHT, "right-answer"],
 )
 def trace_replays(space: SpaceSubject) -> None:
-    """Applying a program's trace to the workload leads to the same program."""
+    """Applying a program's trace to the workload's module leads to the same program."""
     from tvm.s_tir import Schedule
 
     for config in space.valid:
@@ -464,7 +464,7 @@ def space_checks(
 
     Args:
         plugin: The space.
-        workload: The workload for which to check it; by default, the first of seven that it supports.
+        workload: The workload for which to check the space; by default, the first of seven that the space supports.
         target: The target.
         seed: The seed for random configs.
 

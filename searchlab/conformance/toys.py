@@ -30,7 +30,7 @@ def tiles(extent: int, parts: int) -> list[tuple[int, ...]]:
 
 
 class _Toy(Space):
-    """A space in which schedules leave the workload unchanged; 1 % of the configs have no program."""
+    """A space whose schedules leave the workload unchanged; 1 % of the configs have no program."""
 
     def __init__(self, workload: Workload = WORKLOAD, target: Target = TARGET) -> None:
         super().__init__(workload, target)
@@ -52,11 +52,11 @@ class _Product(_Toy, ProductSpace):
 
 
 class Bare(_Product):
-    """A single config without any knobs."""
+    """A space with a single config, which has no knobs."""
 
 
 class One(_Product):
-    """A single config whose only knob has a single choice."""
+    """A space with a single config, whose only knob has a single choice."""
 
     KNOBS = (Knob("tile", [(64, 1)]),)
 
@@ -103,7 +103,7 @@ Cost = Callable[[Config], Measurement]
 
 
 def smooth(config: Config) -> Measurement:
-    """Return a cost from a function with one basin and a few interactions; configs with large inner tiles fail."""
+    """Return a cost that varies smoothly around a single optimum, or a failure for configs with large inner tiles."""
     optimum = {"tile": 2.0, "tile_m": 2.0, "tile_n": 4.0, "tile_k": 5.0}
     error = 0.0
     inner = 0.0
@@ -125,7 +125,7 @@ def smooth(config: Config) -> Measurement:
 
 
 def flaky(config: Config) -> Measurement:
-    """Return a :func:`smooth` cost, except that a third of the configs fail in one of five ways."""
+    """Return a :func:`smooth` cost, or one of five kinds of failure for a third of the configs."""
     failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
     drawn = _draw(config)
     if drawn < 0.33:
@@ -163,7 +163,7 @@ def trials_of(configs: Sequence[Config], cost: Cost, first: int = 0) -> list[Tri
 
 
 def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
-    """Run up to ``budget`` trials in batches, or fewer if the policy stops."""
+    """Run a policy for ``budget`` trials, or fewer if it stops, and return the trials."""
     trials: list[Trial] = []
     while len(trials) < budget:
         asked = policy.ask(min(batch, budget - len(trials)))

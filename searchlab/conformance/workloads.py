@@ -1,4 +1,4 @@
-"""Workload checks: the rules of :class:`~searchlab.workload.Workload`, one small function each."""
+"""Workload checks: a function for each rule in the contract of :class:`~searchlab.workload.Workload`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .check import (
 )  # fmt: skip
 
 NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
-"""Spellings that no workload has, alone or at the end of a correct one."""
+"""Texts that are not spellings of a workload, either alone or after a valid spelling and a colon."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class WorkloadSubject(Subject):
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """The arguments of its function. Raises NotApplicable if it has none."""
+        """The arguments of the workload's function. Raises NotApplicable if it has no function."""
         try:
             return self.workload.arguments
         except UnsupportedWorkload as reason:
@@ -52,7 +52,7 @@ class WorkloadSubject(Subject):
         return self.workload.inputs(self.seed)
 
     def results_of(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Return the results of the reference as a tuple."""
+        """Return the results of the workload's reference as a tuple."""
         results = self.workload.reference(inputs)
         return results if isinstance(results, tuple) else (results,)
 
@@ -61,7 +61,7 @@ class WorkloadSubject(Subject):
         return self.results_of(self.inputs)
 
     def is_right(self, results: tuple[Array, ...]) -> bool:
-        """Check whether ``results`` are right, as trials are checked."""
+        """Return whether ``results`` are correct by the criterion used for trials."""
         rtol, atol = self.workload.tolerance()
         return all(
             np.allclose(one.astype(np.float64), right.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
@@ -71,7 +71,7 @@ class WorkloadSubject(Subject):
 
 @rule("make the class a frozen dataclass whose fields are hashable values, such as numbers, strings and tuples")
 def frozen(subject: WorkloadSubject) -> None:
-    """It cannot be changed, and has a hash."""
+    """It is immutable and hashable."""
     hash(subject.workload)
     for one in fields(subject.workload):
         try:
@@ -97,7 +97,7 @@ def spelled(subject: WorkloadSubject) -> None:
 
 @rule("check in parse that the text is a spelling, and raise SearchlabError with an example if it is not")
 def refuses_nonsense(subject: WorkloadSubject) -> None:
-    """Parsing anything else raises SearchlabError, with a text."""
+    """Parsing any other text raises SearchlabError with a message."""
     cls, own = type(subject.workload), subject.workload.spelling
     for text in (*NONSENSE, *(f"{own}:{nonsense or '?'}" for nonsense in NONSENSE)):
         try:
@@ -124,7 +124,7 @@ def counts(subject: WorkloadSubject) -> None:
 
 @rule("return a function in TensorIR with blocks, as te.create_prim_func does, whose last arguments are its results")
 def builds_function(subject: WorkloadSubject) -> None:
-    """Its function can be scheduled, and has fixed shapes, an argument of each name, and at least one result."""
+    """Its function can be scheduled, and has fixed shapes, distinct argument names, and at least one result."""
     from tvm.s_tir import Schedule
 
     names = [one.name for one in subject.arguments]
@@ -172,7 +172,7 @@ def inputs(subject: WorkloadSubject) -> None:
 
 @rule("draw from np.random.default_rng(seed)", ["inputs"])
 def seeded_inputs(subject: WorkloadSubject) -> None:
-    """The seed alone determines the inputs, and no global random stream is touched."""
+    """The seed alone determines the inputs, and no global random stream is used."""
     if not subject.operands:
         raise NotApplicable("it has no operands")
     with global_streams(1), global_streams_untouched():
@@ -189,7 +189,7 @@ def _equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
 
 @rule("return an array for each result, with its shape and dtype", ["inputs"])
 def reference(subject: WorkloadSubject) -> None:
-    """The reference has the shape and dtype of the result."""
+    """The results of the reference have the shapes and dtypes of the function's results."""
     wanted = [(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
     found = [(result.shape, str(result.dtype)) for result in subject.expected]
     if found != wanted:
@@ -198,7 +198,7 @@ def reference(subject: WorkloadSubject) -> None:
 
 @rule("compute with copies, and without random numbers", ["reference"])
 def repeats(subject: WorkloadSubject) -> None:
-    """The same inputs lead to the same reference, and are not modified."""
+    """The reference has the same results for the same inputs, and does not modify its inputs."""
     _ = subject.operands
     given = {name: value.copy() for name, value in subject.inputs.items()}
     first, second = subject.results_of(given), subject.results_of(given)
@@ -212,7 +212,7 @@ def repeats(subject: WorkloadSubject) -> None:
 
 @rule("return (rtol, atol); searchlab.workload.rounding computes them for sums", ["reference"])
 def tolerance(subject: WorkloadSubject) -> None:
-    """Its tolerance consists of two finite numbers, neither of them negative."""
+    """Its tolerance consists of two finite, non-negative numbers."""
     _ = subject.operands
     bounds = subject.workload.tolerance()
     if len(bounds) != 2 or not all(isinstance(one, float) and 0 <= one < np.inf for one in bounds):
@@ -221,7 +221,7 @@ def tolerance(subject: WorkloadSubject) -> None:
 
 @rule("correct the function or the reference; if only rounding differs, widen the tolerance", ["tolerance", "repeats"])
 def right_answer(subject: WorkloadSubject) -> None:
-    """Its unscheduled function builds on this CPU and computes the reference, within the tolerance."""
+    """Its unscheduled function compiles for this CPU, and its results are within the tolerance of the reference."""
     import tvm
 
     results = [tvm.runtime.empty(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
@@ -239,7 +239,7 @@ def right_answer(subject: WorkloadSubject) -> None:
 
 @rule("make the tolerance as tight as rounding allows", ["tolerance", "seeded-inputs"])
 def tight(subject: WorkloadSubject) -> None:
-    """The results for other inputs, and zeros, are not within the tolerance."""
+    """Neither the results for other inputs nor zeros are within the tolerance."""
     if not subject.operands or all(one.size <= 8 for one in subject.expected):
         raise NotApplicable("its results are too few to differ")
     if subject.is_right(subject.results_of(subject.workload.inputs(subject.seed + 1))):
@@ -250,7 +250,7 @@ def tight(subject: WorkloadSubject) -> None:
 
 @rule("let content() contain what from_log needs, and let from_log execute nothing", ["frozen"])
 def logged(subject: WorkloadSubject) -> None:
-    """A log's header is enough to make an equal workload, and nothing is imported or opened for that."""
+    """from_log creates an equal workload from the text in a log, and opens no file."""
     workload = subject.workload
     with _nothing_opened():
         again = type(workload).from_log(workload.spelling, workload.content())
