@@ -465,9 +465,8 @@ class Space(ChecksOptions, ABC):
         Args:
             config: A member of the space.
             rng: The source of randomness.
-            weights: A mapping from each role to the total weight of its knobs; ``"other"`` stands for all roles without
-                a weight. A knob without a role has its kind as its role. Roles that ``config`` lacks are ignored. If no
-                weight remains, all knobs are equally likely.
+            weights: The total weight of the knobs with each role (or kind, if they have no role). ``"other"`` is for
+                all other roles. Roles that ``config`` lacks are ignored; if no weight remains, any knob is equally likely.
         """
         roles: dict[str, list[Knob]] = {}
         for knob in self.knobs(config):
