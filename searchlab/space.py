@@ -465,8 +465,9 @@ class Space(ChecksOptions, ABC):
         Args:
             config: A member of the space.
             rng: The source of randomness.
-            weights: The total weight of the knobs with each role (or kind, if they have no role). ``"other"`` is for
-                all other roles. Roles that ``config`` lacks are ignored; if no weight remains, any knob is equally likely.
+            weights: A mapping from role (or kind, for knobs without a role) to the total weight of its knobs;
+            ``"other"`` stands for all other roles. Roles that ``config`` lacks are ignored. If no weight remains, knobs
+            are equally likely.
         """
         roles: dict[str, list[Knob]] = {}
         for knob in self.knobs(config):
