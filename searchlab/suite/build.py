@@ -18,8 +18,8 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
 
     Args:
         suite: The suite. Each of its tables must specify a file.
-        source: The directory with the files.
-        on_table: Called after each table, with what was done.
+        source: The directory that contains the files.
+        on_table: A function called after each table, with a description of what was done.
 
     Raises:
         SearchlabError: If a table specifies no file, or if a file is missing, damaged, or covers only part of its

@@ -1,4 +1,4 @@
-"""A table's card: its content and the difficulty of its space, computed from the tables alone."""
+"""Cards, which describe the contents of tables and the difficulty of their spaces, computed from the tables alone."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ class Card:
 
     @cached_property
     def distances(self) -> dict[int, float]:
-        """How far the best of n random draws is expected to be above the optimum, as a fraction, for n in ``DRAWS``."""
+        """The expected distance of the best of n random draws from the optimum, as a fraction, for n in ``DRAWS``."""
         costs = self.recorded.log.costs
         curve = expected_best(costs, max(DRAWS))
         return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in DRAWS}
 
     @property
     def draws(self) -> tuple[float, int] | None:
-        """Random draws to come within 5 % of the best: the expected number, and one that suffices in 95 % of runs."""
+        """Random draws to come within 5 % of the best: their expected number, and the number that 95 % of runs need."""
         if not (good := self.near(NEAR[0])):
             return None
         return expected_draws(self.configs, good), draws_for(self.configs, good)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as plain data; ``after_draws`` is :attr:`distances`."""
+        """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
         entry = self.table.entry
         return {
             "table": self.table.name, **msgspec.to_builtins(entry), "configs": self.configs,
@@ -137,7 +137,7 @@ class Card:
 
     @cached_property
     def portability(self) -> dict[str, float]:
-        """The best config's throughput on each other device, relative to that device's optimum; 0 where it fails."""
+        """The best config's throughput on each other device, relative to the optimum there; 0 if the config fails."""
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
         found = {}

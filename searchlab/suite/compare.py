@@ -31,7 +31,7 @@ from ..run.study import Study
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
 
 STYLES = {"better": "green", "worse": "red"}
-MOST = 6  # baselines that get their own rows and columns; the report shows all of them
+MOST = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
 
 
 def suite_study(
@@ -43,7 +43,7 @@ def suite_study(
         suite: The suite, or one of its splits or tables.
         policy: A policy entry as in a study file, including its ``label``.
         seeds: The number of runs over each table, by default as in the protocol.
-        against: The baselines to compare the policy with, registered before it runs.
+        against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
     where = suite.directory.resolve() / (suite.only or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
@@ -54,8 +54,8 @@ def suite_study(
 def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Console | None = None) -> Trajectories:
     """Run the policy of a :func:`suite_study`. Logs are written to ``out``, from which a later call resumes.
 
-    For ``jobs`` and ``progress`` see :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError if the input is
-    invalid or the policy cannot search any table.
+    For ``jobs`` and ``progress``, see :meth:`~searchlab.run.study.Study.run`. Raises SearchlabError if the input is
+    invalid, or if the policy cannot search any table.
     """
     results = study.run(out, jobs=jobs, progress=progress)
     assert study.suite is not None
@@ -64,10 +64,10 @@ def run_policy(study: Study, out: Path, jobs: int = 1, *, progress: bool | Conso
 
 
 def default_baselines(suite: Suite, policy: type[Any] | None = None) -> list[str]:
-    """Return the baselines that a new policy is compared with by default.
+    """Return the baselines with which a new policy is compared by default.
 
-    These are random search, the best baseline on the development split (by mean area), and the registered policy that
-    the new policy is or derives from, if that is a baseline.
+    These are random search, the best baseline on the development split (by mean area) and, if it is a baseline, the
+    registered policy that the new policy is or derives from.
     """
     areas = dev_areas(suite)
     ancestors = [name for base in (policy.__mro__ if policy else ()) if (name := POLICIES.name_of(base)) in areas]
@@ -111,16 +111,16 @@ def compare(
 ) -> ComparedRuns:
     """Rebuild the logs of runs over the tables of ``suite``, for comparison.
 
-    Only the time for building and running programs is counted, not the time that the strategies themselves spent on
+    Only the time for building and running programs is charged, not the time of the strategies themselves, which ran on
     different machines.
 
     Args:
         suite: The suite, or one of its splits or tables.
-        new: The new results. A contrast with a baseline that they register is valid, since baseline runs never change.
+        new: The new results. They may register contrasts with baselines, because the runs of baselines never change.
         shipped: The suite's baselines.
         seeds: The seeds to compare.
-        trials: The number of trials after which the runs are compared: a number, or one relative to each table's
-            difficulty, such as ``"difficulty"`` or ``"0.5 difficulty"``. By default, complete runs are compared.
+        trials: The number of trials after which runs are compared, which may depend on each table's difficulty:
+            ``"difficulty"`` or a multiple such as ``"0.5 difficulty"``. By default, complete runs are compared.
 
     Raises:
         SearchlabError: If two results have the same name.
@@ -189,7 +189,7 @@ def label_for(policy: str, label: str, taken: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class SuiteAnswer:
-    """The verdict on a new strategy against the baselines it was registered against, in at most thirty lines."""
+    """The comparison of a new strategy with the baselines registered for it, in at most thirty lines."""
 
     suite: Suite
     new: Trajectories
@@ -224,7 +224,7 @@ class SuiteAnswer:
         return bool(self.answers) and all(one.verdict == "better" for one in self.answers)
 
     def headline(self) -> str:
-        """Return "Mine is better than random (+0.039, 0.033 to 0.045), level with xgb (-0.004, -0.009 to 0.001)."."""
+        """Return a sentence with the verdicts, such as "Mine is better than random (+0.039, 0.033 to 0.045)."."""
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran over all the same tables."
         said = []
@@ -235,7 +235,7 @@ class SuiteAnswer:
         return f"{self.label} is {', '.join(said)}."
 
     def shown(self) -> Iterator[RenderableType]:
-        """Yield the terminal output, which fits in 100 columns."""
+        """Yield the output for the terminal, which fits in 100 columns."""
         tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
         which = f"{tables} tables" if tables > 1 else "the table"
         yield Text(self.headline(), "bold")
@@ -265,7 +265,7 @@ class SuiteAnswer:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: the verdicts on each baseline, results by space, the ranking, and the time spent."""
+        """Return the verdict against each baseline, results by space, the ranking and the time spent as plain data."""
         return {
             "strategy": self.label,
             "suite": self.suite.name,
@@ -315,7 +315,7 @@ class SuiteAnswer:
         return table
 
     def _by_space(self) -> Iterator[tuple[str, int, float, dict[str, float]]]:
-        """Yield each space, its number of tables, the mean area, and the mean difference from each baseline."""
+        """Yield each space with its number of tables, the mean area, and the mean difference from each baseline."""
         spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
         for space in sorted(set(map(spaces.__getitem__, self.areas))):
             areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
@@ -324,7 +324,7 @@ class SuiteAnswer:
             yield space, len(areas), fmean(area[self.label] for area in areas), less
 
     def _tally(self, baseline: str) -> Mapping[str, int]:
-        """Count the tables ahead of ``baseline``, level and behind, and those where the difference is significant."""
+        """Count the tables on which the strategy is ahead of ``baseline``, level, behind, and significantly so."""
         tally = dict.fromkeys(("ahead", "level", "behind", "significantly ahead", "significantly behind"), 0)
         for item in self.summary.workloads:
             value = round(self.areas[item.workload][self.label] - self.areas[item.workload][baseline], 12)

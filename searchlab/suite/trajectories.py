@@ -1,6 +1,6 @@
 """Trajectories: one strategy's runs over a suite's tables, stored as the indices of configs in each table.
 
-The run's log can be rebuilt from the trajectory and its table without TVM, except for the time the strategy spent.
+The log of a run can be rebuilt from its trajectory and table without TVM, except for the time that the strategy spent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..space import Config
 from ..store.store import default_path
 
 FORMAT = 1
-USES = "test-splits.jsonl"  # a file next to the user's store: the strategies that were run over a test split
+USES = "test-splits.jsonl"  # the file, next to the user's store, of strategies that were run over a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
@@ -45,8 +45,8 @@ class TableRuns(msgspec.Struct, frozen=True):
 
     digest: str  # SHA-256 of the table
     runs: tuple[Trajectory, ...]
-    effective: dict[str, Any] = {}  # as in the header of a log, like random
-    random: RandomDraws | None = None
+    effective: dict[str, Any] = {}  # as in the header of a log
+    random: RandomDraws | None = None  # as in the header of a log
 
 
 class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +59,13 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     cost_model: Plugin | None = None
     features: str = ""
     batch: int
-    trials: int  # the most trials in any run
-    starts: str = ""  # as in the header of a log, like contrasts
-    contrasts: tuple[tuple[str, str], ...] = ()
-    own_seconds: float = 0.0  # time for training and proposing per run on ``host``, the mean over all runs
+    trials: int  # the largest number of trials in a run
+    starts: str = ""  # as in the header of a log
+    contrasts: tuple[tuple[str, str], ...] = ()  # as in the header of a log
+    own_seconds: float = 0.0  # mean time for training and proposing per run on ``host``
     host: str = ""
     versions: dict[str, str] = {}
-    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # strategies run over the test split so far, with this
+    test_uses: int | msgspec.UnsetType = msgspec.UNSET  # strategies run over the test split so far, including this one
     tables: dict[str, TableRuns]
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RecordedTable:
-    """A suite table, and the values computed from it."""
+    """A table in a suite, and values computed from it."""
 
     table: SuiteTable
 
@@ -101,7 +101,7 @@ class RecordedTable:
 
     @cached_property
     def records(self) -> list[Record]:
-        """The records of a run whose strategy takes no time."""
+        """The table's records as a run would log them if its strategy took no time."""
         return [
             msgspec.structs.replace(Record.of(trial, 0.0, 0.0), time=0.0, config=record.config)
             for trial, record in zip(self.log.trials, self.log.records, strict=True)
@@ -115,7 +115,7 @@ class RecordedTable:
         return least if complete and np.isfinite(least) else None
 
     def places_of(self, log: Log) -> tuple[int, ...]:
-        """Return the index of each config of a run. Raises SearchlabError if one is missing from the table."""
+        """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
         try:
             return tuple(self.places[Config(record.config)] for record in log.records)
         except KeyError as missing:
@@ -168,16 +168,16 @@ class RecordedTables(dict[str, RecordedTable]):
 
 
 def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
-    """Return the trajectories of ``logs``, which are runs over the tables of ``suite``, one per strategy.
+    """Return the trajectories of each strategy in ``logs``, which record runs over the tables of ``suite``.
 
     Raises:
-        SearchlabError: If a log is not such a run, if a run has two logs, or if the logs of a strategy differ in their
-            settings.
+        SearchlabError: If a log does not record such a run, if a run has two logs, or if the logs of a strategy differ
+            in their settings.
     """
     recorded = RecordedTables(suite)
     first: dict[str, Header] = {}
     found: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
-    headers: dict[tuple[str, str], Header] = {}  # that of one log per strategy and table
+    headers: dict[tuple[str, str], Header] = {}  # the header of one log per strategy and table
     spent: dict[str, list[float]] = {}
     for path in logs:
         log = read_log(path)
@@ -188,7 +188,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 f"{header.measure}, but the table's is {table.table.settings().identity()}; omit the log or rerun it"
             )
         same = first.setdefault(header.name, header)
-        on_table = headers.get((header.name, header.table), header)  # runs may learn from different runs on each table
+        on_table = headers.get((header.name, header.table), header)  # warm starts may differ between tables
         for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
             if getattr(on_table if name == "warm_start" else same, name) != getattr(header, name):
                 raise SearchlabError(
@@ -224,7 +224,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
-    """Write a file. Equal trajectories yield equal bytes. Raises SearchlabError if the file cannot be written."""
+    """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(msgspec.json.encode(trajectories), 9, mtime=0))
@@ -233,7 +233,7 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
 
 
 def read_trajectories(path: Path) -> Trajectories:
-    """Read a file without executing anything in it. Raises SearchlabError if it is damaged."""
+    """Read trajectories from a file without executing anything in it. Raises SearchlabError if it is damaged."""
     try:
         read = msgspec.json.decode(unpacked(path, path.read_bytes()), type=Trajectories)
     except FileNotFoundError:
@@ -249,7 +249,7 @@ def read_trajectories(path: Path) -> Trajectories:
 
 
 def read_results(places: Iterable[Path]) -> list[Trajectories]:
-    """Read result files, and directories of them as ``suite run --out`` writes.
+    """Read result files, or directories with result files as written by ``suite run --out``.
 
     Raises:
         SearchlabError: If a directory contains no such file, or if a file is damaged.
@@ -286,9 +286,9 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def count_use(result: Trajectories) -> int:
-    """Record that the strategy of ``result`` was run over the test split; return how many strategies have been.
+    """Record that the strategy of ``result`` was run over the test split, and return how many strategies have been.
 
-    The same strategy counts once, however often it is run. Raises SearchlabError if the file cannot be written.
+    A strategy counts once, however often it is run. Raises SearchlabError if the file cannot be written.
     """
     path = default_path().with_name(USES)
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])

@@ -1,6 +1,6 @@
 """Sealing a suite, checking that it has not changed since, and replaying runs over it.
 
-Replaying reruns a strategy over a table: it must request the same configs in the same order.
+A replay reruns a strategy over a table, where it must propose the same configs in the same order.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from .cards import Card
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
 MANIFEST = "manifest.json"
-RESULT = "result.json.gz"  # the file of runs in a bundle
+RESULT = "result.json.gz"  # the file in a bundle that contains the runs
 SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
-SAMPLE = 64  # the number of configs to look up in a space that builds programs to decide membership
+SAMPLE = 64  # the number of configs to look up in a space if this requires building programs
 
 OnStep = Callable[[str, list[str]], None]
-"""Called after each step with what was checked and a sentence for each problem."""
+"""A function called after each step, with a description of what was checked and a sentence for each problem."""
 Case = tuple[Trajectories, str, Trajectory]
-"""A run, preceded by its strategy's trajectories and its table's name."""
+"""A run to replay: the trajectories of its strategy, the name of its table, and its trajectory."""
 
 
 # --- sealing ----------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """The content of ``manifest.json``."""
 
     version: str
-    split: dict[str, str]  # of each table
+    split: dict[str, str]  # the split of each table
     split_digest: str  # SHA-256
     files: dict[str, str]  # SHA-256 by relative path
 
@@ -80,7 +80,7 @@ def files_of(suite: Suite) -> dict[str, Path]:
 
 
 def read_manifest(suite: Suite) -> Manifest:
-    """Read the manifest. Raises SearchlabError if it is missing or damaged."""
+    """Read the manifest of ``suite``. Raises SearchlabError if it is missing or damaged."""
     path = suite.directory / MANIFEST
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
@@ -93,7 +93,7 @@ def read_manifest(suite: Suite) -> Manifest:
 
 
 def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> Manifest:
-    """Write each table's card, and the manifest.
+    """Seal ``suite`` by writing each table's card, and the manifest.
 
     Raises:
         SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
@@ -163,12 +163,12 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
 def verify_bundle(
     bundle: Path, on_step: OnStep, seconds: float | None = SECONDS, trusted: Collection[str] = (), where: str = ""
 ) -> bool:
-    """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether they do.
+    """Check that the runs in ``bundle`` match the local suite and can be replayed, and return whether this is so.
 
     Args:
         bundle: A directory written by ``suite run --out``.
-        on_step: Called after each step.
-        seconds: Time limit for replaying, in seconds, or None to replay all runs.
+        on_step: A function called after each step.
+        seconds: The time limit for replaying, in seconds, or None to replay all runs.
         trusted: See :func:`replay`.
         where: The path of the suite, if it cannot be found by name.
     """
@@ -269,10 +269,10 @@ class Replayed:
     runs: int  # the number of runs that were replayed
     of: int  # the number of all runs
     problems: list[str]  # a sentence for each run that now differs
-    narrower: int  # the number of runs that replay only if numpy calculates as on a CPU without AVX-512
+    narrower: int  # the number of runs that can be replayed only if numpy does not use AVX-512
 
     def told(self, what: str) -> str:
-        """Return a sentence for the verification step that replayed ``what``."""
+        """Describe the verification step that replayed ``what``, such as "runs"."""
         narrower = f", {self.narrower} of them without numpy's code for AVX-512" if self.narrower else ""
         return f"{self.runs:,} of {self.of:,} {what}, replayed{narrower}"
 
@@ -293,7 +293,7 @@ class Replayer:
         self._ends.close()
 
     def difference(self, of: Trajectories, name: str, recorded: Trajectory) -> str:
-        """Return a sentence on how a run over the table ``name`` now differs, or an empty string if it does not."""
+        """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
         table = self._recorded[name]
         settings = table.table.settings()
         if name not in self._places:
@@ -305,7 +305,7 @@ class Replayer:
         features = of.features if of.cost_model else ""
         strategy = Strategy.of(of.policy, of.cost_model, features or None, of.strategy)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SearchlabWarning)  # the original run already gave them
+            warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
             run = plan_run(
                 searched, strategy, settings, Budget(of.trials), seed=recorded.seed, batch=of.batch, log=log
             )  # fmt: skip
@@ -351,21 +351,21 @@ def replay(
             if problem := replayer.difference(*case):
                 differ.append((case, problem))
     problems = [problem for _, problem in differ]
-    # One of numpy's logarithms may differ in its last bit between CPUs, and so may a proposal that depends on it.
+    # A logarithm computed by numpy may differ in its last bit between CPUs, and so may a proposal that depends on it.
     if problems and (features := avx512()):
         problems = _narrower(suite, differ, features)
     return Replayed(count, len(order), list(filter(None, problems)), problems.count(""))
 
 
 def avx512() -> list[str]:
-    """Return numpy's names of this CPU's AVX-512 features for which numpy has special code."""
+    """Return numpy's names for those AVX-512 features of this CPU for which numpy has special code."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
 
     return [name for name in __cpu_dispatch__ if __cpu_features__[name] and (name == "X86_V4" or "AVX512" in name)]
 
 
 def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequence[str]) -> list[str]:
-    """Replay in a process whose numpy does not use ``features``; return the same problems if that fails."""
+    """Replay runs in a process whose numpy does not use ``features``. If that fails, return the original problems."""
     words = [sys.executable, "-c", f"from {__name__} import _worker; _worker()"]
     env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": os.pathsep.join(sys.path)}
     cases = pickle.dumps((suite, [case for case, _ in differ]))

@@ -1,1 +1,1 @@
-"""Tables: recorded spaces that stand in for the machine; building them, describing them, and comparing cost models."""
+"""Building and describing tables, which stand in for the machine, and comparing cost models on recorded trials."""

@@ -1,7 +1,7 @@
 """Building tables: logs of all configs of a space, or of a random sample, that later stand in for the machine.
 
-First, a run builds and checks every program. Without passes, its log is the table. Otherwise, the compiled programs are
-kept and timed in passes, and the table is that log with the times from the passes.
+First, a run builds and checks every program. Without passes, the log of this run is the table. With passes, the
+compiled programs are kept and timed in passes, and the table is the log with the times from the passes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .passes import OnBlock, TimedPasses, one_a_program
 
 PASSES = 3  # default number of passes over all programs
 WORK = ".building"  # suffix of the directory in which a table is built
-BATCH = 32  # configs per batch: enough to keep all build processes busy, but few enough to lose
+BATCH = 32  # configs per batch: enough to keep all build processes busy, but little work to lose in an interruption
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def table_study(
     target: str | None = None,
     measure: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Return the study whose spaces are to be measured.
+    """Return the study that specifies the spaces to measure.
 
     Args:
         what: A study file (``*.toml``), or a workload.
@@ -73,7 +73,7 @@ def table_study(
 
 
 def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
-    """Decide where each table is written.
+    """Return the runs that build tables, each with the path and passes of its table.
 
     Args:
         runs: The runs that build the tables.
@@ -83,7 +83,7 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | N
             is :data:`PASSES` on this machine, and 0 on a fleet, which cannot time a program again.
 
     Raises:
-        SearchlabError: For bad input.
+        SearchlabError: If an argument is invalid.
     """
     can = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
@@ -100,7 +100,7 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | N
 
 
 def _table_run(run: Run, path: Path, passes: int) -> TableRun:
-    """Return the run for the table at ``path``. With passes, intermediate files go to a directory next to it."""
+    """Return the run for the table at ``path``. With passes, it writes intermediate files to a directory next to it."""
     if not passes:
         return TableRun(replace(run, log=path.with_suffix("") if path.suffix == ".gz" else path), path)
     work = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + WORK)
@@ -112,8 +112,8 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
     """Plan a table for each workload and space of ``study``.
 
-    The logs are ``<workload>/<space>.jsonl``. A table contains all configs of its space, or ``limit`` random ones, in
-    random order. Otherwise, a machine that becomes slower would look like the effect of a knob.
+    The logs are ``<workload>/<space>.jsonl``. A table contains all configs of its space, or ``limit`` random ones. The
+    order is random, because otherwise a machine that becomes slower would look like the effect of a knob.
 
     Returns:
         The runs that build the tables, and a sentence for each workload and space that is skipped.
@@ -149,7 +149,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
 
 
 def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
-    """Measure those of the ``tables`` of ``study`` that are incomplete. Call it again to resume.
+    """Measure the ``tables`` of ``study`` that are not complete. To resume, call this function again.
 
     A table that is timed in passes, or whose name ends in ``.gz``, is written only when it is complete.
 
@@ -181,7 +181,7 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     timed = passes.timed()
     records = []
     for record in log.records:
-        if found := timed.get(record.program):  # a program that ran once but failed later counts as failed
+        if found := timed.get(record.program):  # a program that succeeded once but failed later counts as failed
             failed: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": found.failed}
             record = msgspec.structs.replace(
                 record, **(failed if found.failed else {"seconds": found.seconds, "at": found.at})
@@ -205,7 +205,7 @@ def _write(log: Log, path: Path) -> None:
 
 
 def _complete(table: TableRun) -> bool:
-    """Return whether the table exists. Raises SearchlabError if it is a different table or has fewer configs."""
+    """Return whether the table is complete. Raises SearchlabError if it is a different table or has fewer configs."""
     path, run = table.path, table.run
     if path == run.log or not path.exists():
         return False

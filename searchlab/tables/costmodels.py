@@ -1,4 +1,4 @@
-"""Comparing cost models on recorded trials: each model is trained on some trials and predicts the others.
+"""Comparing cost models on recorded trials: each model is trained on some of the trials and predicts the others.
 
 The two splits are those of Zheng et al., "TenSet" (NeurIPS 2021, Datasets and Benchmarks).
 """
@@ -52,7 +52,7 @@ def evaluate(
     train_fraction: float = 0.7,
     k: int = 5,
 ) -> list[HeldOut]:
-    """Evaluate each model on held-out trials from each log, model by model.
+    """Evaluate each model on trials held out from each log, one model after the other.
 
     Args:
         logs: Logs or directories of logs. Scores are relative to the best trial in each log.
@@ -62,7 +62,7 @@ def evaluate(
             each workload in turn, with all of its logs, and trains on the logs of the other workloads.
         seed: The seed for the random part and for the models.
         train_fraction: The size of the random part, as a fraction between 0 and 1.
-        k: The k of top-k recall and of the peak score.
+        k: The k in top-k recall and in the peak score.
 
     Raises:
         SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if the models, features or
@@ -73,7 +73,7 @@ def evaluate(
     checked("seed", seed, Natural)
     checked("k", k, Count)
     checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
-    for model in models:  # detect a wrong name or option before anything slow starts
+    for model in models:  # detect wrong names and options before anything slow starts
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:
         raise SearchlabError(
@@ -165,14 +165,14 @@ COLUMNS = {
 
 
 def model_name(model: Plugin) -> str:
-    """Return the model in command-line form: its name and the options that were passed."""
+    """Return the model as written on the command line: its name and the options that were passed."""
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
 def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
-    """Return each model's mean of each metric over the logs, by name, weighted by the number of held-out trials.
+    """Return the mean of each metric over the logs, by model, weighted by the number of held-out trials.
 
-    Logs for which a metric is undefined are ignored. The mean is None if no log remains.
+    Logs for which a metric is undefined are ignored. If no log remains, the mean is None.
     """
     by_name: dict[str, list[ModelQuality]] = {}
     for held in held_out:

@@ -1,8 +1,8 @@
-"""Timing a table's programs in passes, each in a different random order, so that drift is not mistaken for an effect.
+"""Timing a table's programs in passes, each in a different random order, so that drift does not look like an effect.
 
-A pass goes over all programs in blocks. The sentinel, a program of median speed, is timed repeatedly between the
-programs of each block, and blocks in which it deviates are timed again. Finally, the fastest programs are timed in
-turn, so that the optimum is not a lucky reading. All readings go to a journal, from which an interrupted build resumes.
+A pass times all programs, in blocks. The sentinel, a program of median speed, is timed repeatedly between the programs
+of each block, and blocks that deviate are timed again. Finally, the fastest programs are timed in turn, so that the
+optimum is not due to a lucky reading. Readings are written to a journal, from which an interrupted build can resume.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from ..space import Space
 
 BLOCK = 32  # programs in a block
 EVERY = 8  # programs between two readings of the sentinel
-DRIFTED = 0.10  # relative deviation that is allowed in a block, for the sentinel or half of the programs
+DRIFTED = 0.10  # maximum relative deviation in a block, of the sentinel or of the programs in the median
 TRIES = 8  # how often deviating blocks are timed again before timing stops with an error
-FINAL_SHARE = 0.02  # fraction of the programs that are timed again at the end, in turn
-FINAL_ROUNDS = 48  # how often each of these is timed
-FINAL = -1  # the number of the pass over these
+FINAL_SHARE = 0.02  # fraction of the programs that are timed again in turn at the end, because they are the fastest
+FINAL_ROUNDS = 48  # how often each of the fastest programs is timed
+FINAL = -1  # the number of the pass over the fastest programs
 
 OnBlock = Callable[[str, int, int], None]
-"""Called after each block with what is being timed, the number of blocks done, and the total number of blocks."""
+"""A function called after each block with a description, the number of blocks done, and the total number of blocks."""
 
 
 class Block(msgspec.Struct, frozen=True):
     """A line of the journal: the readings from one block. If a block has several lines, the last one counts."""
 
-    pass_: int = msgspec.field(name="pass")  # from 0
-    number: int  # in the pass, from 0
+    pass_: int = msgspec.field(name="pass")  # the number of the pass, from 0
+    number: int  # the number of the block in the pass, from 0
     time: float  # when it began, in seconds since the epoch
-    sentinel: float  # median seconds in this block
-    seconds: tuple[tuple[float, ...], ...]  # of each program; empty if it failed
-    failed: dict[int, str] = {}  # message of each program that failed, by its place in the block
-    programs: tuple[str, ...] = ()  # hashes
+    sentinel: float  # the sentinel's median seconds in this block
+    seconds: tuple[tuple[float, ...], ...]  # the readings of each program; empty if it failed
+    failed: dict[int, str] = {}  # the message of each program that failed, by its place in the block
+    programs: tuple[str, ...] = ()  # the hashes of the programs
 
     @property
     def key(self) -> tuple[int, int]:
@@ -68,13 +68,13 @@ class TimedPasses:
     """Times programs in passes. Raises SearchlabError if the journal is damaged or belongs to other programs."""
 
     space: Space
-    trials: Sequence[Trial]  # trials that ran, all with different programs
-    count: int  # passes
+    trials: Sequence[Trial]  # successful trials, all with different programs
+    count: int  # number of passes
     repeat: int  # readings of a program in a block; their median is one of its times in the table
-    seed: int  # for the orders
-    path: Path  # of the journal
+    seed: int  # the seed for the orders
+    path: Path  # the path of the journal
     blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
-    again: int = 0  # blocks that were timed again
+    again: int = 0  # number of blocks that were timed again
 
     def __post_init__(self) -> None:
         for block in _read(self.path):
@@ -94,9 +94,9 @@ class TimedPasses:
         return [self.trials[i] for i in order[block * BLOCK : (block + 1) * BLOCK]]
 
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
-        """Time all blocks missing from the journal, then blocks that deviate, and finally the fastest programs.
+        """Time the blocks that are missing from the journal, repeat those that deviate, and time the fastest programs.
 
-        Raises SearchlabError if timings do not stabilise. The journal is kept, so a later call continues from it.
+        Raises SearchlabError if timings do not stabilise. A later call continues from the journal.
         """
         per_pass = math.ceil(len(self.trials) / BLOCK)
         keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
@@ -117,7 +117,7 @@ class TimedPasses:
             self._check([*keys, (FINAL, 0)])
 
     def _settle(self, measurer: Remeasurer, journal: Any, keys: Sequence[tuple[int, int]], on_block: OnBlock) -> None:
-        """Repeat the blocks of ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
+        """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
         for _ in range(TRIES):
             deviating = self.deviating(keys)
             for done, key in enumerate(deviating):
@@ -128,16 +128,16 @@ class TimedPasses:
         self._check(keys)
 
     def fastest(self) -> list[Trial]:
-        """Return the fastest 2 % of the programs by their median over the passes, but at least five."""
+        """Return the trials of the fastest 2 % of the programs, but at least five, by their median over the passes."""
         seconds = self._of_passes()
         ran = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
         ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
     def deviating(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the blocks in which the sentinel, or half of the programs, took too long or too little.
+        """Return the blocks in ``keys`` in which the sentinel, or the programs in the median, deviate too much.
 
-        The sentinel is compared with its median over all blocks, a program with its median over all passes.
+        The sentinel is compared with its median over all blocks, and a program with its median over all passes.
         """
         level, usual = self._level, {p: statistics.median(t.seconds) for p, t in self._of_passes().items() if t.seconds}
         return [
@@ -157,13 +157,13 @@ class TimedPasses:
         final = self.blocks[FINAL, 0]
         for place, program in enumerate(final.programs):
             if place not in final.failed:
-                parts = np.array_split(final.seconds[place], self.count)  # as many values as the others have
+                parts = np.array_split(final.seconds[place], self.count)  # as many values as other programs have
                 seconds = tuple(_rounded(float(np.median(part))) for part in parts)
                 result[program] = Timed(seconds, (round(final.time - self._begin, 1),) * self.count)
         return result
 
     def facts(self) -> Passes:
-        """Return the facts that the table's header records."""
+        """Return the facts about the passes that the table's header records."""
         final = self.blocks[FINAL, 0]
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
         sentinel = tuple((round(block.time - self._begin, 1), block.sentinel) for block in blocks)
@@ -201,7 +201,7 @@ class TimedPasses:
         failed: dict[int, str] = {}
         try:
             seconds, sentinel = self._readings(measurer, trials, rounds)
-        except CannotMeasure:  # time each alone to find out which failed
+        except CannotMeasure:  # time each program alone to find out which one fails
             seconds, sentinel = [], []
             for place, trial in enumerate(trials):
                 try:
@@ -228,7 +228,7 @@ class TimedPasses:
     def _readings(
         self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int
     ) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Return the readings of each of ``trials``, and those of the sentinel taken between them.
+        """Return the readings of each of ``trials``, and the readings of the sentinel between them.
 
         Raises CannotMeasure if one of ``trials`` fails, and SearchlabError if the sentinel does.
         """
@@ -249,7 +249,7 @@ class TimedPasses:
         return [values for i, values in enumerate(seconds[:-1]) if i % (EVERY + 1)], sentinel
 
     def _check(self, keys: Iterable[tuple[int, int]]) -> None:
-        """Check that none of these blocks still deviates. Raises SearchlabError if one does."""
+        """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
         if drifted := self.deviating(keys):
             ratios = [self.blocks[key].sentinel / self._level for key in drifted]
             raise SearchlabError(
@@ -264,7 +264,7 @@ class TimedPasses:
 
 
 def _ratio(block: Block, usual: Mapping[str, float]) -> float:
-    """Return the median ratio of the times in ``block`` to the same programs' usual times."""
+    """Return the median ratio of the times in ``block`` to the usual times of the same programs."""
     pairs = [(values, usual[name]) for values, name in zip(block.seconds, block.programs, strict=True) if name in usual]
     return statistics.median([statistics.median(values) / seconds for values, seconds in pairs if values] or [1.0])
 
@@ -290,7 +290,7 @@ def _read(path: Path) -> Iterator[Block]:
 
 
 def one_a_program(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the first trial in which each program ran."""
+    """Return the first successful trial of each program."""
     first: dict[str, Trial] = {}
     for trial in trials:
         if math.isfinite(trial.cost):

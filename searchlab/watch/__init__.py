@@ -1,1 +1,1 @@
-"""Watch a running study in the browser."""
+"""Watching a running study in a browser."""
