@@ -1,8 +1,8 @@
-"""Searching a policy's options on recorded tables, and testing on held-out workloads whether the best ones are better.
+"""Searching for better options of a policy on recorded tables, and testing them on held-out workloads.
 
-A set of options is judged by replays, that is, by runs of the policy on a table, as in a study. The measure is their
-score against random search (:class:`~searchlab.analysis.stats.random_search.RandomSearch`), which is comparable across
-problems. A problem is a workload in a space, together with a table's measurements.
+A set of options is judged by replays, which are runs of the policy over a table, as in a study. Each replay is scored
+against random search (:class:`~searchlab.analysis.stats.random_search.RandomSearch`), because these scores are
+comparable between problems. A problem is a workload in a space, together with a table's measurements.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ FACTOR = 4
 
 Range = IntDistribution | FloatDistribution | CategoricalDistribution
 Ranges = dict[str, Range]  # the values to search, by option name
-HoldOut = tuple[str, ...]  # the workloads hidden from one search
+HoldOut = tuple[str, ...]  # the workloads that are hidden from one search
 
 OnTrial = Callable[[str, int, float | None], None]
-"""A function called with a search's name, its trial number (from 0), and the score (None if the trial was rejected)."""
+"""A function called with a search's name, a trial's number (from 0), and its score (None if it was rejected)."""
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The mean scores over fresh seeds, and the mean of their seed-by-seed differences; all problems count equally."""
+    """The mean scores over fresh seeds, and the mean of their differences for each seed. All problems count equally."""
 
     default: Interval
     found: Interval
@@ -96,11 +96,11 @@ class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
         options: The best options from the last search, which is the search on all workloads or the only search.
         better: Whether these options are better on held-out workloads, beyond the noise, or None if none was held out.
         verdict: The result in words.
-        training: The comparison on the problems that a search with held-out workloads, or the only search, saw.
-        held_out: The comparison on the problems that a search did not see, or None if none was held out. A problem
-            that belongs to several searches counts once, with its mean score over the searches.
+        training: The comparison on the problems used by the searches with held-out workloads, or by the only search.
+            A problem used by several searches counts once, with its mean score over the searches.
+        held_out: The comparison on the problems that were held out, or None if there are none.
         searches: All searches.
-        nearest: The share of trials on fresh seeds that were answered with the nearest config in the table.
+        nearest: The share of trials with fresh seeds for which the nearest config in the table was used.
         notes: Caveats about the result, one sentence each.
     """
 
@@ -126,7 +126,7 @@ class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
 class Problem:
     """A workload in a space, and the performance of random search on its measurements in a table."""
 
-    run: Run  # replays differ from it only in options and seed
+    run: Run  # the run from which replays differ only in options and seed
     measurer: TableMeasurer
     random: RandomSearch
     digest: str  # a digest of the measurements
@@ -143,9 +143,9 @@ class Problem:
         return getattr(self.run.settings, "name", "") or f"{self.workload} in {self.space}"
 
     def seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
-        """Draw seeds for ``count`` runs: even seeds for a search, or, if ``fresh``, odd seeds that no search sees.
+        """Draw seeds for ``count`` runs: even seeds for a search or, if ``fresh``, odd seeds that no search sees.
 
-        Each problem has its own seeds, so its runs are independent of the runs on other problems.
+        Each problem has different seeds, so its runs are independent of the runs on other problems.
         """
         entropy = [seed, zlib.crc32(str(self).encode()), int(fresh)]
         drawn = np.random.SeedSequence(entropy).generate_state(count)
@@ -153,7 +153,7 @@ class Problem:
 
 
 def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
-    """Return the problem that ``run`` poses, or None if all working configs are equally fast.
+    """Return the problem for ``run``, or None if all working configs are equally fast.
 
     The performance of random search is exact if the table contains the complete space, and estimated if it contains a
     random sample. The score starts after the trials that the policy draws at random by default, because no option
@@ -171,7 +171,7 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
 
 @dataclass
 class Replays:
-    """Runs on the tables; each run is replayed only once, in ``directory``."""
+    """Replays runs over tables, using ``directory`` for their logs. Each run is replayed only once."""
 
     directory: Path
     known: dict[tuple[str, str, int], tuple[float, int, int]] = field(default_factory=dict)
@@ -180,8 +180,8 @@ class Replays:
         """Replay one run per seed.
 
         Returns:
-            Floats: For each seed, the score, the number of trials answered with the nearest config, and the number of
-                all trials; shape (seeds, 3).
+            Floats: For each seed, the score, the number of trials for which the nearest config was used, and the number
+                of all trials; shape (seeds, 3).
 
         Raises:
             SearchlabError: If the policy does not accept the options.
@@ -243,7 +243,7 @@ class HyperPlan:
                         f"the policy rejected all {len(trials)} sets of options that were tried: "
                         f"{trials[-1].user_attrs['refused']}; specify different ranges with --option"
                     )
-                best = max(scored, key=lambda trial: trial.values[0])  # the earliest of several
+                best = max(scored, key=lambda trial: trial.values[0])  # the earliest one if several are equal
                 options = self.default | best.params
                 fresh = [self._fresh(problem, options, replays) for problem in self.problems]
                 runs.append(fresh)
@@ -268,7 +268,7 @@ class HyperPlan:
     def _search(
         self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnTrial
     ) -> list[FrozenTrial]:
-        """Try sets of options, starting with the default if it is in range; ``study`` may already contain some."""
+        """Try sets of options, starting with the default if it is in range; trials already in ``study`` are kept."""
         trials = study.trials
         for number in range(self.trials):
             if number == len(trials):
@@ -299,7 +299,7 @@ class HyperPlan:
         return create_trial(value=float(np.mean(list(scores.values()))), user_attrs={"scores": scores}, **tried)
 
     def _fresh(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
-        """Replay runs with the default and with ``options`` on fresh seeds; the result has shape (2, seeds, 3)."""
+        """Replay runs with the default options and with ``options`` on fresh seeds: shape (2, seeds, 3)."""
         seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
         return np.array([replays(problem, each, seeds) for each in (self.default, options)])
 
@@ -336,7 +336,7 @@ class HyperPlan:
         return self.problems[0].run.strategy.policy.name
 
     def _open_search(self, storage: BaseStorage, path: Path | None, hidden: HoldOut) -> optuna.Study:
-        """Open or create a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
+        """Open or create a search. Raises SearchlabError if the stored search differs beyond its number of trials."""
         problems = self._visible(hidden)
         run = problems[0].run
         strategy = run.strategy
@@ -374,7 +374,7 @@ class HyperPlan:
 
 
 def compared(pairs: Sequence[Floats]) -> Compared:
-    """Average the scores over problems. The intervals reflect only the seeds, for exactly these problems.
+    """Average the scores over problems. The intervals reflect only variation by seed, for exactly these problems.
 
     Args:
         pairs: For each problem, the scores with the default options and with the options found, of shape (2, seeds).
@@ -384,10 +384,10 @@ def compared(pairs: Sequence[Floats]) -> Compared:
 
 
 def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:
-    """Return the result in words.
+    """Return a sentence with the result.
 
     Args:
-        training: The comparison on the problems that the searches saw.
+        training: The comparison on the problems that the searches used.
         held_out: The comparison on held-out problems, if any.
         unchanged: Whether the best options for every search are the defaults.
     """
@@ -413,7 +413,7 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
 
 
 def above(gain: Interval) -> bool:
-    """Check whether a gain is above 0 beyond the noise."""
+    """Return whether a gain is above 0 beyond the noise."""
     return gain.lower is not None and gain.lower > 0
 
 
@@ -553,7 +553,7 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
 
 
 def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
-    """Parse ranges in ``texts`` for the options of the policy class ``cls``, called ``name``.
+    """Parse the ranges in ``texts`` for options of the policy ``name``, whose class is ``cls``.
 
     ``option=low..high`` is a range; it contains only integers if both ends are integers and the option is not a float.
     ``option=low..high:log`` is a range on a logarithmic scale. ``option=a,b,c`` lists choices, each parsed as JSON if
@@ -625,7 +625,7 @@ def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, dict[str, Any]]:
-    """Return ranges around ``defaults``, and the defaults that suggest no range: words, lists, 0 and None.
+    """Return ranges around ``defaults``, and the defaults that suggest no range: all but switches and positive numbers.
 
     A positive number is searched from a quarter to four times its value, on a logarithmic scale, within the bounds that
     the policy class ``cls`` declares. For a switch, both values are searched.
@@ -663,7 +663,7 @@ def spelled(values: Range) -> str:
 
 
 def holds(values: Range, value: Any) -> bool:
-    """Check whether ``value`` is in the range."""
+    """Return whether ``value`` is in the range."""
     if isinstance(values, CategoricalDistribution):
         return any(type(choice) is type(value) and choice == value for choice in values.choices)
     numbers = (int,) if isinstance(values, IntDistribution) else (int, float)

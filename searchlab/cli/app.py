@@ -51,7 +51,7 @@ TRUST = "--trust"
 
 
 class LazyGroup(TyperGroup):
-    """Lists the placeholders in :data:`COMMANDS`, and imports a subcommand when it is called or completed."""
+    """A group that lists the entries of :data:`COMMANDS`, and imports a subcommand when it is called or completed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, placeholder, rest = super().resolve_command(ctx, args)
@@ -103,7 +103,7 @@ for command, (_, summary) in COMMANDS.items():
 
 
 def complete() -> Any:
-    """Return the command with every subcommand imported, for documenting and checking them."""
+    """Return the command with all subcommands imported, for documentation and checks."""
     root: Any = typer.main.get_command(app)
     root.commands = {name: _imported(name) for name in COMMANDS}
     return root

@@ -55,8 +55,8 @@ def hypertune(
 ) -> None:
     """Tune a policy's options on recorded tables, and test on held-out workloads whether they improve on the defaults.
 
-    To resume, repeat the command; to extend the search, increase `--trials`. Since tables answer instantly, scores are
-    based on trials rather than seconds.
+    To resume, repeat the command; to extend the search, increase `--trials`. Scores are based on trials rather than
+    seconds, because a table supplies measurements instantly.
     """
     directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
     plan = plan_hypertune(

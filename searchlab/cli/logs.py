@@ -76,7 +76,7 @@ def best(
 
 
 def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
-    """Print ``bests``, with their logs if ``named`` (default: ``several``). JSON is a list if ``several`` is true."""
+    """Print ``bests``, with their logs if ``named`` (default: ``several``). If ``several``, JSON output is a list."""
     from ..apply import text_of
 
     texts = [""] * len(bests) if show is Show.config else [text_of(one, show.value) for one in bests]

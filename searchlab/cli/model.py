@@ -42,7 +42,7 @@ ModelSpec = Annotated[
 
 
 def time_text(seconds: float) -> str:
-    """Return a time in the unit that suits it; ``none works`` if it is infinite."""
+    """Format a time in a suitable unit. An infinite time becomes ``none works``."""
     if math.isinf(seconds):
         return "none works"
     return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else milliseconds(seconds)
@@ -50,7 +50,7 @@ def time_text(seconds: float) -> str:
 
 @model.command()
 def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = False) -> None:
-    """List a model's tasks: its distinct functions after fusion, and the spaces that contain programs for each."""
+    """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each."""
     resolved = resolve_target(target)
     found = [(task, task.spaces(resolved)) for task in tasks_of(load_model(name))]
     if as_json:
@@ -102,7 +102,7 @@ def tune(
 ) -> None:
     """Tune a model's tasks, and export the tuned model. To resume or extend, repeat the command.
 
-    The result is compared with the untuned model: the outputs must agree, and both are timed in turn.
+    The result is compared with the untuned model: their outputs must agree, and the two are timed in turn.
     """
     with interruptible():
         tuned = tune_model(

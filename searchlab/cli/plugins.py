@@ -255,7 +255,7 @@ def schema() -> None:
 
 
 def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
-    """Return the rules for an entry's options, by plug-in name. A plug-in that fails to import gets no rule."""
+    """Return a schema rule for the options of each plug-in. A plug-in that cannot be imported has no rule."""
     rules = []
     for name in kind.installed():
         try:

@@ -90,7 +90,7 @@ def report(
 
 
 def _result(directory: Path, suite: str) -> Published:
-    """Return what to publish from a study's directory, or from one written by ``suite run --out``."""
+    """Return the result to publish from a study's directory, or from a directory written by ``suite run --out``."""
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
     from ..suite.trajectories import read_trajectories
     from ..suite.verify import RESULT
@@ -110,7 +110,7 @@ def _result(directory: Path, suite: str) -> Published:
 def report_on_study(
     study: Study, logs: Path, out: Path | None = None, *, everything: bool = False, every_trial: bool = False
 ) -> Summary:
-    """Write the report on the logs of ``study``, together with the suite's baselines to which the study refers."""
+    """Write the report on the logs of ``study``, including the suite's baselines to which the study refers."""
     if not study.baselines:
         return write_report(logs, out=out, everything=everything, every_trial=every_trial)
     from ..suite.compare import study_runs  # imported here because other reports do not need suites

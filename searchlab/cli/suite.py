@@ -276,7 +276,7 @@ def suite_build(
     suite: Directory,
     source: Annotated[Path, typer.Option("--from", help="The directory of the other tuner's files.")],
 ) -> None:
-    """Build a suite's tables from another tuner's files as specified in its `suite.toml`. Seal the suite afterwards."""
+    """Build a suite's tables from another tuner's files, as specified in `suite.toml`. Seal the suite afterwards."""
     from ..suite.build import build
 
     found = find_suite(suite).part(None)

@@ -1,4 +1,4 @@
-"""What the commands share: the terminal, common arguments, and how to end on a signal."""
+"""Utilities that commands share: terminal output, common arguments, and the handling of signals."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from typer import Argument, Option
 from ..console import Terminal
 from ..errors import SearchlabError, SearchlabWarning
 
-# Names and texts from other sources are never markup: styled output is a ``rich.text.Text``.
+# Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
-# Used for notes and progress if the standard output is JSON.
+# For notes and progress if the standard output is JSON.
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
 
 StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
@@ -131,7 +131,7 @@ def interruptible() -> Iterator[None]:
 
     def interrupt(*_: object) -> None:
         nonlocal doing
-        doing = busy(least=1.0)  # now, because the policy leaves its method while the exception propagates
+        doing = busy(least=1.0)  # asked now, because the policy leaves its method while the exception propagates
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -161,7 +161,7 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
 
 
 def name_and_value(text: str) -> tuple[str, Any]:
-    """Split ``name=value``, and parse the value as JSON (``3``, ``true``, ``[2, 4]``) if possible, else as text."""
+    """Split ``name=value``. The value is parsed as JSON (``3``, ``true``, ``[2, 4]``) or else as text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise SearchlabError(f"the option {text!r} does not have the form name=value")
@@ -172,9 +172,9 @@ def name_and_value(text: str) -> tuple[str, Any]:
 
 
 def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
-    """Parse ``name`` or ``name,option=value,...``, with further ``options``, into an entry as in a study file.
+    """Convert ``name`` or ``name,option=value,...``, and further ``options``, to an entry as in a study file.
 
-    A comma within brackets or quotes does not end a value: ``arms=["tpe","xgb"]``.
+    A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``.
     """
     name, *parts = text.split(",")
     given: list[str] = []
@@ -193,7 +193,7 @@ def _is_complete(option: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Describe an approximate duration in words."""
+    """Format an approximate duration in a suitable unit."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

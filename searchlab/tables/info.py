@@ -1,6 +1,6 @@
-"""Describing a table: its share of the space, the speed of the programs, and how noisy and steady the machine was.
+"""Describing a table: its share of the space, the speed of its programs, and how noisy and steady the machine was.
 
-If a table's times depend on when they were measured, the machine's drift looks like an effect of the knobs.
+If a table's times depend on when they were measured, drift of the machine looks like an effect of the knobs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TableInfo:
 
     @property
     def timed(self) -> str:
-        """How the programs were timed, if they were timed in passes."""
+        """A description of how the programs were timed, or an empty string if they were not timed in passes."""
         if (passes := self.log.header.passes) is None:
             return ""
         return (
@@ -88,7 +88,7 @@ class TableInfo:
 
     @property
     def seconds(self) -> float:
-        """All seconds counted: for building, summed over all workers, and for running."""
+        """All seconds charged for the trials in the log."""
         return float(self.log.elapsed[-1]) if self.log.records else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -158,12 +158,12 @@ def named_values(values: dict[str, Any]) -> str:
 
 
 def unsteady(log: Log) -> str:
-    """Return why the times of the table ``log`` are unusable; empty if they are usable or the log is not a table.
+    """Return why the times of the table ``log`` are unusable, or an empty string if they are usable or it is no table.
 
-    The times of a table that was timed in passes are unusable if, in some time block, the programs' times or the
-    sentinel's differ by more than 10 % in the median from those in other passes. The times of a table that was timed
-    once, in random order, are unusable if they differ between time blocks (Kruskal and Wallis, JASA 47, 1952) with
-    p < 0.001.
+    If the table was timed in passes, its times are unusable if the sentinel ever deviated by more than 10 % from its
+    median, or if the programs in some time block deviated by more than 10 % in the median from their times in other
+    passes. If it was timed once, in random order, its times are unusable if they differ between time blocks with
+    p < 0.001 (Kruskal and Wallis, JASA 47, 1952).
     """
     if log.header.passes is not None:
         return _of_passes(log, log.header.passes)
@@ -175,7 +175,7 @@ def _of_passes(log: Log, passes: Passes) -> str:
     for at, seconds in passes.sentinel:
         if abs(seconds / level - 1) > DRIFTED:
             return f"the program timed in every block took {seconds / level:.2f} times as long as usual at {at:g} s"
-    # Programs that were timed in turn have readings from only one period.
+    # Programs that were timed in turn at the end have readings from only one period.
     timed = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
     pairs = sorted(
         (at, math.log(seconds / record.measurement.cost))

@@ -1,9 +1,9 @@
 """Measures of a table's landscape: how smooth it is, how many local optima it has, and where its best configs are.
 
-Two configs are neighbours if they differ in one knob, to whatever value: their Hamming distance is one, as in the
-landscapes of Schoonhoven et al. (IEEE Trans. Evol. Comput. 2022) and in ``Searchspace.get_neighbors`` of Kernel Tuner,
-and as for the policies that search neighbourhoods. A knob that only one of two configs has counts as a difference. The
-fitness is the logarithm of the cost; configs that fail have none.
+Two configs are neighbours if they differ in exactly one knob, whatever its values: their Hamming distance is 1. This is
+the definition of Schoonhoven et al. (IEEE Trans. Evol. Comput. 2022), of ``Searchspace.get_neighbors`` in Kernel Tuner,
+and of the policies that search neighbourhoods. A knob that only one of the two configs has counts as a difference. The
+fitness of a config is the logarithm of its cost; a config that fails has no fitness.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..arrays import Array, Floats, Ints
 from ..log.format import Log
 
 NEAR = 0.05
-"""Within which distance of the best throughput a local optimum is good."""
+"""The maximum distance of a good local optimum from the best throughput, as a fraction."""
 
 TOP = 0.01
-"""The share of the working configs whose distances are compared with those of random pairs."""
+"""The share of the working configs that are considered the best when their spread is computed."""
 
 PAIRS = 100
-"""The number of pairs at a distance from which their correlation is computed."""
+"""The minimum number of pairs at a distance for computing their correlation."""
 
 SAMPLE = 2000
-"""The number of configs of which a log that contains few neighbours is sampled for pairs."""
+"""The maximum number of configs from which pairs are formed if a log contains few neighbours."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,20 @@ class Landscape:
     """Measures of a landscape. Each is None if it cannot be computed.
 
     Attributes:
-        distance: The distance of the pairs behind ``autocorrelation``: 1, unless the log contains too few neighbours.
-        autocorrelation: The correlation of the fitness of two configs at ``distance``. For neighbours, it is the
-            autocorrelation r(1) of random walks over the working configs, computed from all pairs of neighbours instead
-            of walks, which take every possible step equally often. Source: Weinberger, "Correlated
-            and uncorrelated fitness landscapes and how to tell the difference" (Biological Cybernetics 63, 1990).
+        distance: The distance of the pairs from which ``autocorrelation`` is computed: 1, unless the log contains too
+            few neighbours.
+        autocorrelation: The correlation between the fitness of two configs at ``distance``. For neighbours, it is the
+            autocorrelation r(1) of random walks over the working configs, computed from all pairs of neighbours, since
+            a random walk takes all steps equally often. Source: Weinberger, "Correlated and uncorrelated fitness
+            landscapes and how to tell the difference" (Biological Cybernetics 63, 1990).
         correlation_length: The number of steps after which the autocorrelation is 1/e, if it decays exponentially:
             -distance / ln(autocorrelation). It is 0 if the autocorrelation is not positive.
-        local_optima: The share of working configs none of whose neighbours is faster. Only for complete tables.
-        good_optima: The share of the local optima that reach at least 95 % of the best throughput: where a local
-            search ends well if it ends in each optimum equally often. Only for complete tables.
-        spread: The mean distance of two configs among the best 1 %, relative to that of two working configs. It is far
-            below 1 if the best configs are alike, and about 1 if they are scattered. Source: the dispersion metric of
-            Lunacek and Whitley (GECCO 2006), with Hamming distances.
+        local_optima: The share of working configs that have no faster neighbour. Only for complete tables.
+        good_optima: The share of local optima that reach at least 95 % of the best throughput. It is the probability
+            that a local search succeeds if it ends in each optimum equally often. Only for complete tables.
+        spread: The mean distance between two of the best 1 % of configs, relative to that between two working configs.
+            It is far below 1 if the best configs are alike, and about 1 if they are scattered. Source: the dispersion
+            metric of Lunacek and Whitley (GECCO 2006), with Hamming distances.
         failures: The share of configs that fail.
     """
 
@@ -65,9 +66,9 @@ class Landscape:
         """Compute the measures from a table or another log.
 
         Args:
-            log: The log. If it does not contain the complete space, its configs should be drawn at random, as by the
-                policy ``random``; a search visits better and more similar configs.
-            complete: Whether it contains the complete space.
+            log: The log. If it does not contain the complete space, its configs should have been drawn at random, as by
+                the policy ``random``, because a search visits better and more similar configs.
+            complete: Whether the log contains the complete space.
         """
         costs = log.costs
         works = np.isfinite(costs)
@@ -97,7 +98,7 @@ class Landscape:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def rows(self) -> dict[str, str]:
-        """Return the measures in words, by title; those that could not be computed are left out."""
+        """Return a description of each measure that could be computed, by title."""
         found = {}
         if self.autocorrelation is not None and self.correlation_length is not None:
             steps = "neighbours" if self.distance == 1 else f"configs at distance {self.distance}"
@@ -116,7 +117,7 @@ class Landscape:
 
 
 def encoded(configs: Sequence[Any]) -> Ints:
-    """Return the configs as an array of shape (configs, knobs): the number of each value, or -1 without the knob."""
+    """Encode configs as an array of shape (configs, knobs): numbers for values, and -1 for a knob that is missing."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     codes = np.full((len(configs), len(names)), -1, dtype=np.int64)
     for column, name in enumerate(names):
@@ -128,7 +129,7 @@ def encoded(configs: Sequence[Any]) -> Ints:
 
 
 def lines(codes: Ints) -> Iterator[Ints]:
-    """Yield for each knob the number of each config's line, in which all configs differ in nothing but this knob."""
+    """Yield, for each knob, the number of each config's line: a group of configs that differ only in this knob."""
     rng = np.random.default_rng(0)
     keys = np.zeros(codes.shape, dtype=np.uint64)  # random numbers of 64 bits, whose sums identify configs
     for column in range(codes.shape[1]):
@@ -140,9 +141,9 @@ def lines(codes: Ints) -> Iterator[Ints]:
 
 
 def correlated(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
-    """Return the smallest distance at which there are enough pairs, and the correlation of the fitness of these pairs.
+    """Return the smallest distance at which there are enough pairs, and the correlation of fitness within these pairs.
 
-    Each ordered pair counts once, so that a config counts as often as it has neighbours, as in a random walk.
+    Each ordered pair counts once, so a config counts once for each of its neighbours, as in a random walk.
     """
     pairs = total = squares = product = 0.0
     for line in groups:
@@ -173,7 +174,7 @@ def correlated(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[in
 
 
 def best_of_lines(fitness: Floats, groups: Sequence[Ints]) -> Array:
-    """Return for each config whether it has a neighbour and none of its neighbours is faster."""
+    """Return, for each config, whether it has neighbours, none of which is faster."""
     optimum, alone = np.ones(len(fitness), bool), np.ones(len(fitness), bool)
     for line in groups:
         least = np.full(int(line.max()) + 1, np.inf)
@@ -184,14 +185,14 @@ def best_of_lines(fitness: Floats, groups: Sequence[Ints]) -> Array:
 
 
 def relative_spread(codes: Ints, fitness: Floats) -> float | None:
-    """Return the mean distance among the best configs divided by that among all."""
+    """Return the mean distance between the best configs, divided by the mean distance between all configs."""
     count = max(2, math.ceil(TOP * len(fitness)))
     everywhere = mean_distance(codes)
     return mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / everywhere if everywhere else None
 
 
 def mean_distance(codes: Ints) -> float:
-    """Return the mean Hamming distance of two different rows, from how often each value occurs."""
+    """Return the mean Hamming distance between two different rows, computed from how often each value occurs."""
     rows = len(codes)
     equal = sum(int((np.bincount(column + 1) ** 2).sum()) - rows for column in codes.T)
     return float(codes.shape[1] - equal / (rows * (rows - 1)))

@@ -1,4 +1,4 @@
-"""The page's server, which is read-only and can be reached only from this machine."""
+"""The server for the page of a study, which is read-only and accepts connections only from this machine."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ PAGES = {
 }
 
 CONNECTIONS = 32
-"""The maximum number of open connections. Further ones are closed immediately. A browser opens only a few."""
+"""The maximum number of open connections. Further connections are closed immediately. A browser opens only a few."""
 
 REQUEST_SECONDS = 20.0
-"""The time limit for a connection in total, in seconds, regardless of how slowly the client sends or reads."""
+"""The time limit for a whole connection, in seconds, regardless of how slowly the client sends or reads."""
 
 
 class WatchServer(ThreadingHTTPServer):
@@ -72,7 +72,7 @@ class WatchServer(ThreadingHTTPServer):
                 f"omit it"
             ) from None
         self.url = f"http://{HERE}:{self.server_port}/"
-        # The hosts that a browser may request. Any other is a foreign page whose name resolves to this address.
+        # The host names that a browser may use. Any other belongs to a foreign page that resolves to this address.
         self.hosts = {f"{name}:{self.server_port}" for name in (HERE, "localhost")}
         if self.server_port == 80:
             self.hosts |= {HERE, "localhost"}
@@ -106,7 +106,7 @@ class WatchServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handles each request in a separate connection, so that none is left open when the server ends."""
+    """Handles each request in a separate connection, so that no connection remains open when the server ends."""
 
     server_version, sys_version = "searchlab", ""
     timeout = REQUEST_SECONDS

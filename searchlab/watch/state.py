@@ -1,4 +1,4 @@
-"""A study's state, read from its logs as they grow."""
+"""The state of a study, read from its logs as they grow."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ..log.writer import is_locked
 Status = Literal["running", "done", "waiting", "stopped", "damaged"]
 
 AGAIN = 0.3
-"""How long to return the same state before the logs are read again, in seconds."""
+"""The time in seconds for which the same state is returned before the logs are read again."""
 
 BETWEEN = 5.0
-"""The maximum time between two of a study's runs, during which none is running, in seconds."""
+"""The maximum time in seconds that a running study takes between the end of one run and the start of the next."""
 
 
 class RunState(msgspec.Struct, frozen=True):
@@ -46,16 +46,16 @@ class RunState(msgspec.Struct, frozen=True):
     failed: int
     best: float | None  # the highest throughput so far, in ``unit``
     unit: str
-    steps: tuple[tuple[int, float], ...]  # each trial that was the best so far, and its throughput
+    steps: tuple[tuple[int, float], ...]  # the trials that improved on the best so far, with their throughput
     updated: float  # when its last trial ended, in seconds since 1970
     problem: str  # why its log cannot be read, or why the run ended
 
 
 class State(msgspec.Struct, frozen=True):
-    """A study's current state, and the runs that have changed since an earlier look."""
+    """The current state of a study, and the runs that have changed since an earlier look."""
 
-    version: int  # a different version means that the study has different runs
-    look: int
+    version: int  # changes if the plan changes or logs disappear, so that earlier rows are invalid
+    look: int  # the number of times that the logs have been read
     title: str
     runs: int
     counts: dict[Status, int]
@@ -68,7 +68,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Watched:
-    """The study whose logs are in ``directory``. Raises SearchlabError if the directory does not exist."""
+    """Follows the study whose logs are in ``directory``. Raises SearchlabError if the directory does not exist."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
@@ -78,7 +78,7 @@ class Watched:
         self._lock = Lock()
         self._version = self._look = 0
         self._looked = self._ran = -math.inf
-        self._plan: tuple[float, int] | None = None  # when it was written, and its size
+        self._plan: tuple[float, int] | None = None  # modification time and size of the plan
         self._budgets: dict[str, PlannedRun] = {}
         self._followers: dict[str, Follower] = {}
         self._rows: dict[str, RunState] = {}
@@ -86,7 +86,7 @@ class Watched:
         self._problem = ""
 
     def state(self, version: int = 0, since: int = 0) -> State:
-        """Return the current state. It has rows that changed after look ``since``, or all if ``version`` differs."""
+        """Return the current state, with the rows that changed after look ``since``, or all if ``version`` differs."""
         with self._lock:
             if time.monotonic() - self._looked > AGAIN:
                 self._refresh()
@@ -102,7 +102,7 @@ class Watched:
             if follower is None:
                 follower = self._followers[log] = Follower(self._directory / log)
             before = self._rows.get(log)
-            # Checked before the log is read, because once its writer has gone, everything that it wrote can be read.
+            # The lock is checked before the log is read, because everything has been written when the writer is gone.
             locked = (before is None or before.status != "done") and is_locked(follower.path)
             follower.look()
             row = self._row(number, log, follower, locked)
@@ -184,10 +184,10 @@ class Watched:
         )  # fmt: skip
 
     def _left(self) -> float:
-        """Return the wall-clock time that all runs still need, one after the other, in seconds, or infinity if unknown.
+        """Return the wall-clock seconds that the remaining runs need, one after the other, or infinity if unknown.
 
-        The time per trial is estimated from the same strategy on the same workload, or else from all runs on the same
-        workload, or else from all runs.
+        The time per trial is estimated from the same strategy on the same workload and space, or else from all runs on
+        them, or else from all runs.
         """
         spent: dict[tuple[str, ...], np.ndarray] = {}
         for log, row in self._rows.items():
@@ -225,7 +225,7 @@ def _is_done(follower: Follower, budget: Budget | None) -> bool:
 
 
 def _share(follower: Follower, budget: Budget | None) -> float | None:
-    """Return the fraction of its budget that a run has spent, or 0 if only its policy or a lack of gain can end it."""
+    """Return the fraction of the budget that is spent: 0 if it limits neither trials nor seconds, None if unknown."""
     if budget is None:
         return None
     by_seconds = follower.charged / budget.seconds if budget.seconds else 0.0
