@@ -145,7 +145,7 @@ class Columns(LoggedTrials):
         return _CONFIG.decode(self.configs[index])
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return the columns up to ``trials`` trials, of which the log must have more; see :meth:`Log.first`."""
+        """Return these columns, shortened to the first ``trials`` trials; see :meth:`Log.first`."""
         arrays = {name: getattr(self, name)[:trials] for name in ("configs", *_PER_TRIAL)}
         arrays["readings"] = self.readings[: int(arrays["counts"].sum())]
         rounds = int(np.searchsorted(self.rounds, trials))

@@ -406,7 +406,7 @@ class Log(LoggedTrials):
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return the log up to ``trials`` trials, of which it must have more. ``ended`` is why the run ended there."""
+        """Return this log, shortened to its first ``trials`` trials. ``ended`` states why the run ended there."""
         return replace(self, records=self.records[:trials], final=None, ended=ended)
 
 

@@ -82,7 +82,7 @@ def confine_signals() -> bool:
 def go_between() -> None:
     """Continue in a child process. This process only waits for the child, and then ends in the same way.
 
-    A candidate that kills its parent then kills only this intermediate process, whose parent detects that it has ended.
+    If a candidate kills its parent, only this intermediate process ends, and its own parent detects that.
     """
     us = os.getpid()
     child = os.fork()
@@ -116,7 +116,7 @@ def limit_memory(megabytes: int) -> None:
 
 
 def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """Return a failure's ``text``, with the limit if memory ran out. ``held`` is the peak memory in MB, if known."""
+    """Return ``text``, and add the limit if memory ran out. ``held`` is the process's peak memory in MB, if known."""
     if megabytes and (held >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text

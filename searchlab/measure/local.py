@@ -56,7 +56,7 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
 
 
 def survives(kind: str, failure: Failure) -> bool:
-    """Return whether a process can run more programs after a ``failure`` of one for this ``kind`` of target.
+    """Return whether a process can run more programs after a ``failure``, given the ``kind`` of target.
 
     CUDA kernel errors are sticky: every later CUDA call in the process also fails (CUDA Runtime API). A kernel that
     computed a wrong answer may have overwritten the next kernel's inputs.

@@ -168,7 +168,7 @@ class Runner:
     def _prepared(
         self, module: tvm.runtime.Module, packed: Packed, inputs: Sequence[tvm.runtime.Tensor]
     ) -> list[tvm.runtime.Tensor]:
-        """Return a program's input arguments, after having the program pack those ``inputs`` that it takes packed."""
+        """Return a program's input arguments. The program itself packs those ``inputs`` that it takes packed."""
         named = packed_inputs(module, packed, dict(zip(self.names, inputs, strict=False)))
         if self._guards_inputs:
             arrays = [(f"{name}, packed", array) for name in named.keys() & packed for array in named[name]]

@@ -412,7 +412,7 @@ def _insert(database: sqlite3.Connection, key: Key, log: Log, lines: list[bytes]
 
 
 def _run_of(database: sqlite3.Connection, header: str, lines: list[bytes]) -> tuple[int | None, int, int]:
-    """Return the run to whose log ``lines`` belong, and its numbers of lines and trials, or None, 0, 0 if unknown."""
+    """Return the run with the log ``lines``, and its numbers of lines and trials, or None, 0, 0 if it is unknown."""
     for run, known, trials in database.execute("SELECT id, lines, trials FROM runs WHERE header = ?", [header]):
         held = [line for (line,) in database.execute(_LINES, [run, len(lines)])]
         if held == lines[: len(held)]:
@@ -643,7 +643,7 @@ def _this_machine(target: Target) -> str:
 
 
 def default_path() -> Path:
-    """Return the default store: ``SEARCHLAB_STORE``, or ``searchlab/store.db`` in the user's data directory.
+    """Return the default store's path: ``SEARCHLAB_STORE``, or ``searchlab/store.db`` in the user's data directory.
 
     The data directory is ``XDG_DATA_HOME`` if that is an absolute path, or ``~/.local/share`` otherwise (XDG Base
     Directory Specification 0.8). Raises SearchlabError if the user has no home directory.
