@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,11 +102,19 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     )  # fmt: skip
 
 
+def overview(tested: Mapping[Path, Tested]) -> str:
+    """Return a table of all claims with their verdicts."""
+    lines = [
+        f"| {path.stem} | {one.claim.text} | {one.verdict} |" for path, study in tested.items() for one in study.claims
+    ]
+    return "\n".join(["| study | claim | verdict |", "|---|---|---|", *lines])
+
+
 def page() -> Iterator[str]:
     """Yield the lines of the page."""
-    yield HEAD
-    for path in sorted(KEPT.glob("*.json")):
-        tested = msgspec.json.decode(path.read_bytes(), type=Tested)
+    found = {path: msgspec.json.decode(path.read_bytes(), type=Tested) for path in sorted(KEPT.glob("*.json"))}
+    yield from (HEAD, overview(found), "")
+    for path, tested in found.items():
         _, command, cost = Costed.read(STUDIES / f"{path.stem}.toml")
         yield from (f"## {tested.title}", "")
         yield f"`{command}` ({cost}); here, {tested.where}, at most {tested.seeds} seeds.\n"
