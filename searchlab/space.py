@@ -466,8 +466,8 @@ class Space(ChecksOptions, ABC):
             config: A member of the space.
             rng: The source of randomness.
             weights: A mapping from role (or kind, for knobs without a role) to the total weight of its knobs;
-            ``"other"`` stands for all other roles. Roles that ``config`` lacks are ignored. If no weight remains, knobs
-            are equally likely.
+                ``"other"`` stands for all other roles. Roles that ``config`` lacks are ignored. If no weight remains,
+                knobs are equally likely.
         """
         roles: dict[str, list[Knob]] = {}
         for knob in self.knobs(config):
