@@ -213,8 +213,8 @@ class HyperPlan:
     others: dict[str, Any]  # the options that are not searched, with their values
     trials: int  # per search
     seed: int
-    seeds: int  # the number of runs on each problem that judge a set of options
-    fresh_seeds: int  # the number of further runs, for the comparison
+    seeds: int  # the number of runs on each problem for judging a set of options
+    fresh_seeds: int  # the number of further runs on each problem, for the final comparison
     notes: list[str]
 
     def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> Hypertuned:
@@ -336,7 +336,7 @@ class HyperPlan:
         return self.problems[0].run.strategy.policy.name
 
     def _open_search(self, storage: BaseStorage, path: Path | None, hidden: HoldOut) -> optuna.Study:
-        """Open or create a search. Raises SearchlabError if the stored search differs beyond its number of trials."""
+        """Open or create a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
         problems = self._visible(hidden)
         run = problems[0].run
         strategy = run.strategy
@@ -439,15 +439,15 @@ def plan_hypertune(
     """Plan a search over the options of ``policy`` on the tables of ``study``.
 
     Args:
-        study: A study that measures from a table.
+        study: A study whose measurements come from tables.
         policy: The label or name of a study entry, whose options then serve as the default, or any other policy.
         options: The options to search, as :func:`parse_options` accepts them. By default, all options for which
             :func:`derive_ranges` finds a range are searched.
         hold_out: The workloads that no search sees. By default, each is held out in turn (leave-one-out
             cross-validation), and one more search on all workloads finds the options to recommend.
         trials: The number of sets of options that each search tries.
-        seeds: The number of runs on each problem that judge a set of options.
-        fresh_seeds: The number of further runs on each problem, for the comparison; no search sees them.
+        seeds: The number of runs on each problem for judging a set of options.
+        fresh_seeds: The number of further runs on each problem, for the final comparison; no search sees them.
         seed: The seed that determines which options are tried and the seeds of all runs.
 
     Raises:
@@ -625,7 +625,7 @@ def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, dict[str, Any]]:
-    """Return ranges around ``defaults``, and the defaults that suggest no range: all but switches and positive numbers.
+    """Return ranges around ``defaults``, and the defaults that suggest no range, such as words, lists, 0 and None.
 
     A positive number is searched from a quarter to four times its value, on a logarithmic scale, within the bounds that
     the policy class ``cls`` declares. For a switch, both values are searched.

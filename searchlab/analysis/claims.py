@@ -2,9 +2,9 @@
 
 A claim compares a strategy with one or more opponents by one measure. Each comparison consists of a test and an
 interval for the mean difference or, if the measure has a unit, for the mean log ratio; see
-:func:`~searchlab.analysis.stats.inference.paired_difference`. If there are enough workloads, they apply to workloads
-like these; otherwise, they apply only to these workloads. The p-values are corrected for all comparisons of all claims
-in a report (Holm), separately from the other tests in the report. The intervals are not corrected.
+:func:`~searchlab.analysis.stats.inference.paired_difference`. If there are enough workloads, the comparison is about
+workloads like these; otherwise, it is only about these workloads. The p-values are corrected for all comparisons of all
+claims in a report (Holm), separately from the other tests in the report. The intervals are not corrected.
 """
 
 from __future__ import annotations

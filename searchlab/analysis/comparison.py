@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Source = Result | str | Path | Iterable[Result | str | Path]
-"""What :func:`compare` accepts: a result, a log, a directory of logs, or several of these, such as Results."""
+"""The arguments of :func:`compare`: a result, a log, a directory of logs, or several of these, such as Results."""
 
 _MOST = 12  # the number of workloads that a notebook shows by default
 

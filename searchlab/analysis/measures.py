@@ -96,7 +96,7 @@ class Measure(Generic[Source, V]):
         *columns: The measure's columns; none if the measure appears only in ``summary.json``.
         unit: The unit of the numbers.
         compared_by: The measure's name in comparisons of strategies, or empty if strategies are not compared by it.
-            A measure with such a name needs a number for each seed, ``by_seed``.
+            Such a measure needs a number for each seed, ``by_seed``.
         better: ``max`` if higher numbers are better, or ``min`` if lower numbers are.
     """
 
@@ -248,7 +248,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
-        """Summarise the needed and spent amounts. ``more_*`` are those of interrupted runs, which only the ERT uses."""
+        """Summarise the amounts that runs needed and spent; ``more_*`` are from interrupted runs, used only for ERT."""
         interval = median_interval(values)
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
         median, lower, upper, expected = map(_finite, (interval.value, interval.lower, interval.upper, ert))
@@ -289,7 +289,7 @@ def interval_text(interval: Interval, digits: int) -> str:
 
 
 def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any) -> tuple[Column, ...]:
-    """Return columns for an estimate's value and the ends of its interval; the value is shown if it has a ``title``."""
+    """Return columns for an estimate, shown in tables only if it has a ``title``, and for the ends of its interval."""
     value = Column(name, title, Shown.TABLES if title else Shown.NOWHERE, digits, "value", **look)
     return value, *_ends(name)
 
@@ -352,8 +352,8 @@ class OnWorkload(Measure[StrategyRuns, V]):
 class StrategySummary(Row):
     """The measures of one strategy on one workload.
 
-    Measures with a number for each seed cover the runs of ``seeds`` up to the workload's horizon. Failures and seconds
-    cover all trials in the logs.
+    Measures with a number for each seed cover the runs with these ``seeds``, up to the workload's horizon. Failures and
+    seconds cover all trials in the logs.
     """
 
     space = OnWorkload("The search space.", lambda runs: runs.header.space.name)

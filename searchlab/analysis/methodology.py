@@ -1,8 +1,8 @@
 """The scores that the package ``autotuning_methodology`` assigns to runs over a table.
 
-Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation Computer
-Systems 159, 2024 (doi 10.1016/j.future.2024.05.021). Unlike the scores in reports (:mod:`.stats.random_search`), the
-package excludes failed configs from random search and scores the median rank over all runs.
+Source: Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future Generation
+Computer Systems 159, 2024 (doi 10.1016/j.future.2024.05.021). Unlike searchlab's reports (:mod:`.stats.random_search`),
+the package excludes failed configs from random search and scores the median rank over all runs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _places(table: Log, runs: Sequence[Log]) -> Ints:
 
 
 def _statistics(table: Log) -> Any:
-    """Return the package's object for ``table``, which it reads from a file in Kernel Tuner's T4 format."""
+    """Return the package's representation of ``table``, which it reads from a file in Kernel Tuner's T4 format."""
     from autotuning_methodology.searchspace_statistics import SearchspaceStatistics
 
     with TemporaryDirectory() as folder:

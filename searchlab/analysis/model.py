@@ -25,8 +25,8 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         test: For the area on one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over
             several workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why
             there is no p-value: "described" for measures other than the area; "one run" if one of the strategies yields
-            the same run for every seed; or, over several workloads, "no seed in common" or "one seed in common" on any
-            of them, or "the same difference from every seed".
+            the same run for every seed; or, over several workloads, "no seed in common" or "one seed in common" (on at
+            least one workload), or "the same difference from every seed".
         improvement: The fraction of pairs in which the run of ``first`` is better or, if runs are not paired, the
             probability that a run of ``first`` is better than one of ``second`` on the same workload. Ties count half.
         effect: The rank-biserial correlation or, for "paired-t", the mean difference in area. It is in [-1, 1], and
@@ -171,11 +171,11 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         verdict: As in :class:`ClaimVerdict`.
-        value: The mean difference, strategy minus opponent, or their mean ratio if the measure has a unit.
-        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based, or None without one.
+        value: The mean difference (strategy minus opponent) or, if the measure has a unit, the mean ratio of the two.
+        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based, or None without it.
         p: The p-value for the hypothesis of no difference, corrected for all tests of claims in the report.
         scope: The workloads to which the interval and ``p`` apply: "workloads like these", "these kernels on other
-            devices" or, if there are too few workloads for either, those of the runs.
+            devices" or, if there are too few workloads for either, only the compared ones ("these 3 workloads").
         workloads: The number of workloads on which both ran. The strategy is better on ``ahead`` of these workloads,
             the same on ``level``, and worse on ``behind``.
         seeds: The number of pairs of runs on the workload with the fewest pairs.
@@ -265,7 +265,7 @@ class Summary(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
 
-    It is the fastest trial or, if the fastest trials were measured again at the end of the run, the winner among them.
+    It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.
     """
 
     workload: str

@@ -1,7 +1,7 @@
 """Estimating from existing runs how many seeds and workloads are needed to detect a difference in area.
 
-The design is that of :mod:`.stats.inference`: runs with the same seed on a workload form a pair, and a t test is
-performed on the mean difference within pairs, which varies either between seeds or between workloads.
+The design is that of :mod:`.stats.inference`: runs with the same seed on a workload form a pair, and the mean
+difference within pairs is tested by a t test, given its variation either between seeds or between workloads.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def t_power(difference: float, error: float, df: float, alpha: float) -> float:
 
 
 def seeds_for(variation: Variation, difference: float, workloads: int, *, power: float, alpha: float) -> int | None:
-    """Return the seeds per workload that are needed to detect ``difference`` on ``workloads``, or None above MOST."""
+    """Return the number of seeds per workload that is needed to detect ``difference``, or None if it exceeds MOST."""
 
     def enough(seeds: int) -> bool:
         error = variation.seeds / math.sqrt(workloads * seeds)
@@ -181,7 +181,7 @@ def workloads_for(variation: Variation, difference: float, seeds: int, *, power:
 
 
 def _least(start: int, enough: Callable[[int], bool]) -> int | None:
-    """Return the smallest ``enough`` number, at least ``start``, assuming that all larger numbers are enough too."""
+    """Return the smallest number, from ``start``, that is ``enough``, assuming that all larger numbers also are."""
     step = start
     while not enough(step):
         if step >= MOST:

@@ -30,7 +30,7 @@ from .runs import ComparedRuns
 from .words import counted
 
 CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
-"""The names in a result's folder of its entry in the index, the digests of its files, and the folder of its logs."""
+"""Names in a result's folder: the file for its entry in the index, the digests of its files, and the folder of logs."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def study_result(directory: Path) -> Published:
 def publish(out: Path, results: Iterable[Published]) -> list[Card]:
     """Write ``results``, and an index of all results, to the site in the directory ``out``.
 
-    A result replaces one with the same title. Other results on the site are kept.
+    A result replaces an earlier one with the same title. Other results on the site are kept.
 
     Returns:
         The cards of all results on the site, newest first.

@@ -46,17 +46,17 @@ def report(
     """Compare the runs in logs, and write a page, pictures and data files.
 
     - ``report.html``: the report as one page that needs no other files and no network. Its charts are also written as
-      PNG and SVG files. If there are more than 12 workloads, only those over all workloads (``overall-*``) are written.
+      PNG and SVG files; with more than 12 workloads, only the charts over all workloads (``overall-*``) are.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``contrasts.csv``: a row for each pair of strategies, measure and workload. ``workload`` is empty in rows over all
       workloads.
-    - ``overall.csv``, ``lead.csv``: for several workloads, a row for each strategy, and for each comparison of the best
-      strategy with another.
+    - ``overall.csv``: a row for each strategy over several workloads. ``lead.csv``: a row for each comparison of the
+      best strategy with another.
     - ``published_claims.csv``: a row for each opponent in each published claim of the study.
     - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
       seconds since the start of the run, and the best GFLOPS so far, which stay the same until the next row.
-    - ``figures.json``, ``figures.csv``: the data of the charts. For step lines, the CSV file contains only the points
-      at which they change or end.
+    - ``figures.json``, ``figures.csv``: the data behind the charts. For step lines, the CSV file contains only the
+      points at which they change or end.
     - ``programs.json``: each strategy's best program on each workload. ``programs.csv``: the best program of each run.
 
     Args:

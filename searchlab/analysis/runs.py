@@ -186,9 +186,9 @@ def held(values: Sequence[Floats], trials: int) -> Floats:
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
-    """Return the most trials that at least half of the runs have, not counting ended runs, or 0 if all have ended.
+    """Return the largest number of trials that at least half of the runs have. Runs that have ended do not count.
 
-    A few interrupted runs therefore do not shorten the comparison.
+    A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
     return _of_half([run.log.trials for run in runs if not run.log.ended])
 
@@ -272,8 +272,8 @@ class WorkloadRuns:
     def best(self) -> BestKnown | None:
         """The best known program. It is None while nothing has succeeded, unless an optimum is known.
 
-        If a table added ``noise``, a trial may be faster than its program. The best known time is then the table's
-        optimum or, if that is unknown, the lowest median of a config's times over the runs.
+        If times were resampled (``noise``), a trial may be faster than its program is on average. The best known time
+        is then the table's optimum or, if that is unknown, the lowest median of a config's times over the runs.
         """
         if self.known:
             return self.known
@@ -312,17 +312,17 @@ class WorkloadRuns:
 
     @cached_property
     def hits(self) -> dict[str, Floats]:
-        """The trials to each of :attr:`targets` by strategy, infinite if not reached: shape (runs, targets)."""
+        """The trials to reach each of :attr:`targets`, or infinity, by strategy: shape (runs, targets)."""
         return {name: hitting_times(group.curves, self.targets) for name, group in self.strategies.items()}
 
     @cached_property
     def hits_in_seconds(self) -> dict[str, Floats]:
-        """The seconds to each of :attr:`targets` by strategy, infinite if not reached: shape (runs, targets)."""
+        """The seconds to reach each of :attr:`targets`, or infinity, by strategy: shape (runs, targets)."""
         return {name: seconds_of_hits(self.hits[name], group.elapsed) for name, group in self.strategies.items()}
 
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
-        """Random search in each space for which a complete table, or runs of random search, exist."""
+        """Random search in each space that has a complete table or runs of random search."""
         searches: dict[str, RandomSearch] = {}
         for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
@@ -337,8 +337,8 @@ class WorkloadRuns:
     def shared_start(self) -> tuple[int, list[str]]:
         """The number of initial random trials that strategies share, and the strategies that share them.
 
-        Of the strategies that begin like random search with the same seed, at least half share this many trials. The
-        number is 0 if there are no such strategies, and the smallest one if there are several spaces.
+        At least half of the strategies that begin like random search with the same seed share this number of trials. It
+        is 0 if there are no such strategies. If there are several spaces, the smallest number counts.
         """
         starts = []
         for groups in self._by_space.values():
@@ -370,7 +370,7 @@ ComparedRuns = dict[str, WorkloadRuns]
 
 
 def least_optimum(runs: Sequence[LoggedRun]) -> float:
-    """Return the lowest optimum, in seconds, of the complete tables that runs used, or infinity if none did."""
+    """Return the lowest optimum, in seconds, of the complete tables used by ``runs``, or infinity without any."""
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 

@@ -102,7 +102,7 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
-    """Return a clause about the seeds for which the random start that the first two strategies share hit the target."""
+    """Return a clause on how many seeds reached the target during the start that the first two strategies share."""
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
@@ -187,7 +187,7 @@ class Together:
 
 
 def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
-    """Compare the strategies that ran on all of several workloads, or return None if no two share a seed on each."""
+    """Compare the strategies that ran on all of several workloads, or return None if no two share seeds on all."""
     rows = [item.by_strategy for item in workloads]
     names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
     if len(workloads) < 2 or len(names) < 2:
@@ -208,7 +208,7 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
 
 
 def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
-    """Compare two strategies over all workloads, given their summaries on each workload and the workload's cluster."""
+    """Compare two strategies over all workloads, given their summaries and the cluster for each workload."""
     ours, theirs = paired_areas(first, second)
     found = paired_difference(ours, theirs, clusters)
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
@@ -306,7 +306,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> list[str]:
-    """Return sentences about runs and trials that the verdict ignores because they, or others, stopped early."""
+    """Return sentences about runs that the verdict omits because they stopped early, and about unequal trials."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
     said = []
     if stopped := [row for row in rows if row.interrupted]:

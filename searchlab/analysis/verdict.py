@@ -38,10 +38,10 @@ def verdict(
 ) -> str:
     """Return the verdict on one workload.
 
-    If no test separates the leader from some other strategies, the verdict begins with "No winner" or, if the leader is
-    ahead of at least one strategy, with a list of those tied with it. It compares the first two strategies by median
-    trials to the target or, if no strategy reaches the target with most of its seeds, by median area under the curve.
-    If another strategy leads in seconds, a further sentence states this.
+    If the leader is not significantly better than any other strategy, the verdict begins with "No winner"; if it is
+    better than only some, the verdict begins with the strategies that are tied with it. The first two strategies are
+    compared by median trials to the target or, if no strategy reaches the target with most of its seeds, by median area
+    under the curve. If another strategy leads in seconds, a further sentence states this.
 
     Args:
         rows: The strategies in the order of :func:`ranked`.
@@ -89,7 +89,7 @@ def over_all(
     *,
     so_far: bool,
 ) -> str:
-    """Return the verdict over all workloads, except for the claims about the first two strategies.
+    """Return the verdict over all workloads, without the claims about the first two strategies.
 
     Args:
         rows: The strategies, largest mean area first.
@@ -119,7 +119,7 @@ def over_all(
 
 @dataclass(frozen=True)
 class Standing:
-    """How the leader compares with the other strategies by one measure."""
+    """The comparison of the leader with the other strategies by one measure."""
 
     leader: str
     tied: list[str]  # strategies that no test separates from the leader

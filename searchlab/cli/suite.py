@@ -153,9 +153,9 @@ def suite_run(
     """Compare a policy with a suite's baselines, by default on the tables of its dev split.
 
     Only the policy is run: the suite already contains the baseline runs. The comparisons with the `--against` baselines
-    are registered before the first run, and each is a single test over all tables. The report (`--out`) contains all
-    other comparisons. Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
-    strategies you have run on the test split.
+    are registered before the first run, and each is first tested once over all tables. The report (`--out`) contains
+    all other comparisons. Develop a policy only on `dev`, then run it once with `--split test`. The result records how
+    many strategies you have run on the test split.
     """
     from ..suite.verify import RESULT
 

@@ -65,7 +65,7 @@ class Card:
 
     @property
     def draws(self) -> tuple[float, int] | None:
-        """Random draws to come within 5 % of the best: their expected number, and the number that 95 % of runs need."""
+        """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
         if not (good := self.near(NEAR[0])):
             return None
         return expected_draws(self.configs, good), draws_for(self.configs, good)

@@ -97,7 +97,7 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
 
 def searched(suite: Suite, new: Trajectories) -> Suite:
-    """Return the tables of ``suite`` over which ``new`` has runs, since a policy may reject some spaces."""
+    """Return ``suite`` with only the tables over which ``new`` has runs, because a policy may reject some spaces."""
     tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
     return replace(suite, spec=msgspec.structs.replace(suite.spec, tables=tables))
 
@@ -324,7 +324,7 @@ class SuiteAnswer:
             yield space, len(areas), fmean(area[self.label] for area in areas), less
 
     def _tally(self, baseline: str) -> Mapping[str, int]:
-        """Count the tables on which the strategy is ahead of ``baseline``, level, behind, and significantly so."""
+        """Count the tables on which the strategy is ahead of, level with or behind ``baseline``."""
         tally = dict.fromkeys(("ahead", "level", "behind", "significantly ahead", "significantly behind"), 0)
         for item in self.summary.workloads:
             value = round(self.areas[item.workload][self.label] - self.areas[item.workload][baseline], 12)

@@ -34,7 +34,7 @@ Split = Literal["within-task", "by-task"]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well a model predicted the trials of a log that it was not trained on."""
+    """The quality of a model's predictions for the trials of a log that it was not trained on."""
 
     model: Plugin
     log: Path
@@ -52,7 +52,7 @@ def evaluate(
     train_fraction: float = 0.7,
     k: int = 5,
 ) -> list[HeldOut]:
-    """Evaluate each model on trials held out from each log, one model after the other.
+    """Evaluate each model on trials that are held out from each log.
 
     Args:
         logs: Logs or directories of logs. Scores are relative to the best trial in each log.

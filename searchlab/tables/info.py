@@ -158,7 +158,7 @@ def named_values(values: dict[str, Any]) -> str:
 
 
 def unsteady(log: Log) -> str:
-    """Return why the times of the table ``log`` are unusable, or an empty string if they are usable or it is no table.
+    """Return why the times of the table ``log`` are unusable, or "" if they are usable or ``log`` is not a table.
 
     If the table was timed in passes, its times are unusable if the sentinel ever deviated by more than 10 % from its
     median, or if the programs in some time block deviated by more than 10 % in the median from their times in other

@@ -1,8 +1,8 @@
-"""Timing a table's programs in passes, each in a different random order, so that drift does not look like an effect.
+"""Timing a table's programs in passes, in different random orders, so that drift does not look like effects of knobs.
 
 A pass times all programs, in blocks. The sentinel, a program of median speed, is timed repeatedly between the programs
 of each block, and blocks that deviate are timed again. Finally, the fastest programs are timed in turn, so that the
-optimum is not due to a lucky reading. Readings are written to a journal, from which an interrupted build can resume.
+optimum does not depend on a lucky reading. All readings are kept in a journal, from which a later build can resume.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Watched:
             if follower is None:
                 follower = self._followers[log] = Follower(self._directory / log)
             before = self._rows.get(log)
-            # The lock is checked before the log is read, because everything has been written when the writer is gone.
+            # The lock is checked before the log is read: once it has been released, the log can be read completely.
             locked = (before is None or before.status != "done") and is_locked(follower.path)
             follower.look()
             row = self._row(number, log, follower, locked)
@@ -186,8 +186,8 @@ class Watched:
     def _left(self) -> float:
         """Return the wall-clock seconds that the remaining runs need, one after the other, or infinity if unknown.
 
-        The time per trial is estimated from the same strategy on the same workload and space, or else from all runs on
-        them, or else from all runs.
+        The time per trial is taken from runs of the same strategy on the same workload and space if there are any,
+        otherwise from all runs on this workload and space, and otherwise from all runs.
         """
         spent: dict[tuple[str, ...], np.ndarray] = {}
         for log, row in self._rows.items():

@@ -401,7 +401,7 @@ HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
 
 
 class Looks(NamedTuple):
-    """How strategies are distinguished in all charts and tables."""
+    """The order and highlighting of strategies in all charts and tables."""
 
     names: list[str]  # in the order that determines their colours
     own: str | None  # the first strategy of the first registered contrast
@@ -420,7 +420,7 @@ class Looks(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """How much larger a strategy's area under the curve is than the reference's."""
+    """The difference in area under the curve between a strategy and the reference."""
 
     strategy: str
     difference: Interval  # on these workloads
@@ -432,11 +432,11 @@ class Gap(NamedTuple):
 
 
 def differences(summary: Summary) -> dict[str, list[Gap]]:
-    """Return, for each reference, the difference of every strategy from it, best first. The reference's own is 0.
+    """Return the differences of all strategies from each reference, by reference, best first.
 
     The first reference is the opponent in the first registered contrast or, without one, random search. Differences are
-    over all workloads, or on the only workload. If neither is possible, the result is empty. A pair that was not tested
-    has no interval.
+    over all workloads, or on the only workload; if neither is possible, the result is empty. A pair that was not tested
+    has no interval. The difference of a reference from itself is 0.
     """
     if summary.overall:
         names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts

@@ -49,14 +49,14 @@ GREY = "#555555"
 # Sizes are in inches, unless stated otherwise.
 WIDTH, DPI = 8.0, 200  # at 8 inches for 800 px, 10 points are 14 px high
 _SCREEN = 100  # pixels per inch on a page
-_HEIGHT = 4.6  # of a line chart
-_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # margins around its axes; the right margin is as wide as the labels
-_GAP = 0.2  # between the lines in its legend
-_HANDLE = 0.34  # of the sample of a line
+_HEIGHT = 4.6  # height of a line chart
+_LEFT, _BOTTOM, _TOP = 0.8, 0.55, 0.72  # margins of a line chart; the right margin is as wide as the labels
+_GAP = 0.2  # distance between lines in a legend
+_HANDLE = 0.34  # length of a line's sample in a legend
 _NAME = 34  # maximum number of characters in a name
-_GAP_ROW = 0.3  # from row to row
-_RANK_ROW, _CLIQUE = 0.26, 0.13  # from name to name, and from bar to bar
-_RANK_MARGIN = 0.33  # part of the width reserved for the names, on each side
+_GAP_ROW = 0.3  # distance between rows in a picture of differences
+_RANK_ROW, _CLIQUE = 0.26, 0.13  # distances between names, and between cliques, in a diagram of ranks
+_RANK_MARGIN = 0.33  # part of the width of a diagram of ranks that is reserved for names, on each side
 
 STYLE = {
     "svg.hashsalt": "searchlab",

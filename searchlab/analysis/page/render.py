@@ -1,4 +1,4 @@
-"""Rendering a report as a single HTML page, which needs no network or other files, and treats no log text as markup."""
+"""Rendering a report as an HTML page that needs no network or other files and never treats text from logs as markup."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
 
 
 def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
-    """Return the values that the template of the differences needs. Places are in percent of the chart's width."""
+    """Return the template's values for the chart of differences. Positions are in percent of the chart's width."""
     ends = [
         end
         for gap in gaps
@@ -302,7 +302,7 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
-    """Return a row for each setting in which a strategy was run, with the workloads if there are several settings."""
+    """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
     ways: dict[tuple[str, ...], dict[str, list[LoggedRun]]] = {}
     for item in comparison.values():
         for strategy, runs in item.by_strategy.items():
@@ -377,7 +377,7 @@ def _device(target: Mapping[str, Any]) -> str:
 
 
 def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """Return the seed, name and link of each log, by strategy. Links are relative to ``out``, or "" if not a file."""
+    """Return the seed, name and link of each log, by strategy. Links are relative to ``out``, or "" without a file."""
     folders: dict[str, str] = {}
 
     def link(path: Path) -> str:

@@ -131,7 +131,7 @@ def precision_targets(best: float, number: int = 51) -> Floats:
 
 
 def ecdf(values: Floats, at: Floats) -> Floats:
-    """Return the fraction of ``values``, of any shape, that do not exceed each of ``at``.
+    """Return, for each number in ``at``, the fraction of ``values`` (of any shape) that do not exceed it.
 
     For hits, this is a runtime profile, also called a data profile (More and Wild, "Benchmarking derivative-free
     optimization algorithms", SIAM Journal on Optimization 20(1), 2009).
@@ -159,7 +159,7 @@ def anytime(so_far: Floats, best: float) -> Floats:
 
 
 def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
-    """Return the fraction of all runs on all workloads that score above each of ``at``.
+    """Return, for each number in ``at``, the fraction of all runs on all workloads that score above it.
 
     This is the run-score distribution of Agarwal et al., 2021 (see :func:`~.intervals.interquartile_mean`).
     """

@@ -61,7 +61,7 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
     cover new workloads in 94 to 96 % of cases; those of the hierarchical percentile bootstrap do so in 93 to 97 %.
 
     Workloads in the same cluster, such as a kernel on several devices, are not independent. If there are clusters, the
-    claim concerns other members of the same clusters, and the test is a stratified t test within clusters.
+    claim is about other members of the same clusters, and is based on a stratified t test within clusters.
 
     Args:
         first: One array per workload, shape (seeds,), with NaN for missing runs, or an array of shape (workloads,

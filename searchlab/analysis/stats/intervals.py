@@ -58,16 +58,16 @@ def t_interval(value: float, variance: float, df: float) -> Interval:
 
 
 def satterthwaite(variances: Floats, df: Floats) -> float:
-    """Return the degrees of freedom of the sum of independent estimates of ``variances``, not all of which are 0.
+    """Return the degrees of freedom of a sum of independent variance estimates, not all of which may be 0.
 
-    F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2(6),
+    Source: Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2(6),
     1946, equation 17.
     """
     return float(variances.sum() ** 2 / (variances**2 / df).sum())
 
 
 def mean_interval(values: Floats) -> Interval:
-    """Return Student's t interval for the mean of ``values`` of independent runs, at least 2 of which must differ."""
+    """Return Student's t interval for the mean of ``values`` from independent runs. At least 2 of them must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
         return Interval.none(value, f"An interval of a mean needs 2 runs; there {_are(len(values))}.")

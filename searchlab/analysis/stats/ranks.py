@@ -86,7 +86,7 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
 
 @lru_cache(maxsize=32)  # without ties, the ranks are the same for all pairs in a report
 def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
-    """Count the subsets of ``size`` ranks by their sum, from a sum of 0."""
+    """Return the number of subsets of ``size`` ranks for each sum, starting from 0."""
     ways = np.zeros((size + 1, sum(ranks) + 1))  # row k: number of subsets of k of the ranks so far
     ways[0, 0] = 1.0
     for rank in ranks:
@@ -96,7 +96,7 @@ def _subsets(ranks: tuple[int, ...], size: int) -> Floats:
 
 @lru_cache(maxsize=32)
 def _signs(ranks: tuple[int, ...]) -> Floats:
-    """Count the ways to assign signs to ``ranks`` by the sum of the positive ranks, from a sum of 0."""
+    """Return the number of ways to assign signs to ``ranks`` for each sum of positive ranks, starting from 0."""
     ways = np.zeros(sum(ranks) + 1)
     ways[0] = 1.0
     for rank in ranks:
@@ -111,7 +111,7 @@ def _doubled_ranks(values: Floats) -> Ints:
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
-    """Return the fraction of ``ways``, counted by sum, whose sum is at least as far from ``mean`` as ``seen``."""
+    """Return the fraction of ways whose sum is at least as far from ``mean`` as ``seen``, given their number by sum."""
     # Sums are integers and the mean is a multiple of 1 / runs, so unequal distances differ by far more than this.
     far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3
     return float(min(1.0, ways[far].sum() / ways.sum()))
@@ -153,7 +153,8 @@ def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[
     Without gates, this is Holm's procedure. Otherwise, the gates share the fraction ``RESERVED`` of the error rate and
     are tested with a graphical procedure (see :func:`graphical`): if a first test is rejected, it passes half of its
     weight to the other gates and half (or all, without other gates) to the tests in ``behind``. All other tests are
-    exploratory. They share the rest by Holm's procedure, and get the full error rate once all gated tests are rejected.
+    exploratory. They share the rest of the error rate by Holm's procedure, or all of it once all gated tests are
+    rejected.
 
     Args:
         p: The p-value of every test that a reader may interpret as a claim.
@@ -217,7 +218,7 @@ def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Float
     however the tests depend on each other.
 
     Args:
-        p: p-values, shape (n,).
+        p: The p-values, shape (n,).
         weights: The fraction of the error rate with which each test starts, shape (n,), with a sum of at most 1.
         transitions: The fraction of its weight that each test (row) passes to each other test (column) when it is
             rejected, shape (n, n), with a zero diagonal and row sums of at most 1.
@@ -259,7 +260,7 @@ def _ranks_of_rows(values: Floats) -> Floats:
 def cliques(count: int, edges: set[tuple[int, int]]) -> list[list[int]]:
     """Return the sorted maximal cliques of at least two of ``count`` vertices, given ``edges`` as (lower, higher).
 
-    Bron and Kerbosch, "Algorithm 457: finding all cliques of an undirected graph", CACM 16(9), 1973, first version.
+    Source: Bron and Kerbosch, "Algorithm 457: finding all cliques of an undirected graph", CACM 16(9), 1973, version 1.
     """
     near = [{j for j in range(count) if (min(i, j), max(i, j)) in edges} for i in range(count)]
     largest: list[list[int]] = []
