@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the ``searchlab`` command. An interrupt shows no traceback, even while modules are still being imported."""
+    """Run the ``searchlab`` command, and exit without a traceback if it is interrupted, even during imports."""
     try:
         from .cli import main as command
 

@@ -14,7 +14,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def plain(text: str) -> str:
-    r"""Escape control characters (as ``\x1b``, for example), so that text from a log cannot control the terminal."""
+    r"""Escape control characters, for example as ``\x1b``, so that text from a log cannot control the terminal."""
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

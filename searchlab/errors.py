@@ -125,11 +125,11 @@ def last_line(error: BaseException) -> str:
 
 
 LONGEST_TEXT = 4000
-"""The maximum number of characters of a failure message that a log keeps."""
+"""The maximum length of a failure message in a log, in characters."""
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Shorten ``text`` to ``longest`` characters: keep the beginning and the end, and note the length in between."""
+    """Shorten ``text`` to ``longest`` characters: keep its beginning and end, and state its length in between."""
     if len(text) <= longest:
         return text
     mark = f" ... [{len(text)} characters, cut] ... "

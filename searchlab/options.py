@@ -1,9 +1,9 @@
-"""Plug-in options, which a constructor's annotations declare and against which values are checked.
+"""Plug-in options, which are declared by a constructor's annotations and checked against them.
 
     def __init__(self, space, *, seed, restart: Annotated[float, Between(0, 1)] = 0.2, kind: Literal["a", "b"] = "a")
 
 A value is checked if the annotation is ``bool``, ``int``, ``float``, ``str``, ``None``, ``Literal``, a sequence of
-these, or a union. Any other annotation accepts any value, as does one that uses a name imported only for type checkers.
+these or a union. Other annotations accept any value, and so do those that use names imported only for type checkers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUPPLIED = ("seed", "cost_model")
 
 
 def Between(low: float, high: float | None = None) -> msgspec.Meta:
-    """Restrict a number to an inclusive range, as in ``Annotated[int, Between(2, 1024)]``; None is no upper bound."""
+    """Restrict a number to an inclusive range, as in ``Annotated[int, Between(2, 1024)]``. ``high`` is optional."""
     return msgspec.Meta(ge=low, le=high)
 
 
@@ -96,12 +96,12 @@ def checked(name: str, value: Any, declared: Any) -> Any:
 
 
 def in_words(declared: Any) -> str:
-    """Describe an option's allowed values, as in ``a whole number of at least 1, or null``; empty if any is allowed."""
+    """Describe the values that an option accepts, as in ``a whole number of at least 1``; empty if all are accepted."""
     return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
 
 
 def number_of(declared: Any) -> IntType | FloatType | None:
-    """Return the numeric type that an option accepts, with its bounds ``ge`` and ``le``, or None if there is none."""
+    """Return the numeric type that an option accepts, with bounds ``ge`` and ``le``, or None if it accepts none."""
     return next((kind for kind in _alternatives(declared) if isinstance(kind, IntType | FloatType)), None)
 
 

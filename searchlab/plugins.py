@@ -1,4 +1,4 @@
-"""Look-up of plug-ins by name. Listing them reads only package metadata; a plug-in is imported when requested."""
+"""Look-up of plug-ins by name. They are listed from package metadata, and are imported only when requested."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PluginKind(Generic[T]):
             )
 
     def load(self, name: str) -> type[T]:
-        """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if this is impossible."""
+        """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
         points = self.installed()
         spelled = points[name].value if name in points else name
@@ -199,11 +199,11 @@ class PluginKind(Generic[T]):
         return None if names_code(plugin.options) else Plugin(name, plugin.options)
 
     def of_file(self, plugin: Plugin, path: Path) -> Plugin:
-        """Return a plug-in to which the file ``path`` refers, under its registered name, if it may be imported.
+        """Return ``plugin``, to which the file ``path`` refers, under its registered name if it has one.
 
         Raises:
-            SearchlabError: If importing it requires :func:`trusting`, which is not active; see :meth:`registered`. An
-                unknown name without a colon is accepted here, since it imports nothing; :meth:`load` rejects it.
+            SearchlabError: If using it would import unregistered code (see :meth:`registered`) and :func:`trusting` is
+                not active. An unknown name without a colon imports nothing, so only :meth:`load` rejects it.
         """
         registered = self.registered(plugin)
         if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
@@ -228,7 +228,7 @@ _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 
 @contextmanager
 def trusting(yes: bool = True) -> Iterator[None]:
-    """Return a context within which files may import plug-ins that no installed package registers.
+    """Return a context manager within which files may import plug-ins that no installed package registers.
 
     Args:
         yes: Whether to allow this. False leaves the current setting unchanged.
@@ -292,7 +292,7 @@ def load_attribute(spelled: str, title: str) -> Any:
 
 
 def execute_file(path: Path) -> ModuleType:
-    """Execute a Python file and return its module. Raises SearchlabError if the file does not exist or fails."""
+    """Execute a Python file and return its module. Raises SearchlabError if there is no such file or it fails."""
     name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or specification is None or specification.loader is None:

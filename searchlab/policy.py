@@ -38,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The cost model that is part of an algorithm. The policy is not combined with the cost models that a study lists.
+    """The cost model that is part of an algorithm, and is used instead of the cost models that a study lists.
 
     The policy's entry in the study can still specify a different cost model.
 
@@ -171,10 +171,10 @@ class Policy(ChecksOptions, ABC):
     def warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from trials of earlier runs before the first :meth:`ask`. By default, this calls :meth:`tell`.
 
-        Override it if :meth:`tell` depends on a preceding ask or counts trials. Do not propose these configs again.
+        Override it if :meth:`tell` depends on a preceding ask or counts trials.
 
         Args:
-            trials: Measured trials. Some of their configs may not be members of the space and must be tolerated.
+            trials: Measured trials, whose configs must not be proposed again. Some may be outside the space.
         """
         self.tell(trials)
 
@@ -249,7 +249,7 @@ class NeverTwice(Policy):
         return batch
 
     def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
-        """Mutate ``config`` until it is neither in :attr:`seen` nor in ``besides``, or until two mutations per knob."""
+        """Mutate ``config`` until it is neither seen nor in ``besides``, but give up after two mutations per knob."""
         for _ in range(2 * len(config)):
             if config not in self.seen and config not in besides:
                 break

@@ -71,7 +71,7 @@ class Measurement:
 
 
 def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statistic) -> float:
-    """Return the ``statistic`` of ``seconds``, or infinity for a failure or if ``seconds`` is empty."""
+    """Return the ``statistic`` of ``seconds``, or infinity if there is a failure or ``seconds`` is empty."""
     if not seconds or failure is not None:
         return math.inf
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)

@@ -66,9 +66,9 @@ class Knob:
     def kind(self) -> Kind:
         """How the choices are compared.
 
-        A ``number`` is compared by value, and a ``tile`` by the logarithms of its factors. A ``word`` (a string or a
-        boolean) can only be equal to another or different. A ``mixed`` knob has choices of several kinds. A subclass
-        whose tuples are not tiles but, for example, permutations should return ``word``.
+        A ``number`` is compared by value, and a ``tile`` by the logarithms of its factors. Choices of kind ``word``,
+        such as strings and booleans, are compared only for equality. A ``mixed`` knob has choices of several kinds. A
+        subclass whose tuples are not tiles but, for example, permutations should return ``word``.
         """
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
@@ -149,7 +149,7 @@ def _divisors(n: int) -> list[int]:
 
 
 def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
-    """Return a choice as pairs of a part and a number; a part is the index of a factor (0 for a number) or the word.
+    """Represent a choice by pairs (part, number); a part is the index of a factor, 0 for a plain number, or the word.
 
     Args:
         value: The choice.
@@ -620,7 +620,7 @@ class ProductSpace(Space):
         return super().repaired(wanted, rng)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
-        """Mutate as :class:`Space` does, but faster, because model-guided searches spend half of their time here."""
+        """Mutate like :class:`Space`, but faster, because model-guided searches spend half of their time doing this."""
         if not self.independent:
             return super().mutate(config, rng)
         self.knobs(config)  # reports a wrong knob

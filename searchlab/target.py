@@ -66,7 +66,7 @@ class Target:
     """A target that the installed TVM can build for.
 
     Attributes:
-        spec: TVM's own JSON form, fully resolved.
+        spec: The target in TVM's own JSON form, fully resolved.
         caches: The data caches, L1 first.
 
     Example:
@@ -102,7 +102,7 @@ class Target:
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether it is a different kind of machine, for which the local linker does not work."""
+        """Whether the target is a different kind of machine, for which the local linker does not work."""
         from tvm.target import codegen
 
         ours = str(codegen.llvm_get_system_triple())

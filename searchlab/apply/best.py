@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 THREADS = "TVM_NUM_THREADS"
-"""The environment variable for TVM's threads, which TVM reads when it starts them and whenever a program runs."""
+"""The variable with TVM's number of threads, which TVM reads when it starts them and whenever a program runs."""
 
 TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
 """The textual forms of a program, from its schedule to its assembly."""
@@ -208,7 +208,7 @@ def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
 
 
 _ours = ""
-"""The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``, or an empty string if it has not."""
+"""The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``, or an empty string if it has not set it."""
 
 
 def use_threads_of(target: Target) -> None:

@@ -40,7 +40,7 @@ def apply_history_best(
     runs programs in this process with as many threads as the trials used; see :func:`~searchlab.apply.best.apply_best`.
 
     If a program uses packed weights, its function has a new name, such as ``conv2d_packed``, and its calls are changed.
-    Weights that are constants in the module are packed once, by this function; others, whenever the model runs.
+    Weights that are constants in the module are packed once, here; others are packed whenever the model runs.
 
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.
@@ -179,7 +179,7 @@ def _target(result: Result) -> str:
 
 
 def _stored_best(store: Store, target: Target, computing: Callable[[Workload], Sized]) -> dict[Workload, Best]:
-    """Return the fastest program for ``target`` and this machine in ``store`` for each workload in the module.
+    """Return the fastest program in ``store`` for each workload in the module, for ``target`` and this machine.
 
     If a program's schedule cannot be rebuilt because its space is missing or has changed, the next fastest is used. A
     SearchlabWarning is issued in this case, for each workload that was measured only for other targets or machines, and

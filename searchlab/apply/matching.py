@@ -30,7 +30,7 @@ from tvm_ffi import structural_equal, structural_map
 Argument = tuple[str, int]  # dtype, number of elements
 
 OPAQUE = 8
-"""Relax's ``OpPatternKind.kOpaque``. FuseOps, which is in the GPU pipeline, never fuses a function with it."""
+"""Relax's ``OpPatternKind.kOpaque``. FuseOps, which the GPU pipeline contains, never fuses such a function."""
 
 MARKS = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
 """The attributes that mark a function as scheduled and as not to be fused."""

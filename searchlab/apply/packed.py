@@ -57,7 +57,7 @@ class PackedFunction:
 
 
 def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]) -> tuple[tvm.IRModule, list[str]]:
-    """Replace calls of the named ``functions`` with calls of their programs.
+    """Replace calls of the named ``functions`` with calls of the programs that replace these functions.
 
     The program for ``conv2d`` becomes the function ``conv2d_packed``, since its parameters have different shapes.
 

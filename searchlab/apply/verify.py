@@ -39,7 +39,7 @@ PRUNE_FACTOR = 3.0
 """The ``prune_factor`` for logs measured without one, so that a slow untuned program is not repeated in full."""
 
 UNTUNED_SECONDS = 5.0
-"""The time limit in seconds for timing programs in turn with the untuned one; if that is slow, few rounds fit."""
+"""The time limit in seconds for timing programs in turn with the untuned one. If it is slow, there are few rounds."""
 
 Readings = tuple[float, ...]
 """The execution times of a program in seconds, one reading per round."""
@@ -211,7 +211,7 @@ def _logged(log: Log, trial: Trial) -> Readings:
 
 
 def sentences(verification: Verification) -> list[str]:
-    """Describe the verification in sentences."""
+    """Return sentences that describe the verification."""
     *first, last = map(str, verification.seeds)
     said = []
     if not verification.own:

@@ -90,7 +90,7 @@ class Rule:
 
 
 def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
-    """Return a decorator that makes a rule from a function of a subject, which raises :class:`Breach`.
+    """Return a decorator that makes a rule from a function, which takes a subject and may raise :class:`Breach`.
 
     The function's docstring states the expected behaviour.
     """
@@ -168,7 +168,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
 
 
 def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
-    """Return the checks with these ``names``, or all if there are none. Raises SearchlabError for an unknown name."""
+    """Return the checks called ``names``, or all if ``names`` is empty. Raises SearchlabError for an unknown name."""
     known = {check.name: check for check in checks}
     for name in names:
         if name not in known:

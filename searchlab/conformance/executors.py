@@ -28,7 +28,7 @@ SECONDS = 60.0
 
 
 PENDING = 8.0
-"""The time limit in seconds within which all calls must end or be cancelled after ``kill_workers``."""
+"""The time in seconds within which all calls must end or be cancelled after ``kill_workers``."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def signature(subject: ExecutorSubject) -> None:
 
 @rule("set jobs and batch to positive ints, and one_per_machine and ends_workers to bools")
 def attributes(subject: ExecutorSubject) -> None:
-    """Its attributes, which tell a study how to use it, have values of the right types."""
+    """Its attributes, which tell a study how to use it, have valid values."""
     with subject.started() as executor:
         for name in ("jobs", "batch"):
             value = getattr(executor, name)

@@ -110,7 +110,7 @@ RIGHT = (*PROGRAMS, "one-program", "pickles", "keeps-the-function")
 
 @rule("give options defaults, and accept no *args or **kwargs: def __init__(self, workload, target, *, packed=True)")
 def signature(space: SpaceSubject) -> None:
-    """The constructor accepts workload, target and, by keyword, options, and each option has a default."""
+    """The constructor accepts workload and target by position, options by keyword, and each option has a default."""
     check_constructor(space.cls, 2, seeded=False)
 
 
@@ -360,7 +360,7 @@ def one_program(space: SpaceSubject) -> None:
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
 def keeps_the_function(space: SpaceSubject) -> None:
     """The program has a function main with the workload's parameters, except that packed ones are replaced."""
-    valid = space.valid  # first, because without programs, TVM may have neither the module nor the target
+    valid = space.valid  # first, because it raises NotApplicable if the space has no programs
     named = dict(zip(space.workload.shapes, _parameters(space.workload.module), strict=True))
     for config in valid:
         module = space.space.schedule(config).mod

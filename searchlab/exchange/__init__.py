@@ -1,1 +1,1 @@
-"""Import of other tuners' files as logs (:mod:`.imports`), and export of logs as such files (:mod:`.exports`)."""
+"""Import of logs from other tuners' files (:mod:`.imports`), and export of logs to such files (:mod:`.exports`)."""

@@ -31,7 +31,7 @@ GUESS = "if it is a searchlab workload, specify it with --workload"
 class ForeignTrial(NamedTuple):
     """Another tuner's trial."""
 
-    line: int  # its position in the file, from 1
+    line: int  # the number of its line or record in the file, from 1
     record: Record  # with the config spelled as in the file, unless searchlab wrote the file
     source: Any = None  # the data that config_in reads, whose form depends on the format
 

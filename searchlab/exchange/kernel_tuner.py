@@ -385,7 +385,7 @@ def _task(
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
-    """Return the number of configs in which any values, up to four at a time, also occur together in ``configs``.
+    """Estimate the number of legal configs from the combinations of values that occur in ``configs``.
 
     A kernel's files do not contain its restrictions, but each restriction usually concerns few parameters. A config is
     therefore considered legal if all combinations of up to four of its values occur. The result is 0 if there are too
@@ -443,7 +443,7 @@ def _finished(row: _Row, statistic: Statistic) -> Record:
 
 
 def _workload(name: str, rows: list[_Row]) -> Workload:
-    """Return the workload named in a file from searchlab, or the kernel, with its FLOPs if all rates agree on them."""
+    """Return the workload named in a file from searchlab, or a kernel, with its FLOPs if all rates agree on them."""
     if ":" in name:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]

@@ -237,7 +237,7 @@ def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
 
 
 def _pair(given: Any) -> tuple[int, int]:
-    """Return (height, width) from one integer, two integers, or (top, left, bottom, right) if opposites are equal."""
+    """Return (height, width) from one or two integers, or from (top, left, bottom, right) with equal opposite sides."""
     numbers = [given, given] if type(given) is int else list(given)
     if len(numbers) == 4 and numbers[:2] == numbers[2:]:
         numbers = numbers[:2]

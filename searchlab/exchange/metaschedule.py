@@ -43,7 +43,7 @@ Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and sam
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A log's header and one of its records, for which a MetaSchedule database has no other place than the trace."""
+    """A log's header and one of its records, which a MetaSchedule database can store only in a trace."""
 
     header: Header
     record: Record

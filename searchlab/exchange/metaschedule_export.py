@@ -45,7 +45,7 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         out: The database's directory.
 
     Returns:
-        A sentence for each omission.
+        A sentence for each omission from the database.
 
     Raises:
         SearchlabError: If the database already exists, or if a space or schedule cannot be rebuilt.

@@ -96,8 +96,8 @@ def entry_of(module: tvm.IRModule) -> str:
 def random_inputs(function: Any, rng: np.random.Generator) -> Iterator[Array]:
     """Yield an array for each parameter of a Relax function, including its weights if they are parameters.
 
-    Floating-point numbers are normal, divided by the square root of how many a layer sums, so that the outputs of deep
-    models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
+    Floating-point numbers are normal, divided by the square root of the number of elements that a layer sums, so that
+    the outputs of deep models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
     """
     from tvm.tirx import IntImm
 

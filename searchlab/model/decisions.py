@@ -35,7 +35,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trials: int  # the number of trials in the round; 0 if the task's search has ended
     total: int  # the number of trials in all rounds so far
     best: float | None  # the task's lowest cost so far in seconds, or None if no program has worked
-    model: float | None  # the estimated time of the model in seconds, or None if a task has no best
+    model: float | None  # the estimated time of the model in seconds, or None if it is unknown
 
 
 class DecisionLog:

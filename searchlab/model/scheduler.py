@@ -80,7 +80,7 @@ class Scheduler(ChecksOptions, ABC):
         self.histories: list[list[float]] = [[] for _ in self.tasks]
 
     def ask(self, open_tasks: Sequence[int]) -> int:
-        """Return the task that gets the next round: the first without a round, or else the result of :meth:`choose`.
+        """Return the task that gets the next round: the first one without a round, or the result of :meth:`choose`.
 
         Args:
             open_tasks: The numbers of the tasks whose search has not ended, in ascending order; at least one.
@@ -109,7 +109,7 @@ class Scheduler(ChecksOptions, ABC):
     def highest(self, open_tasks: Sequence[int], scores: Sequence[float]) -> int:
         """Return the task with the highest score: the first if several have it, or a random one if all are equal.
 
-        Tasks without a working program have no meaningful score. They are chosen, by fewest rounds, if none has one.
+        Tasks without a working program are ignored. If there are no others, the one with the fewest rounds is returned.
         """
         known = [
             (task, score)

@@ -14,7 +14,7 @@ from .scheduler import ScheduledTask, Scheduler
 
 
 class RoundRobin(Scheduler):
-    """Round robin: choose the task with the fewest rounds, and the first if there are several."""
+    """Round robin: choose the task with the fewest rounds, or the first if there are several such tasks."""
 
     def choose(self, open_tasks: Sequence[int]) -> int:
         return min(open_tasks, key=lambda task: len(self.histories[task]))
@@ -64,7 +64,7 @@ class Gradient(Scheduler):
 
 
 SIMILAR = 1.618
-"""Tasks with the same operator are similar if their FLOPs have the same whole logarithm to this base, as in Ansor."""
+"""Similar tasks have the same operator, and the same integer part of the logarithm of their FLOPs to this base."""
 
 
 class Ansor(Scheduler):
@@ -172,8 +172,8 @@ class UCB(Scheduler):
     """An idea from DynaTune: choose the task with the highest upper confidence bound on the gain of its next round.
 
     The relative gain of the n-th round is roughly proportional to 1/n. It is therefore multiplied by n and modelled by
-    a normal distribution, whose mean is 1 before the first gain (the guess that :class:`Gradient` always makes). The
-    bound is the mean plus ``explore`` standard errors of the mean.
+    a normal distribution, whose mean is 1 before the first gain (the guess that :class:`Gradient` always makes) and
+    whose variance is that of the gains so far. The bound is the mean plus ``explore`` standard errors of the mean.
 
     Args:
         tasks: The tasks.

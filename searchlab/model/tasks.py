@@ -263,9 +263,9 @@ def load_model(spelled: str) -> tvm.IRModule:
     """Return the Relax module that ``spelled`` refers to.
 
     Args:
-        spelled: ``"module:function"`` or ``"file.py:function"``, whose function returns a Relax module; an ONNX file
-            (``*.onnx``), which requires the extra ``onnx``; or an exported PyTorch program (``*.pt2``), which requires
-            the extra ``torch``.
+        spelled: ``"module:function"`` or ``"file.py:function"``, where the function returns a Relax module; an ONNX
+            file (``*.onnx``), which requires the extra ``onnx``; or an exported PyTorch program (``*.pt2``), which
+            requires the extra ``torch``.
 
     Raises:
         SearchlabError: If there is no such model, or if it cannot be converted to Relax.
@@ -291,7 +291,7 @@ def load_model(spelled: str) -> tvm.IRModule:
 
 
 def as_module(value: Any, what: str) -> tvm.IRModule:
-    """Return the Relax module in ``value``, which may be a tuple that begins with it. Raises SearchlabError."""
+    """Return the Relax module that is ``value`` or its first item. Raises SearchlabError if there is none."""
     import tvm
     from tvm import relax
 

@@ -53,7 +53,7 @@ class TunedModel:
         left_out: A mapping from each task that was not tuned to the reason.
         decisions: The scheduler's decisions, one for each round.
         comparison: The comparison of the untuned and the tuned model, or None if they were not compiled.
-        library: The path of the exported library, or None if it was not compiled or there is no C compiler.
+        library: The path of the exported library, or None if the model was not compiled or there is no C compiler.
     """
 
     module: tvm.IRModule
@@ -94,21 +94,21 @@ def tune_model(
     """Tune the tasks of a Relax model, and insert their best programs into it.
 
     Each task has its own run, with its own policy and log. A scheduler decides which run proposes the next batch.
-    Repeat the call to resume it after an interruption, or with more trials to extend a complete one.
+    Repeat an interrupted call to resume it, or repeat a complete one with more trials to extend it.
 
     Args:
         mod: A Relax module with fixed shapes.
         out: The directory for the logs, the decisions and the library.
         trials: The total number of trials for all tasks; at least one batch for each task.
-        scheduler: A registered name, or a mapping ``{"name": ..., "options": {...}}``.
+        scheduler: The scheduler: a registered name, or a mapping ``{"name": ..., "options": {...}}``.
         space: One or more spaces. Each task is searched in the first of them that has programs for it; a task for which
             none has programs is not tuned. The default is :data:`SPACES_TRIED`.
         policy: The policy of each run.
-        cost_model: As in :func:`~searchlab.run.tune.tune`.
-        features: As in :func:`~searchlab.run.tune.tune`.
+        cost_model: The cost model, as in :func:`~searchlab.run.tune.tune`.
+        features: The features, as in :func:`~searchlab.run.tune.tune`.
         batch: The number of trials in a round.
         seed: The seed, which determines everything except the measurements.
-        stop_after: Stop tuning a task after this many trials without a gain of more than 1 %. The default is never.
+        stop_after: Stop tuning a task after this many trials without a gain of more than 1 %. None means no limit.
         target: The target; see :func:`resolve_target`.
         measure: How to measure, as in a study file.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and

@@ -116,7 +116,7 @@ def im2row(conv: Conv2d) -> Gemm:
 
 
 def _preset(name: str, options: list[str]) -> Workload:
-    """Return the layer ``name`` with the batch size N of an option ``bN`` (default 1) and with the other options."""
+    """Return the layer ``name`` with the given options, of which ``bN`` sets the batch size (1 by default)."""
     layers = _resnet50()
     match = re.fullmatch(r"resnet50/(conv|gemm)(.+)", name)
     if not match or match[2] not in layers:

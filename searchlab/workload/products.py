@@ -401,7 +401,7 @@ def conv2d(
         padding: The number of zeros added on each side, in the same form as ``stride``.
         dilation: The distance between adjacent kernel elements, in the same form as ``stride``.
         dtype: The type of the images and weights: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
-        groups: The number of groups into which the channels are divided, each convolved on its own. A depthwise
+        groups: The number of groups into which the channels are divided, which are convolved separately. A depthwise
             convolution has as many groups as input channels.
         bias: Whether to add a vector of shape (co,) along the channels.
         add: Whether to add another image of the result's shape.

@@ -1,4 +1,4 @@
-"""The workload ``softmax``, which computes maxima, exponentials and sums over rows instead of products."""
+"""The workload ``softmax``, which is not a product: it computes maxima, exponentials and sums over rows."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class Tir(Workload):
         return func
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Return inputs as in :class:`Workload`, but non-negative if the program calls, for example, sqrt."""
+        """Return inputs as in :class:`Workload`, non-negative if the program calls a function such as sqrt."""
         inputs = super().inputs(seed)
         return {name: np.abs(value) for name, value in inputs.items()} if _is_partial(self.prim_func()) else inputs
 
@@ -195,7 +195,7 @@ class Tir(Workload):
         return tuple(result.astype(one.dtype, copy=False) for result, one in zip(found, wanted, strict=True))
 
     def _computed(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Run ``program``, one of the two compiled below, and return its results in the type in which it computes."""
+        """Run ``program``, one of the two defined below, and return its results in the dtype in which it computes."""
         import tvm
 
         exact = program is self._in_float64
@@ -381,7 +381,7 @@ def operations_of(func: tvm.tirx.PrimFunc) -> int:
 
 
 def _examined(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
-    """Return whether ``func`` writes to each argument, and the most elements that any block reduces to a single one."""
+    """Return, for each argument, whether ``func`` writes to it, and the most elements that a block reduces to one."""
     from tvm.s_tir import SBlock
     from tvm.tirx import BufferStore, IntImm
     from tvm_ffi import structural_walk
