@@ -50,7 +50,7 @@ class Copula(NeverTwice, transfers=True):
         (
             "tiles are described by the logarithms of their factors; the nearest legal choice is taken",
             "the size of a workload is its number of operations",
-            "the trials of the run itself are learnt too, and some places are random",
+            "it also learns from the run's own trials, and some places in a batch are random",
             "correlations are shrunk, and the budget is not estimated",
         ),
     )

@@ -74,7 +74,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
 
         config = self.space.decide(choose)
         if left:
-            raise SearchlabError(f"option 'start' is {start}; this config has only {len(config)} knobs")
+            raise SearchlabError(f"option 'start' is {start}; it must have {len(config)} positions, one for each knob")
         return config
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:

@@ -57,7 +57,7 @@ class GreedyIls(NeverTwice):
         "kernel_tuner/strategies/greedy_ils.py",
         "reproduction",
         (
-            "a batch contains the configs that come next if none of them is faster; with batch = 1, it is the original",
+            "a batch contains the configs that come next if none of them is faster; batch = 1 is the original",
             "a knob that cannot be changed alone is changed together with those that depend on it",
             "a random config follows 256 scans in which all configs were known",
         ),

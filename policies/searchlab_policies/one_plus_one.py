@@ -44,7 +44,7 @@ class OnePlusOne(NeverTwice, needs_asks=True):
             "the first config is random; Nevergrad's has the middle value of each parameter",
             "a redrawn knob always changes; in Nevergrad, it may keep its value if other parameters have more values",
             "a known mutation uses no trial, but counts in the window; Nevergrad evaluates it again",
-            "costs are taken to be exact; Nevergrad prefers configs that it has evaluated repeatedly",
+            "costs are treated as exact; Nevergrad prefers configs that it has evaluated repeatedly",
             "a random config follows 256 known mutations in an ask",
             "if knobs depend on each other, a mutation is repaired",
         ),

@@ -27,8 +27,8 @@ class Pretrained(Xgb, own_model=OwnModel("pretrained")):
         "Chen et al., NeurIPS 2018, section 4; Zheng et al., NeurIPS 2021 Datasets and Benchmarks, section 4",
         "relative",
         (
-            "the global model's weight is 32 / (32 + n) after n trials, and that of the local model is the rest",
-            "the local model ranks the run's own trials, not what the global model leaves to be explained",
+            "the global model's weight is 32 / (32 + n) after n trials, and the local model has the rest",
+            "the local model ranks the run's own trials, not the residuals of the global model",
             "boosted trees on a config's knobs by default; TenSet's models see the stores of programs",
             "the global model is trained on a few workloads, not on a dataset of millions of programs",
             "the search is that of xgb",

@@ -378,11 +378,11 @@ class StrategySummary(Row):
         lambda runs: runs.one_run,
     )
     trials = OnWorkload(
-        "The most trials that at least half of the runs have; a + means that seeds differ in their numbers of trials.",
+        "The largest number of trials that at least half of the runs have; a + means that the numbers differ.",
         lambda runs: runs.trials,
         Column("trials", "trials", Shown.TABLES, 0, beside=lambda _, row: "" if row.complete else "+"),
     )
-    trials_by_seed = OnWorkload("The trials of each run.", lambda runs: runs.lengths)
+    trials_by_seed = OnWorkload("The number of trials of each run.", lambda runs: runs.lengths)
     complete = OnWorkload(
         "Whether all runs have the same number of trials, except those that ended by themselves, at their limit in "
         "seconds, or without a gain.",

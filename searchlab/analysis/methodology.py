@@ -44,7 +44,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         from autotuning_methodology.curves import StochasticOptimizationAlgorithm
     except ImportError:
         raise SearchlabError(
-            "methodology_scores needs autotuning_methodology: pip install 'searchlab[methodology]'"
+            "methodology_scores requires autotuning_methodology; run pip install 'searchlab[methodology]'"
         ) from None
 
     if not runs:

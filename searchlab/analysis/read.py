@@ -120,7 +120,7 @@ def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
             )
         return [(path, Budget()) for path in paths] if everything else _of_studies(place, paths)
     if not place.exists():
-        raise SearchlabError(f"cannot report on {place}: there is no such directory or log")
+        raise SearchlabError(f"cannot report on {place}: there is no such directory or log; check the path")
     if not place.name.endswith((".jsonl", ".jsonl.gz")):
         raise SearchlabError(f"{place} is not a log: log names end in .jsonl or .jsonl.gz")
     return [(place, Budget())]
@@ -241,5 +241,5 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
         if near.any():
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:
-        notes.append(f"Not in the table, so the nearest config in it answered: {', '.join(shares)}.")
+        notes.append(f"Not in the table, so the nearest config in it was used: {', '.join(shares)}.")
     return notes

@@ -116,9 +116,9 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     """Return sentences about excluded runs, the budget, and strategies whose runs are all the same."""
     notes = []
     if waiting := [run.file for run in item.waiting]:
-        notes.append(f"Not counted, because without a trial yet: {listed(waiting)}.")
+        notes.append(f"Not counted, because there are no trials yet: {listed(waiting)}.")
     if running := [run.file for run in item.runs if run.running]:
-        notes.append(f"Still running, and covered up to now: {listed(running)}.")
+        notes.append(f"Still running, and included up to now: {listed(running)}.")
     for row in rows:
         ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended, by reason
         for run in item.by_strategy[row.strategy]:
@@ -138,11 +138,11 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             runs = item.strategies[row.strategy].interrupted
             end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
             files = listed([run.file for run in runs])
-            notes.append(f"{end} trial {item.horizon}, and left out except for ERT: {files}.")
+            notes.append(f"{end} trial {item.horizon}, and excluded, except from ERT: {files}.")
         if row.one_run:
             notes.append(
-                f"{row.strategy} makes the same run from each of {len(row.trials_by_seed)} seeds: it counts as one "
-                f"run, without an interval and without a test."
+                f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, so it counts as "
+                f"one run, without an interval or a test."
             )
     return notes
 
@@ -220,7 +220,7 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], c
         none = no_answer(found.value, "The strategies do not have a seed in common on every workload.")
         found = replace(found, on_these=none, on_others=none)
     elif single:
-        note = "One of the two makes the same run from every seed: that does not show how runs vary."
+        note = "One of the two produces the same run from every seed, which does not show how runs vary."
         found = replace(found, on_these=no_answer(found.value, note))
     if found.on_these.p is None:
         noiseless = ONE_SEED if found.pairs < 2 else NO_NOISE
@@ -312,10 +312,10 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> lis
     if stopped := [row for row in rows if row.interrupted]:
         runs = counted(sum(len(row.interrupted) for row in stopped), "run")
         whose = listed(list(dict.fromkeys(row.strategy for row in stopped)))
-        said.append(f"Left out, because stopped early: {runs} of {whose}.")
+        said.append(f"Excluded, because they were stopped early: {runs} of {whose}.")
     if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
-        said.append(f"Strategies have unequal trials, and are compared over those that all have: {budgets}.")
+        said.append(f"Numbers of trials differ, so strategies are compared over those that all have: {budgets}.")
     return said
 
 

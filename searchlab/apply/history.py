@@ -125,8 +125,8 @@ def apply_history_best(
     if with_packed:
         applied, every_time = with_packed_calls(applied, with_packed)
         if every_time:
-            said = f"the programs for {', '.join(every_time)} take weights packed, but these are no constants in the "
-            said += "module, so they are packed whenever it runs; make them constants with relax.transform.BindParams, "
+            said = f"the programs for {', '.join(every_time)} take packed weights, but these are not constants in the "
+            said += "module, so they are packed in every run; make them constants with relax.transform.BindParams, "
             said += "or use logs of a space without weights='packed'"
             warnings.warn(said, SearchlabWarning, stacklevel=2)
     for variable, function in replaced.items():

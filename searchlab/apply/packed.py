@@ -74,8 +74,8 @@ def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]
             calls.builder_.update_func(variable, calls.visit_expr(function))
     if calls.otherwise:
         raise SearchlabError(
-            f"the function {calls.otherwise!r}, whose program takes weights packed, is used other than by call_tir; "
-            f"apply the logs right after relax.transform.LegalizeOps"
+            f"the function {calls.otherwise!r}, whose program takes packed weights, is used by something other "
+            f"than call_tir; apply the logs right after relax.transform.LegalizeOps"
         )
     made = calls.builder_.get()
     for variable in mod.functions:

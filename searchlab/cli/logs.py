@@ -53,7 +53,7 @@ def find(places: list[Path]) -> list[Path]:
     """Return the logs in ``places``, which are logs or directories. Raises SearchlabError if there are none."""
     found = [path for place in places for path in find_logs(place)]
     if not found:
-        raise SearchlabError(f"no logs (*.jsonl) in {', '.join(map(str, places))}")
+        raise SearchlabError(f"no logs (*.jsonl) in {', '.join(map(str, places))}; pass logs, or directories of logs")
     return found
 
 
@@ -109,7 +109,7 @@ def _best_by_workload(directory: Path) -> list[Best]:
             workload = one.header.workload
             least[workload] = min(least.get(workload, (math.inf, one.path)), (seconds, one.path), key=itemgetter(0))
     if not least:
-        raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial")
+        raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial; run more trials")
     return [load_log(path).best for _, path in least.values()]
 
 

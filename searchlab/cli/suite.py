@@ -309,7 +309,8 @@ def suite_baselines(
     logs = [path for path in find(results) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(
-            f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report"
+            f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report; "
+            f"pass the directory of a study over the suite"
         )
     for one in collect(found, logs):
         path = trajectories_path(directory or found.directory / "baselines", one.strategy)

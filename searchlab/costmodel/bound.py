@@ -216,7 +216,7 @@ class BoundCostModel:
         if not self.model.uncertainty:
             name = COST_MODELS.name_of(type(self.model))
             raise SearchlabError(
-                f"cost model {name!r} does not tell how uncertain its predictions are; use one of the cost models "
+                f"cost model {name!r} does not estimate how uncertain its predictions are; use one of the cost models "
                 f"{', '.join(_with_uncertainty())}, or acquisition = 'mean'"
             )
 

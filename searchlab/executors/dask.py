@@ -52,7 +52,7 @@ class DaskExecutor(RunExecutor):
             import dask
             from distributed import Client, LocalCluster, WorkerPlugin
         except ImportError:
-            raise SearchlabError("the executor 'dask' requires Dask: pip install 'searchlab[dask]'") from None
+            raise SearchlabError("the executor 'dask' requires Dask; run pip install 'searchlab[dask]'") from None
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
         self._ends = ExitStack()

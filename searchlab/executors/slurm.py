@@ -41,7 +41,7 @@ class SlurmExecutor(RunExecutor):
         try:
             import submitit
         except ImportError:
-            raise SearchlabError("the executor 'slurm' requires submitit: pip install 'searchlab[slurm]'") from None
+            raise SearchlabError("the executor 'slurm' requires submitit; run pip install 'searchlab[slurm]'") from None
         self.one_per_machine = not exclusive or cluster == "slurm"
         self.jobs = jobs
         self.batch = batch

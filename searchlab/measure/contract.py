@@ -153,7 +153,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         self._at_least(0, "min_repeat_ms", "memory_limit_mb", "workers")
         self._more_than_0_seconds("build_timeout", "run_timeout")
         if not (self.prune_factor == 0 or self.prune_factor > 1):
-            raise ValueError(f"prune_factor must be above 1, or 0 to repeat all programs, not {self.prune_factor}")
+            raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the measurements; log headers record them as ``measure``."""

@@ -89,7 +89,7 @@ def entry_of(module: tvm.IRModule) -> str:
     if "main" in names:
         return "main"
     if len(names) != 1:
-        raise SearchlabError(f"the model has {len(names)} Relax functions ({', '.join(names)}); call one of them main")
+        raise SearchlabError(f"the model has {len(names)} Relax functions ({', '.join(names)}); name one of them main")
     return str(names[0])
 
 

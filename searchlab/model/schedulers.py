@@ -93,9 +93,9 @@ class Ansor(Scheduler):
         (
             "similar tasks share the workload's operator, instead of the tags that TVM's schedules attach to operators",
             "the derivative of the objective is exact instead of a difference of 0.1 ms",
-            "a task without a working program waits, as in MetaSchedule; Ansor would choose it for ever",
+            "a task without a working program waits, as in MetaSchedule; Ansor would choose it forever",
             "the geometric mean needs no reference times, which do not affect the choice",
-            "a task that has ended is never chosen, also not if all gradients are equal",
+            "a task that has ended is never chosen, not even if all gradients are equal",
         ),
     )
 

@@ -321,7 +321,7 @@ def _from_onnx(path: Path) -> tvm.IRModule:
     try:
         import onnx  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise SearchlabError("reading an ONNX file requires onnx: pip install 'searchlab[onnx]'") from None
+        raise SearchlabError("reading an ONNX file requires onnx; run pip install 'searchlab[onnx]'") from None
     from tvm.relax.frontend.onnx import from_onnx
 
     if not path.is_file():
@@ -336,7 +336,7 @@ def _from_torch(path: Path) -> tvm.IRModule:
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise SearchlabError("reading a PyTorch program requires PyTorch: pip install 'searchlab[torch]'") from None
+        raise SearchlabError("reading a PyTorch program requires PyTorch; run pip install 'searchlab[torch]'") from None
     from tvm.relax.frontend.torch import from_exported_program
 
     if not path.is_file():

@@ -278,7 +278,7 @@ class Store:
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
         said = f"the store {self.path} contains no working program of {workload} for {where}"
         if held:
-            return f"{said}; it contains these programs of it: {places(held)}"
+            return f"{said}; it contains these programs for it: {places(held)}"
         return f"{said} or any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
 
     def states(self, keys: Iterable[Key]) -> list[tuple[str, Log]]:

@@ -137,7 +137,7 @@ def info_table(info: TableInfo) -> Table:
         "measured": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else "",
         "versions": named_values(header.versions),
         "configs": configs,
-        "answered by the nearest": f"{info.nearest:,}" if info.nearest else "",
+        "taken from the nearest": f"{info.nearest:,}" if info.nearest else "",
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
         **speeds,
         "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",

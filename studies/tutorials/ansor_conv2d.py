@@ -40,10 +40,10 @@ from searchlab.measure.code import device_of
 from searchlab_spaces.sketch import Sketch
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--small", action="store_true", help="a convolution of 14x14x16 and 6 trials, in seconds")
-parser.add_argument("--trials", type=int, help="programs to build and time, before the 5 more (64; 6 with --small)")
-parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the log goes")
-parser.add_argument("--target", choices=["native", "cuda"], help="the GPU where there is one, else this CPU (native)")
+parser.add_argument("--small", action="store_true", help="only 14x14x16 and 6 trials, which takes seconds")
+parser.add_argument("--trials", type=int, help="number of trials, before 5 additional ones (64; 6 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for the log")
+parser.add_argument("--target", choices=["native", "cuda"], help="target (the GPU if there is one, otherwise the CPU)")
 args = parser.parse_args([] if "ipykernel" in sys.modules else None)
 trials = (6 if args.small else 64) if args.trials is None else args.trials
 

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--small", action="store_true", help="a convolution of 14x14x16 and 10 trials, in seconds")
-parser.add_argument("--trials", type=int, help="programs to build and time (20; 10 with --small)")
-parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the log goes")
-parser.add_argument("--target", choices=["native", "cuda"], help="the GPU where there is one, else this CPU (native)")
+parser.add_argument("--small", action="store_true", help="only 14x14x16 and 10 trials, which takes seconds")
+parser.add_argument("--trials", type=int, help="number of trials (20; 10 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for the log")
+parser.add_argument("--target", choices=["native", "cuda"], help="target (the GPU if there is one, otherwise the CPU)")
 args = parser.parse_args([] if "ipykernel" in sys.modules else None)
 trials = (10 if args.small else 20) if args.trials is None else args.trials
 

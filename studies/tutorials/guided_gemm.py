@@ -39,9 +39,9 @@ from searchlab_spaces.guided.common import UNROLLED
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--small", action="store_true", help="a GEMM of 96 x 96 x 96, two layers and 2 trials, in seconds")
-parser.add_argument("--trials", type=int, help="programs to build and time in each space (16; 2 with --small)")
-parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the logs go")
+parser.add_argument("--small", action="store_true", help="only size 96, two layers and 2 trials, which takes seconds")
+parser.add_argument("--trials", type=int, help="number of trials in each space (16; 2 with --small)")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for the logs")
 args = parser.parse_args([] if "ipykernel" in sys.modules else None)
 trials = (2 if args.small else 16) if args.trials is None else args.trials
 out = args.out / ("guided_gemm-small" if args.small else "guided_gemm")

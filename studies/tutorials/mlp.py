@@ -46,12 +46,12 @@ import searchlab
 from searchlab.exchange.exports import export_logs
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--small", action="store_true", help="6 trials and short measurements, in seconds")
-parser.add_argument("--batch", type=int, default=1, help="images at a time")
-parser.add_argument("--trials", type=int, help="programs of linear0 to build and time (64; 6 with --small)")
+parser.add_argument("--small", action="store_true", help="only 6 trials and short measurements, which takes seconds")
+parser.add_argument("--batch", type=int, default=1, help="number of images per batch (1)")
+parser.add_argument("--trials", type=int, help="number of trials for linear0 (64; 6 with --small)")
 parser.add_argument("--space", default="sketch")
 parser.add_argument("--policy", default="evolutionary-model")
-parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the log goes")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for the log")
 args = parser.parse_args([] if "ipykernel" in sys.modules else None)
 trials = (6 if args.small else 64) if args.trials is None else args.trials
 pixels, hidden, classes = 784, 128, 10

@@ -24,12 +24,12 @@ import models
 from searchlab.machine.host import available_cores
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--trials", type=int, default=1000, help="programs to build and time for the first model")
-parser.add_argument("--batch", type=int, default=8, help="trials in a round")
-parser.add_argument("--kills", type=int, default=5, help="how often the search for ResNet-18 is killed")
-parser.add_argument("--file", type=Path, default=Path(models.__file__), help="the file that contains the models")
+parser.add_argument("--trials", type=int, default=1000, help="number of trials for the first model (1000)")
+parser.add_argument("--batch", type=int, default=8, help="number of trials in a round (8)")
+parser.add_argument("--kills", type=int, default=5, help="number of times to kill the search for ResNet-18 (5)")
+parser.add_argument("--file", type=Path, default=Path(models.__file__), help="file that contains the models")
 parser.add_argument("--models", nargs="+", default=["resnet18", "transformer"], help="functions in that file")
-parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="where the logs and libraries go")
+parser.add_argument("--out", type=Path, default=Path("results/tutorials"), help="directory for logs and libraries")
 args = parser.parse_args()
 studies = Path(models.__file__).parents[1]
 benchmark = studies / "benchmarks" / "pytorch.py"

@@ -83,7 +83,7 @@ def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
     found = overall(tmp_path)
     assert found is not None and found.verdict.startswith("So far, over 2 workloads good converges fastest")
-    assert found.verdict.endswith(" Left out, because stopped early: 1 run of good.")
+    assert found.verdict.endswith(" Excluded, because they were stopped early: 1 run of good.")
     assert found.contrasts[0].runs == 8
 
 
@@ -94,7 +94,7 @@ def test_unequal_budgets_reach_the_verdict(tmp_path: Path) -> None:
         write(tmp_path, "third", seed, [8, 9, 9, 9], workload=WORKLOADS[1])
     found = overall(tmp_path)
     assert found is not None and found.verdict.endswith(
-        " Strategies have unequal trials, and are compared over those that all have: 2 on gemm:100x100x50."
+        " Numbers of trials differ, so strategies are compared over those that all have: 2 on gemm:100x100x50."
     )
 
 

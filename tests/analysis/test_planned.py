@@ -114,10 +114,10 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
         (item,) = summarize(read_runs(tmp_path)).workloads
         said = searchlab("report", tmp_path)
     name = path.name
-    assert f"Still running, and covered up to now: {name}." in item.notes
-    assert f"Not yet at trial 8, and left out except for ERT: {name}." in item.notes
+    assert f"Still running, and included up to now: {name}." in item.notes
+    assert f"Not yet at trial 8, and excluded, except from ERT: {name}." in item.notes
     assert "The study is running: 3 of 4 runs are done, 1 is running." in said.stdout, said.stderr
-    assert f"Still running, and covered up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
+    assert f"Still running, and included up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout
 
 

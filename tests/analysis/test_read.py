@@ -19,7 +19,10 @@ def refused(directory: Path) -> str:
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none") == f"cannot report on {tmp_path / 'none'}: there is no such directory or log"
+    assert (
+        refused(tmp_path / "none")
+        == f"cannot report on {tmp_path / 'none'}: there is no such directory or log; check the path"
+    )
 
 
 def test_a_directory_without_logs(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     assert (b.seeds, b.complete) == ([0], True), "a run without a trial is not counted"
     assert item.verdict.startswith("So far, ")
     assert item.notes == [
-        "Not counted, because without a trial yet: gemm-100x100x50-knob-b-1.jsonl.",
-        "Stopped before trial 4, and left out except for ERT: gemm-100x100x50-knob-a-1.jsonl.",
+        "Not counted, because there are no trials yet: gemm-100x100x50-knob-b-1.jsonl.",
+        "Stopped before trial 4, and excluded, except from ERT: gemm-100x100x50-knob-a-1.jsonl.",
     ]
 
 
@@ -157,7 +157,7 @@ def test_a_strategy_that_makes_the_same_run_from_every_seed_is_one_run(tmp_path:
         in item.verdict
     )
     assert item.notes == [
-        "grid makes the same run from each of 12 seeds: it counts as one run, without an interval and without a test."
+        "grid produces the same run from each of 12 seeds, so it counts as one run, without an interval or a test."
     ]
 
 
@@ -205,7 +205,7 @@ def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tm
     assert item.notes[:2] == [
         "1 run of a ended after 2 of 4 trials, where the policy had nothing more to propose: the best found counts "
         "from there on.",
-        "Stopped before trial 4, and left out except for ERT: gemm-100x100x50-knob-a-2.jsonl.",
+        "Stopped before trial 4, and excluded, except from ERT: gemm-100x100x50-knob-a-2.jsonl.",
     ]
 
 

@@ -41,9 +41,7 @@ def test_every_option_and_every_key_is_described(generate: ModuleType) -> None:
 def test_options_that_a_class_inherits_are_described(generate: ModuleType) -> None:
     page = generate.catalogue(generate.POLICIES)
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
-    assert re.search(
-        r"^`plan_size`.*\n: The number of trials between trainings", sections["autotvm-xgb-rank"], re.MULTILINE
-    )
+    assert re.search(r"^`plan_size`.*\n: The number of trials in a plan", sections["autotvm-xgb-rank"], re.MULTILINE)
 
 
 def test_the_page_of_the_command_line_has_every_command(generate: ModuleType) -> None:

@@ -146,7 +146,8 @@ class GuidedGemm(ProductSpace):
                 )
         if self.algorithm.resident != "C" and (kc == "knob" or tiles == "fitting"):
             raise SearchlabError(
-                f"kc='knob' and tiles='fitting' require an algorithm that keeps C resident; {algorithm!r} does not"
+                f"kc='knob' and tiles='fitting' require an algorithm that keeps C resident, such as B3A2C0; "
+                f"{algorithm!r} does not"
             )
         if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
             raise SearchlabError(

@@ -246,7 +246,10 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"pack_a": 1}, "option 'pack_a' is 1; it must be true or false, or one of"),
         ({"pack_a": "panel"}, "option 'pack_a' cannot be 'panel' with algorithm 'B3A2C0'; set it to true"),
         ({"pack_b": "places", "algorithm": "B3C2A0"}, "option 'pack_b' cannot be 'places' with algorithm 'B3C2A0'"),
-        ({"kc": "knob", "algorithm": "C3A2B0"}, "require an algorithm that keeps C resident; 'C3A2B0' does not"),
+        (
+            {"kc": "knob", "algorithm": "C3A2B0"},
+            "require an algorithm that keeps C resident, such as B3A2C0; 'C3A2B0' does not",
+        ),
         ({"kc": "knob", "blocks": "knobs"}, "computed with variant='micro-kernel' and blocks='knobs'; remove 'kc'"),
         ({"tiles": "fitting", "variant": "basic"}, "variant 'basic' has no micro-tile; remove option 'tiles'"),
         ({"pack_b": "knob", "variant": "blocked"}, "variant 'blocked' does not pack; remove 'pack_b'"),
