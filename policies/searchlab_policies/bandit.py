@@ -34,8 +34,9 @@ class Bandit(NeverTwice, needs_asks=True):
 
     Args:
         arms: A list of policies, each a registered name, ``"module:Class"``, or ``{"name": ..., "options": {...}}``. A
-            policy that uses a cost model gets its own: ``{"name": "xgb"}`` stands for ``{"name": "xgb", "cost_model":
-            "xgboost", "features": "knob"}``, and ``cost_model`` may also be ``{"name": ..., "options": {...}}``.
+            policy that uses a cost model gets its own: ``{"name": "xgb"}`` is short for
+            ``{"name": "xgb", "cost_model": "xgboost", "features": "knob"}``, and ``cost_model`` may also be
+            ``{"name": ..., "options": {...}}``.
         exploration: The weight C of the term that favours rarely used arms.
         window: The number of latest results that are considered.
     """

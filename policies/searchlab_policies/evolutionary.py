@@ -2,8 +2,8 @@
 
 Source: AutoTVM's GATuner (``tvm.autotvm.tuner.ga_tuner``, TVM up to 0.22), after Chen et al., "Learning to Optimize
 Tensor Programs" (NeurIPS 2018), section 6. Crossover is uniform because the order of knobs has no meaning in most
-spaces. Parents are drawn from the measured trials, so a warm start contributes parents too, and a batch need not end
-with a generation.
+spaces. Parents are drawn from the measured trials, so a warm start contributes parents, too, and a batch may end in the
+middle of a generation.
 """
 
 from __future__ import annotations

@@ -216,4 +216,4 @@ def _random_scores(rng: np.random.Generator) -> Any:
 
 
 def _unheard(*_: object) -> None:
-    """Discard TVM's log messages, which otherwise would go to standard error."""
+    """Discard TVM's log messages, which would otherwise go to standard error."""

@@ -59,7 +59,7 @@ class Box:
         return self._cube.config(point)
 
     def point(self, config: Config) -> Floats:
-        """Return the centre of the points that a config corresponds to."""
+        """Return the centre of the part of the box that corresponds to a config."""
         return self._cube.point(config)[self._open] * self._widths
 
 

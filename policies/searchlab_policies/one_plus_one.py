@@ -26,8 +26,8 @@ class OnePlusOne(NeverTwice, needs_asks=True):
 
     The best config so far is mutated: each knob is redrawn with a probability that varies between mutations. The
     mutation becomes the parent if it is not slower. After every ``window`` mutations, the rate of the best of them
-    becomes the rate around which the next ones are drawn. All mutations in a batch have the same parent, and the
-    strategy learns after every trial, so use ``batch = 1``. With a warm start, the parent is the fastest trial.
+    replaces the rate around which new ones are drawn. All mutations in a batch have the same parent, and the strategy
+    learns after every trial, so use ``batch = 1``. With a warm start, the parent is the fastest trial.
 
     Args:
         rate: The initial mutation rate: the probability of redrawing a knob.

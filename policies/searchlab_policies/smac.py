@@ -32,8 +32,8 @@ class Smac(ParameterPolicy):
     The forest models the logarithm of the cost, scaled as in SMAC. Local searches for the largest expected improvement
     start from the best trials and from the best of many random configs. Each place in the batch is filled with the best
     remaining result of these searches that is new, or with a random config. SMAC trains its forest after every 8
-    trials, which corresponds to ``batch = 8``. It requires SMAC3 (``pip install 'searchlab[smac]'``) and takes tenths
-    of a second per batch.
+    trials, which corresponds to ``batch = 8``. This policy requires SMAC3 (``pip install 'searchlab[smac]'``) and takes
+    tenths of a second per batch.
 
     Args:
         n_startup: The number of random trials to run before the model is used.

@@ -136,7 +136,7 @@ def search(space: str, workload: str, policy: str, options: argparse.Namespace, 
 
 
 def beside(task: dict[str, Any], end: float) -> dict[str, Any]:
-    """Return cuda_timing.py's answer to ``task``. It runs in a separate process, because a kernel may break it."""
+    """Return cuda_timing.py's result for ``task``. It runs in a separate process, because a kernel may crash it."""
     try:
         return in_process(str(HERE / "cuda_timing.py"), {**task, "threads": available_cores()}, left(end))
     except subprocess.TimeoutExpired:

@@ -2,7 +2,7 @@
 
     python studies/benchmarks/robustness.py [--quick] [--seed 0]
 
-The script runs these programs one after another:
+The script runs these programs in sequence:
 
 - ``hostile.py``: candidates that misbehave while they are built or while they run;
 - ``fuzz.py``: damaged and hostile files for every reader;

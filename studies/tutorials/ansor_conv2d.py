@@ -107,9 +107,8 @@ result = search(trials)
 schedule, module = searchlab.apply_best(log)
 print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:.1f} GFLOPS, {result.best.config}")
 
-# %% Check it, and time it
-# By default, TVM would use half of the logical cores. Before it runs anything in this process, it is therefore told to
-# use as many as the trials did.
+# %% Check it, and time it By default, TVM would use half of the logical cores. Before anything runs in this process, it
+# is therefore told to use as many as the trials did.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 function = build_best(result.best).jit()
 device = device_of(target.kind)
@@ -144,6 +143,6 @@ done = result.trials
 print(f"\nThe search again, {trials + 5} trials:")
 resumed = search(trials + 5)
 assert resumed.trials[: len(done)] == done, "a trial was measured again"
-assert log.read_bytes().startswith(before), "the log was written anew"
+assert log.read_bytes().startswith(before), "the log was rewritten"
 print(f"\n{len(resumed.trials)} trials in the log: {len(done)} as they were, {len(resumed.trials) - len(done)} new.")
 print(f"The best now: {resumed.best.gflops:.1f} GFLOPS, trial {resumed.best.trial.index}.")

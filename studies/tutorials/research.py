@@ -2,8 +2,8 @@
 
     python studies/tutorials/research.py
 
-Nothing is measured: recorded tables of the suite answer, so it takes about half a minute. ``research.ipynb`` is the
-same as a notebook.
+Nothing is measured: the suite's tables supply recorded times, so it takes about half a minute. ``research.ipynb`` is
+the same as a notebook.
 """
 
 # %% [markdown]

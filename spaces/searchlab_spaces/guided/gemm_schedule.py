@@ -146,7 +146,7 @@ def _loops(
     """Split the loops and arrange them in ``order``, with the micro-kernel's loops innermost. Return them by name.
 
     Within the micro-tile, the additional names are ``step`` along s, ``row`` along u, ``vector`` and, if the block
-    computes single elements, the name in ``lane``, which is paired with its extent.
+    computes single elements, a loop over a vector's elements, whose name and extent are in ``lane``.
     """
     algorithm, tile, cut = plan.algorithm, plan.tile, plan.cut
     x, y, s = algorithm.x, algorithm.y, algorithm.s

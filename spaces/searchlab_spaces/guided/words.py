@@ -149,7 +149,7 @@ def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
 
     Args:
         dtype: The dtype of the elements.
-        lanes: The words in a vector.
+        lanes: The number of words in a vector.
         unsigned: The unsigned operand: "a", of which a word is broadcast, or "b".
     """
     from tvm.s_tir import TensorIntrin
@@ -215,7 +215,7 @@ def tensorized(
         block: The block for one vector and one step.
         outermost: The outermost loop of the product.
         dtype: The dtype of the elements.
-        lanes: The words in a vector.
+        lanes: The number of words in a vector.
         views: A mapping from each argument that shares another argument's memory to the name of that other argument.
         unsigned: The unsigned operand: "a", of which a word is broadcast, or "b".
     """
