@@ -120,7 +120,7 @@ def first_line(error: BaseException) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's text, where TVM and compilers state the cause, or its type if it is empty."""
+    """Return the last line of an error's text, where TVM and compilers state the cause, or else its type's name."""
     return _lines(error)[-1]
 
 

@@ -37,7 +37,7 @@ class TracedSpace(Protocol):
         """
 
     def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
-        """Return the target for TVM's rules, and the ordered postprocessors that complete a program."""
+        """Return the target for TVM's rules, and the list of postprocessors that complete a program, in order."""
 
 
 def tune_context(

@@ -61,11 +61,11 @@ class Traits:
 
     Attributes:
         takes_cost_model: Whether the constructor accepts ``cost_model``, a
-            :class:`~searchlab.costmodel.BoundCostModel` that combines the study's cost model with its features.
+            :class:`~searchlab.costmodel.BoundCostModel` that combines the study's cost model with the features.
             Declaring ``own_model`` implies this.
         own_model: The cost model that belongs to the algorithm.
         uses_seed: False if the policy proposes the same configs for every seed, as a grid does.
-        needs_asks: Whether the policy must know which ask proposed a trial, like a bandit that credits its arms. Its
+        needs_asks: Whether the policy must know which ask proposed a trial, as does a bandit that credits its arms. Its
             state then also depends on the asks. Runs can still be resumed, because a resumed run repeats the asks.
         transfers: Whether :meth:`Policy.transfer` learns from runs of other workloads.
         stops: Whether the strategy may finish before the space is exhausted, for example at a local optimum.

@@ -82,9 +82,9 @@ class Trial:
     """A config that a run has measured.
 
     Attributes:
-        index: Its position in the run, starting at 0.
+        index: The trial's position in the run, starting at 0.
         config: The config.
-        measurement: Its times or its failure.
+        measurement: The times of the config's program, or the failure.
 
     Example:
         >>> from searchlab import Config, Measurement, Trial

@@ -63,7 +63,7 @@ CPU_CACHES = {
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A target that the installed TVM can build for.
+    """A TVM target and its data caches.
 
     Attributes:
         spec: The target in TVM's own JSON form, fully resolved.

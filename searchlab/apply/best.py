@@ -243,14 +243,14 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     uses packed weights, the library also contains a function ``pack_NAME`` that packs them. The tensors must be aligned
     to 64 bytes, as those from ``tvm.runtime.tensor`` are. The program does not check this, and crashes with SIGSEGV on
     unaligned NumPy arrays. A shared library is linked by the compiler that TVM finds. An object file needs no compiler
-    and is loaded by tvm_ffi_orcjit.
+    and can be loaded with tvm_ffi_orcjit.
 
     Args:
         paths: A log, or a directory that contains a single log.
         out: The file to write, ``*.so`` or ``*.o``.
 
     Raises:
-        SearchlabError: Unless exactly one log is found, or if the program cannot be built, linked or written.
+        SearchlabError: If there is not exactly one log, or if the program cannot be built, linked or written.
     """
     logs = [log for path in paths for log in find_logs(path)]
     if len(logs) != 1:

@@ -33,9 +33,9 @@ def apply_history_best(
 ) -> tvm.IRModule:
     """Replace a module's TIR functions with the best programs from one or more logs.
 
-    A function is replaced if it performs the same computation as a log's workload, regardless of its names, argument
-    order, index type and axes of extent 1 (see :mod:`~searchlab.apply.matching`). The new function has the same
-    name, arguments and attributes. It is also marked as scheduled (``tirx.is_scheduled``) and as not to be fused
+    A function is replaced if it performs the same computation as a log's workload, regardless of names, argument order,
+    index type and axes of extent 1 (see :mod:`~searchlab.apply.matching`). The new function has the same name,
+    arguments and attributes. It is also marked as scheduled (``tirx.is_scheduled``) and as not to be fused
     (``op_pattern``), so later passes do not change it. Functions that are already scheduled are not replaced. TVM then
     runs programs in this process with as many threads as the trials used; see :func:`~searchlab.apply.best.apply_best`.
 
@@ -61,7 +61,7 @@ def apply_history_best(
     Warns:
         SearchlabWarning: If a program uses packed weights that are not constants in the module; if no function computes
             a log's workload; if all of a workload's programs in a store were measured for a different target or
-            machine; and if a store contains nothing for the module.
+            machine; or if a store contains nothing for the module.
 
     Example:
         >>> import searchlab

@@ -53,7 +53,7 @@ class Computation:
     def _plain(self) -> PrimFunc:
         """The function without buffers that only copy another one, such as the unpadded input of a conv2d in Relax.
 
-        In a sum of an element of an argument and one of an intermediate result, the argument comes second.
+        Where an element of an argument is added to one of an intermediate result, the argument comes second.
         """
         schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
         root = schedule.get_sblock(self.func.body.block.name_hint)

@@ -90,7 +90,7 @@ class Rule:
 
 
 def rule(fix: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
-    """Return a decorator that makes a rule from a function, which takes a subject and may raise :class:`Breach`.
+    """Return a decorator that makes a rule from a function, which accepts a subject and may raise :class:`Breach`.
 
     The function's docstring states the expected behaviour.
     """

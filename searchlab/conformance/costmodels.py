@@ -68,7 +68,7 @@ def one_task(features: Floats) -> Ints:
 
 @rule("give every option a default, and accept no *args or **kwargs: def __init__(self, *, seed, rounds=100)")
 def signature(model: CostModelSubject) -> None:
-    """The constructor accepts seed and options by keyword, and each option has a default."""
+    """The constructor accepts seed and options by keyword; each option has a default."""
     check_constructor(model.cls, 0, seeded=True)
 
 

@@ -70,7 +70,7 @@ def _result(future: Future[Any]) -> Any:
 
 @rule("accept exclusive and folder by position, and options as keywords with defaults")
 def signature(subject: ExecutorSubject) -> None:
-    """The constructor accepts exclusive and folder by position, options by keyword, and each option has a default."""
+    """The constructor accepts exclusive and folder by position, and options by keyword; each option has a default."""
     check_constructor(subject.cls, 2, seeded=False)
 
 

@@ -89,7 +89,7 @@ STEADY = (*RUNS, "same-seed", "global-random-state")
 
 @rule("give every option a default, and accept no *args or **kwargs: def __init__(self, space, *, seed, pull=0.1)")
 def signature(policy: PolicySubject) -> None:
-    """The constructor accepts space by position, seed and options by keyword, and each option has a default."""
+    """The constructor accepts space by position, and seed and options by keyword; each option has a default."""
     check_constructor(policy.cls, 1, seeded=True)
     if "cost_model" in inspect.signature(policy.cls).parameters and not policy.traits.takes_cost_model:
         raise Breach(
@@ -364,7 +364,7 @@ def bounded_time(policy: PolicySubject) -> None:
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """Return the CPU time of the fastest of three steps of a policy that knows the trials ``known``, in seconds."""
+    """Return the CPU time, in seconds, of the fastest of three steps after a warm start with ``known``."""
     policy.warm_start(known)
     seconds = []
     for step in range(3):

@@ -89,7 +89,7 @@ def _check_same(before: list[int], after: list[int], when: str) -> None:
 
 @rule("give every option a default, and accept no *args or **kwargs: def __init__(self, tasks, *, seed, alpha=0.2)")
 def signature(one: SchedulerSubject) -> None:
-    """The constructor accepts the tasks by position, seed and options by keyword, and each option has a default."""
+    """The constructor accepts the tasks by position, and seed and options by keyword; each option has a default."""
     check_constructor(one.cls, 1, seeded=True)
 
 

@@ -84,7 +84,7 @@ class SpaceSubject(Subject):
 
     @cached_property
     def samples(self) -> list[Config]:
-        """40 distinct random configs, or all configs if the space is smaller."""
+        """Forty distinct random configs, or all configs if the space has fewer."""
         return self.space.sample_new(np.random.default_rng(self.seed), 40, ())
 
     @cached_property
@@ -110,7 +110,7 @@ RIGHT = (*PROGRAMS, "one-program", "pickles", "keeps-the-function")
 
 @rule("give options defaults, and accept no *args or **kwargs: def __init__(self, workload, target, *, packed=True)")
 def signature(space: SpaceSubject) -> None:
-    """The constructor accepts workload and target by position, options by keyword, and each option has a default."""
+    """The constructor accepts workload and target by position, and options by keyword; each option has a default."""
     check_constructor(space.cls, 2, seeded=False)
 
 

@@ -132,7 +132,7 @@ class _Result(msgspec.Struct):
 
 
 class _Row(NamedTuple):
-    """A config in a file, with its measurement; times are in seconds."""
+    """A config from a file, with its measurement. Times are in seconds."""
 
     line: int
     record: Record  # without its times and failure

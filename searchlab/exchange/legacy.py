@@ -69,7 +69,7 @@ class _OldConfig(msgspec.Struct):
 
 
 class _AutotvmRecord(msgspec.Struct):
-    """A record. ``input`` and ``i`` begin with the target, the task's name, its arguments and keyword arguments."""
+    """An AutoTVM record. ``input`` and ``i`` begin with the target, task name, arguments and keyword arguments."""
 
     input: list[Any] = []
     config: _Config | None = None

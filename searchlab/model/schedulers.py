@@ -23,7 +23,7 @@ class RoundRobin(Scheduler):
 class Gradient(Scheduler):
     """MetaSchedule's scheduler: choose the task whose next round promises the greatest gain.
 
-    For a task with history h and n rounds, and for a window w, the promised gain is
+    For a task whose lowest costs after its n rounds are h[0] to h[n - 1], and for a window w, the promised gain is
     ``weight * (alpha * (h[n - 1 - w] - h[n - 1]) / w + (1 - alpha) * h[n - 1] / n)``.
 
     Args:

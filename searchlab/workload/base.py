@@ -245,7 +245,7 @@ Packed = Mapping[str, tuple[Argument, ...]]
 
 
 def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
-    """Return the arguments that a program accepts in packed form, by name, each with the arrays that replace it.
+    """Return a mapping from each argument that a program accepts in packed form to the arrays that replace it.
 
     For each such argument, the module contains a function ``pack_NAME`` in addition to ``main``. Its first argument is
     the workload's argument NAME; its other arguments are the arrays that it writes, which replace NAME in ``main``.

@@ -53,7 +53,7 @@ class Softmax(Workload):
 
     @property
     def flops(self) -> int:
-        """Five operations per element: maximum, difference, exponential, sum and quotient."""
+        """The number of operations, five per element: maximum, difference, exponential, sum and quotient."""
         return 5 * self.rows * self.columns
 
     def prim_func(self) -> tvm.tirx.PrimFunc:

@@ -184,7 +184,7 @@ class Tir(Workload):
         return func
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Return inputs as in :class:`Workload`, non-negative if the program calls a function such as sqrt."""
+        """Return inputs as in :class:`Workload`, but absolute values if the program calls a function such as sqrt."""
         inputs = super().inputs(seed)
         return {name: np.abs(value) for name, value in inputs.items()} if _is_partial(self.prim_func()) else inputs
 
@@ -214,7 +214,7 @@ class Tir(Workload):
 
     @cached_property
     def _in_float64(self) -> Any:
-        """The program with float64 for all floating-point types; None if it cannot be compiled or is no more exact."""
+        """The program with float64 for all floating-point types; None if it does not compile or is not more exact."""
         if not all(one.is_float and one.dtype != "float64" for one in self.arguments[-self.results :]):
             return None
         try:
@@ -348,7 +348,7 @@ HARMLESS = re.compile(
 
 
 def load_json(text: str) -> Any:
-    """Return the object that TVM's JSON describes; the JSON may be untrusted.
+    """Load an object from TVM's JSON, which may be untrusted.
 
     Only objects whose types match :data:`HARMLESS` are created, because TVM's JSON may also contain libraries, which
     TVM would load.
