@@ -107,8 +107,9 @@ result = search(trials)
 schedule, module = searchlab.apply_best(log)
 print(f"\nThe best of {len(result.trials)} trials in {log}: {result.best.gflops:.1f} GFLOPS, {result.best.config}")
 
-# %% Check it, and time it By default, TVM would use half of the logical cores. Before anything runs in this process, it
-# is therefore told to use as many as the trials did.
+# %% Check it, and time it
+# By default, TVM would use half of the logical cores. Before anything runs in this process, it is therefore told to use
+# as many as the trials did.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 function = build_best(result.best).jit()
 device = device_of(target.kind)

@@ -162,8 +162,9 @@ print(f"\nBest config, of {len(result.trials)} trials in {log}:")
 print(space.show(best.config))
 print(f"index {space.index_of(best.config)} of {len(space)}, a member: {best.config in space}")
 
-# %% Check it, and time it The program is an ordinary TVM module. By default, TVM would use half of the logical cores.
-# Before anything runs in this process, it is therefore told to use as many as the trials did.
+# %% Check it, and time it
+# The program is an ordinary TVM module. By default, TVM would use half of the logical cores. Before anything runs in
+# this process, it is therefore told to use as many as the trials did.
 os.environ.setdefault("TVM_NUM_THREADS", str(target.cores))
 module = build_best(best).jit()
 device = device_of(target.kind)
