@@ -190,7 +190,7 @@ class Policy(ChecksOptions, ABC):
 
 
 class NeverTwice(Policy):
-    """A base class for policies that may propose a config again: random new configs replace those already seen.
+    """A base class for policies whose :meth:`propose` may repeat configs: random new configs replace those seen before.
 
     Attributes:
         trials: All trials told so far, in order, except those whose config is not in the space.

@@ -198,7 +198,7 @@ def kills_workers(subject: ExecutorSubject) -> None:
 
 @rule("call fn as it is, in a process with the same packages and files", ["results"])
 def same_study(subject: ExecutorSubject) -> None:
-    """A study that it executes has the same trials as without an executor."""
+    """A study has the same trials with and without the executor."""
     from ..run.study import Study  # imported here because this takes long
 
     with ScratchFolder() as folder, subject.started() as executor:

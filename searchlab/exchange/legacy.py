@@ -204,8 +204,8 @@ def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
     """Return the workload for a task's name and arguments in the file, or None and the reason.
 
     The known tasks are those in TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and functions called
-    ``gemm`` or ``matmul``, in any namespace. The latter must have three equal sizes, because the order of the
-    sizes varies.
+    ``gemm`` or ``matmul``, in any namespace. The latter must have three equal sizes, because the order of the sizes
+    varies.
     """
     plain = name.rpartition("/")[2]
     try:

@@ -129,7 +129,7 @@ class Workload(ABC):
 
     @property
     def cluster(self) -> str:
-        """The name of a group of similar workloads, such as one kernel on several devices; empty if none."""
+        """The name of a group of similar workloads, such as one kernel on several devices; may be empty."""
         return ""
 
     @property
@@ -207,7 +207,7 @@ def rounding(dtype: str, terms: int) -> tuple[float, float]:
     """Return the tolerance (rtol, atol) for sums of ``terms`` products of standard normal numbers.
 
     The partial sums of standard normal products grow as sqrt(i), so the rounding errors in a sequential sum of k terms
-    add up to about eps k / 2 (rms). The tolerance is eight times this, which no correct result exceeds.
+    add up to about eps k / 2 (rms). The absolute tolerance is eight times this, which no correct result exceeds.
 
     Args:
         dtype: The type of the accumulator. For integers, the tolerance is 0.
