@@ -171,7 +171,7 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
 
 @dataclass
 class Replays:
-    """Replays runs over tables, using ``directory`` for their logs. Each run is replayed only once."""
+    """The replays of runs over tables, with logs in ``directory``. Each run is replayed only once."""
 
     directory: Path
     known: dict[tuple[str, str, int], tuple[float, int, int]] = field(default_factory=dict)
@@ -441,7 +441,7 @@ def plan_hypertune(
     Args:
         study: A study whose measurements come from tables.
         policy: The label or name of a study entry, whose options then serve as the default, or any other policy.
-        options: The options to search, as :func:`parse_options` accepts them. By default, all options for which
+        options: The options to search, in the form for :func:`parse_options`. By default, all options for which
             :func:`derive_ranges` finds a range are searched.
         hold_out: The workloads that no search sees. By default, each is held out in turn (leave-one-out
             cross-validation), and one more search on all workloads finds the options to recommend.

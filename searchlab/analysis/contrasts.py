@@ -8,10 +8,9 @@ with the same seed form a pair. For policies with a different start (cmaes, qmc)
 other pairing. The signed-rank test compares runs within pairs, so the luck of a seed's random trials cancels out, and
 ten seeds suffice where the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and the
 correction for all tests in a report requires p-values far below 0.05. If two strategies share too few seeds to reach
-such p-values with one seed to spare, the rank-sum test is used instead. Its smallest p-value, 2 / C(2n, n), decreases
-much faster, and trials that the strategies share can only increase its p-values, because they reduce the spread of the
-rank sum. The choice depends only on the numbers of seeds, strategies and workloads, never on results, so the error rate
-of a report remains at most 5 %.
+such p-values with one seed to spare, the rank-sum test is used. Its smallest p-value, 2 / C(2n, n), decreases much
+faster, and shared trials can only increase its p-values, because they reduce the spread of the rank sum. The choice
+depends only on the numbers of seeds, strategies and workloads, so the error rate of a report remains at most 5 %.
 
 The effect, direction, interval and p-value of a comparison are all computed from the same runs.
 """
@@ -164,8 +163,7 @@ class PageTests:
 def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
     """Return the contrasts that are registered in the logs of all runs of both strategies, in the study's order.
 
-    They were registered before these runs began. If there are several spaces, both strategies of a contrast use the
-    same space.
+    They were registered before these runs began. Both strategies of a contrast use the same space.
     """
     named: dict[str, tuple[str, list[tuple[str, str]]]] = {}
     for item in comparison.values():

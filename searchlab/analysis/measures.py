@@ -193,7 +193,7 @@ class Table(NamedTuple):
 
 
 def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
-    """Return the human-readable table ``shown`` of ``rows``, which must all have the same class.
+    """Return the human-readable table that ``shown`` selects for ``rows``, which must all have the same class.
 
     ``words`` are inserted into the column titles. Columns whose measure is None in every row are omitted.
     """

@@ -81,7 +81,7 @@ def power_plan(
         power: The probability of detecting it.
         tests: The number of tests for which p-values are corrected, by default all tests in the report or, with
             ``strategy``, a share of them in proportion to its pairs.
-        strategy: Consider only pairs that include this strategy, or all pairs if empty.
+        strategy: The strategy that all considered pairs include, or an empty string to consider all pairs.
         registered: The number of registered contrasts, if the pair is to be one of them. It replaces ``tests``.
         new: Whether to add a pair of ``strategy`` and a policy that has not run, which is assumed to vary like the
             median pair.
@@ -126,7 +126,7 @@ def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
 def variation(differences: Sequence[Floats]) -> Variation | None:
     """Return the variance components of paired differences (one array per workload).
 
-    Returns None if no workload has at least two different differences. The estimates are those of the analysis of
+    Returns None if no workload has at least two distinct differences. The estimates are those of the analysis of
     variance, with equal weight for each workload. The variance between workloads is that of the means minus the part
     due to seeds, but at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
     """

@@ -90,8 +90,7 @@ def publish(out: Path, results: Iterable[Published]) -> list[Card]:
         The cards of all results on the site, newest first.
 
     Raises:
-        SearchlabError: If a result cannot be read, if two results would share a folder, if ``out`` contains something
-            other than a site, or if the site cannot be written.
+        SearchlabError: If a result cannot be read, if two would share a folder, or if ``out`` cannot be used as a site.
     """
     folders: dict[str, str] = {}
     for result in (results := list(results)):

@@ -86,7 +86,7 @@ def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str]
 
     Args:
         read: The logs, each with its name in reports.
-        running: The names of logs whose runs were in progress.
+        running: The names of logs whose runs were in progress when the logs were read.
 
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.

@@ -198,7 +198,7 @@ def check(
 ) -> None:
     """Check a plug-in against its contract, and explain how to fix each failure.
 
-    For a workload, `NAME` is a small workload, such as `softmax:16x32`.
+    To check a workload, specify a small one as `NAME`, such as `softmax:16x32`.
     """
     spec = plugin(name, option)
     if kind is Contract.policy:

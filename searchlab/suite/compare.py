@@ -145,11 +145,11 @@ def compare(
 
 
 def study_runs(study: Study, out: Path) -> ComparedRuns:
-    """Return a study's runs, together with those of the suite's baselines that the study refers to.
+    """Return the runs of a study, together with the runs of the suite's baselines to which the study refers.
 
     Args:
         study: A study that refers to baselines.
-        out: The directory of its logs.
+        out: The directory that contains the study's logs.
 
     Raises:
         SearchlabError: If the logs cannot be read or compared.
@@ -161,7 +161,7 @@ def study_runs(study: Study, out: Path) -> ComparedRuns:
 
 
 def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:
-    """Compare the runs in a file written by ``suite run --out`` with its suite's baselines, on the same tables.
+    """Return the runs in a file written by ``suite run --out``, and those of its suite's baselines on the same tables.
 
     Args:
         result: The path of the file.

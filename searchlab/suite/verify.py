@@ -278,7 +278,7 @@ class Replayed:
 
 
 class Replayer:
-    """Replays runs over a suite's tables. It is a context manager because a measurer may own processes."""
+    """A context manager that replays runs over a suite's tables, because a measurer may own processes."""
 
     def __init__(self, suite: Suite) -> None:
         self._recorded = RecordedTables(suite)
@@ -331,7 +331,7 @@ def replay(
     Args:
         suite: The suite.
         runs: The trajectories of each strategy.
-        digest: The seed for the order, in hexadecimal digits.
+        digest: The seed for the order, as hexadecimal digits.
         seconds: The time in seconds after which no further run starts, or None to replay all runs.
         trusted: Policies and cost models (``module:Class``) that may be imported even if they are not registered.
 

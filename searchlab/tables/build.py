@@ -49,10 +49,10 @@ def table_study(
 
     Args:
         what: A study file (``*.toml``), or a workload.
-        space: The name of the space, for a workload.
+        space: The name of the space, if ``what`` is a workload.
         options: The options of the space.
-        target: The target, overriding the file's.
-        measure: The measurement settings, overriding the file's.
+        target: The target, which overrides that in the file.
+        measure: The measurement settings, which override those in the file.
 
     Raises:
         SearchlabError: If an argument is invalid.

@@ -161,7 +161,7 @@ def unsteady(log: Log) -> str:
     """Return why the times of the table ``log`` are unusable, or "" if they are usable or ``log`` is not a table.
 
     If the table was timed in passes, its times are unusable if the sentinel ever deviated by more than 10 % from its
-    median, or if the programs in some time block deviated by more than 10 % in the median from their times in other
+    median, or if the programs in any time block deviated by more than 10 % in the median from their times in other
     passes. If it was timed once, in random order, its times are unusable if they differ between time blocks with
     p < 0.001 (Kruskal and Wallis, JASA 47, 1952).
     """

@@ -36,8 +36,7 @@ class Landscape:
     """Measures of a landscape. Each is None if it cannot be computed.
 
     Attributes:
-        distance: The distance of the pairs from which ``autocorrelation`` is computed: 1, unless the log contains too
-            few neighbours.
+        distance: The distance of the pairs used for ``autocorrelation``: 1, unless the log has too few neighbours.
         autocorrelation: The correlation between the fitness of two configs at ``distance``. For neighbours, it is the
             autocorrelation r(1) of random walks over the working configs, computed from all pairs of neighbours, since
             a random walk takes all steps equally often. Source: Weinberger, "Correlated and uncorrelated fitness

@@ -65,7 +65,7 @@ class Timed:
 
 @dataclass
 class TimedPasses:
-    """Times programs in passes. Raises SearchlabError if the journal is damaged or belongs to other programs."""
+    """The timing of programs in passes. Raises SearchlabError if the journal is damaged or is for other programs."""
 
     space: Space
     trials: Sequence[Trial]  # successful trials, all with different programs

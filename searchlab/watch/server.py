@@ -46,7 +46,7 @@ REQUEST_SECONDS = 20.0
 
 
 class WatchServer(ThreadingHTTPServer):
-    """Serves a study's page and state.
+    """An HTTP server for a study's page and state.
 
     Args:
         directory: The directory that contains the study's logs.
@@ -106,7 +106,7 @@ class WatchServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handles each request in a separate connection, so that no connection remains open when the server ends."""
+    """The handler of a request, each in a separate connection, so that none remains open when the server ends."""
 
     server_version, sys_version = "searchlab", ""
     timeout = REQUEST_SECONDS

@@ -68,7 +68,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Watched:
-    """Follows the study whose logs are in ``directory``. Raises SearchlabError if the directory does not exist."""
+    """A study that is followed as its logs in ``directory`` grow. Raises SearchlabError if there is no directory."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():

@@ -161,7 +161,7 @@ def anytime(so_far: Floats, best: float) -> Floats:
 def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
     """Return, for each number in ``at``, the fraction of all runs on all workloads that score above it.
 
-    This is the run-score distribution of Agarwal et al., 2021 (see :func:`~.intervals.interquartile_mean`).
+    This is the run-score distribution of Agarwal et al. (2021), cited at :func:`~.intervals.interquartile_mean`.
     """
     return 1 - ecdf(np.concatenate(scores), at)
 

@@ -149,7 +149,7 @@ class Equivalence:
 
 
 def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = DRAWS) -> Equivalence:
-    """Perform the Bayesian signed-rank test on the mean differences on workloads, first minus second.
+    """Perform the Bayesian signed-rank test of the mean difference on each workload, first minus second.
 
     The prior of the differences is a Dirichlet process with weight 1/2 at 0. For each draw w_0 ... w_n from the
     posterior Dirichlet(1/2, 1, ... 1), with z_0 = 0 and z_i the differences, the weights of the outer regions are

@@ -208,7 +208,7 @@ def _root(of: Callable[[float], float], low: float, high: float) -> float:
 def improvement(first: Sample, second: Sample) -> float:
     """Return the probability that a run of ``first`` beats one of ``second``, averaged over workloads. Ties count half.
 
-    On one workload, it is U / (m n) with the Mann-Whitney U (Agarwal et al., 2021).
+    On one workload, it equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., 2021).
     """
     chances = []
     for ours, theirs in zip(first, second, strict=True):

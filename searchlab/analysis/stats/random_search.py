@@ -66,7 +66,7 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
 
     The number of arrivals has a Poisson-binomial distribution, which is built up from the last config to the first. The
     integral is computed by Gauss-Legendre quadrature in sqrt(s), a scale on which the t-th arrival has a standard
-    deviation of about 1/2 for any t. The error is about 1e-9, and some hundred nodes take O(N trials) time each.
+    deviation of about 1/2 for any t. The error is about 1e-9. Each of roughly one hundred nodes takes O(N trials) time.
     ``values`` must ascend, and ``weights`` must be positive. Both have shape (N,).
     """
     rates = weights / weights.sum()

@@ -43,8 +43,8 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
     """Return the two-sided p-value of the Wilcoxon-Mann-Whitney test of two samples, or 1 if one is empty.
 
     H0: all orders of the pooled values are equally likely. The p-value is the fraction of the C(m + n, m) ways to split
-    these values whose rank sum is at least as far from the mean as the observed rank sum (Mann and Whitney, "On a test
-    of whether one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics
+    these values for which the rank sum is at least as far from its mean as observed (Mann and Whitney, "On a test of
+    whether one of two random variables is stochastically larger than the other", Annals of Mathematical Statistics
     18(1), 1947; ties as in Lehmann, "Nonparametrics: statistical methods based on ranks", 1975). Infinities are tied.
     """
     size = len(first)
@@ -153,8 +153,7 @@ def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[
     Without gates, this is Holm's procedure. Otherwise, the gates share the fraction ``RESERVED`` of the error rate and
     are tested with a graphical procedure (see :func:`graphical`): if a first test is rejected, it passes half of its
     weight to the other gates and half (or all, without other gates) to the tests in ``behind``. All other tests are
-    exploratory. They share the rest of the error rate by Holm's procedure, or all of it once all gated tests are
-    rejected.
+    exploratory: they share the remaining error rate by Holm's procedure, or all of it once all gates are rejected.
 
     Args:
         p: The p-value of every test that a reader may interpret as a claim.
