@@ -441,8 +441,8 @@ def plan_hypertune(
     Args:
         study: A study whose measurements come from tables.
         policy: The label or name of a study entry, whose options then serve as the default, or any other policy.
-        options: The options to search, in the form for :func:`parse_options`. By default, all options for which
-            :func:`derive_ranges` finds a range are searched.
+        options: The options to search, in the form that :func:`parse_options` accepts. By default, all options for
+            which :func:`derive_ranges` finds a range are searched.
         hold_out: The workloads that no search sees. By default, each is held out in turn (leave-one-out
             cross-validation), and one more search on all workloads finds the options to recommend.
         trials: The number of sets of options that each search tries.

@@ -46,7 +46,7 @@ def report(
     """Compare the runs in logs, and write a page, pictures and data files.
 
     - ``report.html``: the report as one page that needs no other files and no network. Its charts are also written as
-      PNG and SVG files; with more than 12 workloads, only the charts over all workloads (``overall-*``) are.
+      PNG and SVG files or, with more than 12 workloads, only the charts over all workloads (``overall-*``).
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``contrasts.csv``: a row for each pair of strategies, measure and workload. ``workload`` is empty in rows over all
       workloads.

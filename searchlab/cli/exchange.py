@@ -50,7 +50,7 @@ def import_(
     ] = 0,
     label: Annotated[str, Option(help="The tuner's name in reports [default: the format's name].")] = "",
 ) -> None:
-    """Convert another tuner's file to logs for comparison. With `--space`, they also serve as tables or warm starts.
+    """Convert another tuner's file to logs for comparison. With `--space`, logs also serve as tables or warm starts.
 
     A Kernel Tuner file becomes a table even without `--space`.
     """

@@ -37,7 +37,7 @@ class Landscape:
 
     Attributes:
         distance: The distance of the pairs used for ``autocorrelation``: 1, unless the log has too few neighbours.
-        autocorrelation: The correlation between the fitness of two configs at ``distance``. For neighbours, it is the
+        autocorrelation: The correlation between the fitnesses of configs at ``distance``. For neighbours, it is the
             autocorrelation r(1) of random walks over the working configs, computed from all pairs of neighbours, since
             a random walk takes all steps equally often. Source: Weinberger, "Correlated and uncorrelated fitness
             landscapes and how to tell the difference" (Biological Cybernetics 63, 1990).

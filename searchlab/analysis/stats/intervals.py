@@ -221,9 +221,9 @@ def improvement(first: Sample, second: Sample) -> float:
 def improvement_interval(first: Sample, second: Sample) -> Interval:
     """Return :func:`improvement` with its interval for these workloads, each of which has runs of both.
 
-    The interval contains each probability t whose distance from the observed probability is at most 1.96 standard
-    deviations, computed for t. It therefore stays in [0, 1], and does not collapse to a point if one strategy always
-    wins. On a workload with m and n runs, the variance is
+    The interval contains each probability t that is within 1.96 standard deviations of the observed probability, where
+    the standard deviation is that for t. It therefore stays in [0, 1], and does not collapse to a point if one strategy
+    always wins. On a workload with m and n runs, the variance is
 
         t (1 - t) / (m n) (1 + (N - 1) ((1 - t) / (2 - t) + t / (1 + t))),   N = (m + n) / 2
 

@@ -147,7 +147,7 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
 def difficulty(costs: Floats, part: float = 0.95) -> float:
     """Return the expected number of random draws to cover the fraction ``part`` of the way from the median to the best.
 
-    All configs are equally likely to be drawn. The way is measured in seconds, as in Willemsen et al. (2024), whose
+    All configs are equally likely to be drawn. Distances are measured in seconds, as in Willemsen et al. (2024), whose
     budget ends at this point; see :func:`score_curve`.
 
     Args:
@@ -159,7 +159,7 @@ def difficulty(costs: Floats, part: float = 0.95) -> float:
 
 
 def difficulty_trials(text: str, costs: Floats) -> int:
-    """Convert ``text``, "difficulty" or a multiple such as "0.5 difficulty", to trials in a space with these ``costs``.
+    """Convert ``text``, such as "difficulty" or "0.5 difficulty", to a number of trials in a space with ``costs``.
 
     The result is at most the number of configs, and equals that number if no config works.
     """
