@@ -172,7 +172,7 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         verdict: As in :class:`ClaimVerdict`.
         value: The mean difference (strategy minus opponent) or, if the measure has a unit, the mean ratio of the two.
-        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based, or None without it.
+        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based; None if there is none.
         p: The p-value for the hypothesis of no difference, corrected for all tests of claims in the report.
         scope: The workloads to which the interval and ``p`` apply: "workloads like these", "these kernels on other
             devices" or, if there are too few workloads for either, only the compared ones ("these 3 workloads").

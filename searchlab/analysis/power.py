@@ -1,7 +1,7 @@
 """Estimating from existing runs how many seeds and workloads are needed to detect a difference in area.
 
-The design is that of :mod:`.stats.inference`: runs with the same seed on a workload form a pair, and the mean
-difference within pairs is tested by a t test, given its variation either between seeds or between workloads.
+The design is that of :mod:`.stats.inference`: runs with the same seed on a workload form a pair, and a t test is
+applied to the mean difference within pairs, which varies either between seeds or between workloads.
 """
 
 from __future__ import annotations

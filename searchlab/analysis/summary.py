@@ -271,7 +271,7 @@ def _overall(
 
 
 def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
-    """Return the critical difference diagram with average ranks, as in Demsar, JMLR 7, 2006.
+    """Return the critical difference diagram with average ranks, as in Demsar (JMLR 7, 2006).
 
     Mean ranks are not tested, because the result for two strategies would depend on the other strategies (Benavoli,
     Corani and Mangili, "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
@@ -333,8 +333,8 @@ def answers(
     Args:
         registered: The contrasts, in the study's order.
         workloads: The workloads, with corrected contrasts.
-        found: The comparison over all workloads. It contains no contrasts between strategies that did not run on all of
-            them, so these are skipped. If it is None because there is only one workload, that workload's test is used.
+        found: The comparison over all workloads. Contrasts of strategies that did not run on every workload are missing
+            from it and are skipped. With a single workload, it is None, and the test on that workload is used.
         adjusted: The corrected p-values of all tests.
     """
     answered = []

@@ -135,7 +135,7 @@ class TimedPasses:
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
     def deviating(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the blocks in ``keys`` in which the sentinel, or the programs in the median, deviate too much.
+        """Return the blocks in ``keys`` in which the sentinel or, in the median, the programs deviate too much.
 
         The sentinel is compared with its median over all blocks, and a program with its median over all passes.
         """

@@ -1,6 +1,6 @@
 """Estimates from few runs, with intervals whose coverage has been verified, as functions of arrays.
 
-Each function uses a method that covered the true value in 93 to 97 % of simulations over the suite's tables
+Each function uses a method whose intervals covered the true value in 93 to 97 % of simulations over the suite's tables
 (``studies/benchmarks/coverage.py`` prints the coverage of all methods). If there is no such method, there is no
 interval, and a note states what would be needed. All intervals are 95 % intervals in closed form, without resampling.
 

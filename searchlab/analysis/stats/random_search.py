@@ -105,7 +105,7 @@ def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
 
 
 def expected_draws(configs: int, good: int) -> float:
-    """Return the expected number of draws, without replacement, until one of ``good`` among ``configs`` is drawn.
+    """Return the expected number of random draws, without replacement, until one of the good configs is drawn.
 
     It is (N + 1) / (K + 1), because K good configs divide the N - K others into K + 1 groups of equal expected size.
     """
@@ -134,7 +134,7 @@ def weighted_median(values: Floats, weights: Floats) -> float:
 
 
 def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> int:
-    """Return the trials that random search needs to cover the fraction ``part`` of the way from ``median`` to ``best``.
+    """Return the number of trials that random search needs to cover ``part`` of the way from ``median`` to ``best``.
 
     If random search never gets that far, this is the length of ``baseline``, its :func:`expected_best`. Beyond this
     cutoff, a score would divide by the little that random search can still gain (Willemsen et al. use the same cutoff
