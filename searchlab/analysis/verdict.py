@@ -255,7 +255,7 @@ def _or_inf(value: float | None) -> float:
 def claims(first: str, second: str, difference: Difference) -> list[str]:
     """Return a sentence for each claim, narrowest first, or the reason why the runs do not support the claim.
 
-    The p-values of ``difference`` are corrected for all tests in a report, but its intervals are not corrected.
+    The p-values of ``difference`` are corrected for all tests in a report, but its intervals are not.
     """
     if not difference.workloads:
         return [difference.on_these.difference.note]
