@@ -86,7 +86,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"problems": "tas
 
 
 class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
-    """The searches over a policy's options, and the comparison of the options found with the default.
+    """The searches over a policy's options, and a comparison of the best options with the defaults.
 
     Attributes:
         policy: The policy's name.
@@ -218,7 +218,7 @@ class HyperPlan:
     notes: list[str]
 
     def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> Hypertuned:
-        """Run the searches, then compare the options found with the default.
+        """Run the searches, then compare the best options with the defaults.
 
         Args:
             out: The directory for the journal of all trials, from which a later run can resume.

@@ -21,7 +21,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value, coordinates
 
 DRAWS = 8
-"""The maximum number of draws for each place in a batch, because a narrow copula often repeats a config."""
+"""The maximum number of draws per batch slot, because a narrow copula often repeats a config."""
 
 Part = tuple[str, int | str]
 """The key of a number that describes a config: the knob's name, and the index of a tile's factor or the word."""
@@ -39,7 +39,7 @@ class Copula(NeverTwice, transfers=True):
         quantile: The fraction of each run's trials to learn from.
         n_startup: The number of trials of this run after which the copula learns from them, too.
         shrinkage: The fraction by which the correlations are reduced: 0 keeps them, and 1 removes them.
-        epsilon: The probability that a place in the batch is filled with a random config.
+        epsilon: The probability of filling a batch slot with a random config.
     """
 
     origin = Origin(

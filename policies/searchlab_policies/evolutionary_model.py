@@ -45,7 +45,7 @@ class EvolutionaryModel(ModelGuided):
         mutation_prob: The probability of mutating one knob of a child. Mutating a tile moves a factor to a different
             level.
         crossover_prob: The probability that a child has two parents and takes each knob from one of them.
-        epsilon: The probability that a place in the batch is filled with a random config.
+        epsilon: The probability of filling a batch slot with a random config.
         predictions: The maximum number of distinct configs to predict for a batch. By default, 256 if a prediction
             requires scheduling the program, which takes milliseconds, and otherwise enough for all generations. If the
             number is too small for all generations, the population is reduced.

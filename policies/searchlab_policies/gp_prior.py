@@ -52,7 +52,7 @@ class GpPrior(NeverTwice, transfers=True):
     """Expected improvement under a Gaussian process whose prior mean may be learnt from other workloads.
 
     The process models the logarithm of the cost, with a length scale for each knob. The candidates for a batch are
-    random configs and mutations of the fastest trials. Each place in the batch is filled with the candidate that has
+    random configs and mutations of the fastest trials. Each batch slot is filled with the candidate that has
     the largest expected improvement; the process then treats its own prediction for this candidate as a measurement.
 
     With a warm start from other workloads, an ensemble of trees learns to predict how a config ranks within a workload.
@@ -61,8 +61,8 @@ class GpPrior(NeverTwice, transfers=True):
 
     Args:
         n_startup: The number of trials before the processes are used.
-        points: The number of random candidates for a batch.
-        neighbours: The number of candidates near the fastest trials for a batch.
+        points: The number of random candidates per batch.
+        neighbours: The number of candidates per batch near the fastest trials.
         memory: The maximum number of trials to model: the fastest ones fill half, and the most recent of the others
             fill the rest. The time to fit a process grows with the cube of this number.
     """

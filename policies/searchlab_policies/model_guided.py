@@ -34,7 +34,7 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
     Args:
         n_startup: The number of random trials to run before the model is used. If none of them succeeds, random trials
             continue until one does. Ignored if the model was pretrained on other runs.
-        epsilon: The probability that a place in the batch is filled with a random config.
+        epsilon: The probability of filling a batch slot with a random config.
         failures: How the search learns from failed trials. With "score", the cost model learns a score of 0 for them.
             With "model", the cost model learns only from successful trials, and its predictions are multiplied by the
             probability that a config works. A classifier predicts that probability from the knobs.

@@ -30,16 +30,17 @@ class Smac(ParameterPolicy):
     """SMAC3: proposes the configs with the largest expected improvement under a random forest.
 
     The forest models the logarithm of the cost, scaled as in SMAC. Local searches for the largest expected improvement
-    start from the best trials and from the best of many random configs. Each place in the batch is filled with the best
-    remaining result of these searches that is new, or with a random config. SMAC trains its forest after every 8
+    start from the best trials and from the best of many random configs. Each batch slot is filled with the best
+    remaining new config that these searches have found, or with a random config. SMAC trains its forest after every 8
     trials, which corresponds to ``batch = 8``. This policy requires SMAC3 (``pip install 'searchlab[smac]'``) and takes
-    tenths of a second per batch.
+    a few tenths of a second per batch.
 
     Args:
         n_startup: The number of random trials to run before the model is used.
-        epsilon: The probability that a place in the batch is filled with a random config.
+        epsilon: The probability of filling a batch slot with a random config.
         challengers: The number of random configs for which the expected improvement is evaluated.
-        searches: The number of the best trials, and of the best random configs, from which local searches start.
+        searches: The number of local searches that start from the best trials. The same number of searches start from
+            the best random configs.
         plateau: The number of neighbourhoods without an improvement after which a local search ends.
         trees: The number of trees in the forest.
         memory: The maximum number of trials to model: the best ones fill a quarter, and the most recent of the others

@@ -38,7 +38,7 @@ class Xgb(ModelGuided):
             size.
         diversity: The bonus for each knob value that is not yet in the batch, in units of the score: alpha in equation
             (2) of Chen et al. (2018).
-        epsilon: The probability that a place in the batch is filled with a random config.
+        epsilon: The probability of filling a batch slot with a random config.
         predictions: The maximum number of distinct configs to predict for a batch. By default, 256 if a prediction
             requires scheduling the program, which takes milliseconds, and otherwise enough for all steps of all chains.
             If the number is too small for eight steps of every chain, fewer chains are used. If it is then too small

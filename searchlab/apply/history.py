@@ -35,12 +35,12 @@ def apply_history_best(
 
     A function is replaced if it performs the same computation as a log's workload, regardless of names, argument order,
     index type and axes of extent 1 (see :mod:`~searchlab.apply.matching`). The new function has the same name,
-    arguments and attributes. It is also marked as scheduled (``tirx.is_scheduled``) and as not to be fused
+    arguments and attributes. It is also marked as scheduled (``tirx.is_scheduled``) and excluded from fusion
     (``op_pattern``), so later passes do not change it. Functions that are already scheduled are not replaced. TVM then
     runs programs in this process with as many threads as the trials used; see :func:`~searchlab.apply.best.apply_best`.
 
-    If a program uses packed weights, its function has a new name, such as ``conv2d_packed``, and its calls are changed.
-    Weights that are constants in the module are packed once, here; others are packed whenever the model runs.
+    If a program uses packed weights, its function has a new name, such as ``conv2d_packed``, and calls to it are
+    updated. Weights that are constants in the module are packed once, here; others are packed whenever the model runs.
 
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.

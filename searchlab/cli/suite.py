@@ -153,8 +153,8 @@ def suite_run(
     """Compare a policy with a suite's baselines, by default on the tables of its dev split.
 
     Only the policy is run, because the suite contains the baseline runs. The comparisons with the `--against` baselines
-    are registered before the first run, and each is first tested once over all tables. The report (`--out`) has all
-    other comparisons. Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
+    are registered before the first run, and each is tested once across all tables. All other comparisons are in the
+    report (`--out`). Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
     strategies you have run on the test split.
     """
     from ..suite.verify import RESULT

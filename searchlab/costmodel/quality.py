@@ -23,7 +23,7 @@ class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         trials: The number of trials.
         k: The k used for top-k recall and the peak score.
-        train_seconds: The time spent on training the model, in seconds.
+        train_seconds: The time spent training the model, in seconds.
         predict_seconds: The time spent on all predictions that were made to choose these trials, in seconds.
     """
 

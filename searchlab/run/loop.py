@@ -320,7 +320,7 @@ class Searcher:
         return time.process_time() + self._elsewhere()
 
     def _model_seconds(self) -> tuple[float, float]:
-        """Return the seconds that the cost model has spent on training and on predicting."""
+        """Return the seconds that the cost model has spent training and predicting."""
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
     @contextmanager

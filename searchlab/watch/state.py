@@ -184,10 +184,10 @@ class Watched:
         )  # fmt: skip
 
     def _left(self) -> float:
-        """Return the wall-clock seconds that the remaining runs need, one after the other, or infinity if unknown.
+        """Return the seconds that the remaining runs will take if they run sequentially, or infinity if unknown.
 
-        The time per trial is taken from runs of the same strategy on the same workload and space if there are any,
-        otherwise from all runs on this workload and space, and otherwise from all runs.
+        The time per trial is taken from runs of the same strategy on the same workload and space if there are any;
+        otherwise, from all runs on this workload and space; failing that, from all runs.
         """
         spent: dict[tuple[str, ...], np.ndarray] = {}
         for log, row in self._rows.items():

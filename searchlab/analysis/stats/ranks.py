@@ -120,8 +120,8 @@ def _two_sided(ways: Floats, seen: int, mean: float) -> float:
 def holm(p: Floats) -> Floats:
     """Return the p-values of a family of tests, adjusted by Holm's procedure.
 
-    Rejecting the tests whose adjusted p-value is at most alpha limits the probability of any false rejection to alpha,
-    however the tests depend on each other (Holm, "A simple sequentially rejective multiple test procedure",
+    Rejecting the hypotheses whose adjusted p-value is at most alpha limits the probability of any false rejection to
+    alpha, however the tests depend on each other (Holm, "A simple sequentially rejective multiple test procedure",
     Scandinavian Journal of Statistics 6(2), 1979).
     """
     order = np.argsort(p, kind="stable")

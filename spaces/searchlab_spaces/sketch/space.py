@@ -176,8 +176,8 @@ class Sketch(Space):
         """Determine the knobs of a sketch by applying it.
 
         A sketch tiles the computation's loops, whose extents do not depend on earlier choices. Compute locations do
-        depend on them: they range up to the deepest location seen, and TVM's replacement, the nearest legal location,
-        stays in that range.
+        depend on them: they range up to the deepest location seen. If a location is illegal, TVM uses the nearest legal
+        one, which is also in that range.
         """
         sampling = self._design.sampling[number]
         rng = np.random.default_rng(SEED)

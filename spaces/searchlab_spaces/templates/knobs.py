@@ -262,7 +262,7 @@ class TemplateConfig:
             reduce: Chains of reduction loops.
 
         Returns:
-            The same number of loops, in the new order.
+            The loops in the new order.
 
         Raises:
             SearchlabError: If the arguments are invalid.
@@ -310,7 +310,7 @@ class TemplateConfig:
             num_anchor: The number of loops that ``"locate_cache"`` chooses.
 
         Returns:
-            The same number of loops.
+            The annotated loops, as many as ``axes``.
 
         Raises:
             SearchlabError: If the arguments are invalid.
