@@ -14,6 +14,7 @@ import argparse
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -103,11 +104,13 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
 
 
 def overview(tested: Mapping[Path, Tested]) -> str:
-    """Return a table of all claims with their verdicts."""
-    lines = [
-        f"| {path.stem} | {one.claim.text} | {one.verdict} |" for path, study in tested.items() for one in study.claims
-    ]
-    return "\n".join(["| study | claim | verdict |", "|---|---|---|", *lines])
+    """Return how often each verdict was reached, and a table of all claims with their verdicts."""
+    claims = [(path.stem, one) for path, study in tested.items() for one in study.claims]
+    counts = Counter(one.verdict for _, one in claims)
+    lines = [f"| {study} | {one.claim.text} | {one.verdict} |" for study, one in claims]
+    said = ", ".join(f"{count} *{verdict}*" for verdict, count in counts.most_common())
+    head = f"Verdicts on {len(claims)} claims: {said}."
+    return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
 
 
 def page() -> Iterator[str]:
