@@ -367,8 +367,9 @@ class HyperPlan:
                     study.set_user_attr(key, wanted)
                 elif known[key] != wanted:
                     raise SearchlabError(
-                        f"{path} contains a different search {name!r}, with {key} = {cut(str(known[key]), 200)}, not "
-                        f"{cut(str(wanted), 200)}; choose a different --out, or pass the search's original options"
+                        f"{path} contains a different search {name!r}, whose {key} is {cut(str(known[key]), 200)} "
+                        f"instead of {cut(str(wanted), 200)}; choose a different --out, or pass the search's "
+                        "original options"
                     )
         return study
 
@@ -396,19 +397,26 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
     if held_out is None:
         better = "better" if above(training.gain) else "not better"
         return (
-            f"On the searched workload, the options found are {better} beyond the noise: "
-            f"{interval_text(training.gain, '+')} in score against the default. No workload was held out, so this does "
-            f"not show how good they are on others."
+            f"On the searched workload, the options found are {better} than the default, judging by the interval of "
+            f"the gain in score: {interval_text(training.gain, '+')}. No workload was held out, so this does not "
+            "show how good they are on others."
         )
-    gain = f"{interval_text(held_out.gain, '+')} in score against the default"
+    gain = interval_text(held_out.gain, "+")
     if above(held_out.gain):
-        return f"The options found are better on held-out workloads, beyond the noise: {gain}."
+        return (
+            "The options found are better than the default on held-out workloads, judging by the interval of the "
+            f"gain in score: {gain}."
+        )
     if held_out.gain.upper is not None and held_out.gain.upper < 0:
-        return f"The options found are worse on held-out workloads, beyond the noise: {gain}. Keep the default."
+        return (
+            "The options found are worse than the default on held-out workloads, judging by the interval of the "
+            f"gain in score: {gain}. Keep the default."
+        )
     fits = ", though they are better on the searched workloads, which they may overfit"
     return (
-        f"The options found are not better on held-out workloads beyond the noise"
-        f"{fits if above(training.gain) else ''}: {gain}. Keep the default."
+        "The options found are not better than the default on held-out "
+        f"workloads{fits if above(training.gain) else ''}, judging by the interval of the gain in score: {gain}. "
+        "Keep the default."
     )
 
 

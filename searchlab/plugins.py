@@ -83,7 +83,7 @@ class PluginKind(Generic[T]):
         spelled = points[name].value if name in points else name
         loaded = load_attribute(spelled, f"{self.title} {name!r}")
         if not isinstance(loaded, type):
-            raise SearchlabError(f"{self.title} {name!r} is {loaded!r}, not a class")
+            raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}")
         return cast(type[T], loaded)
 
     def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:

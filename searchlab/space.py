@@ -294,7 +294,8 @@ class Space(ChecksOptions, ABC):
         if cls.takes and isinstance(workload, Workload) and workload.op not in cls.takes:
             which = "" if str(workload).startswith(workload.op) else f", which is {workload.op}"
             raise UnsupportedWorkload(
-                f"space {SPACES.name_of(cls)!r} has programs for {' and '.join(cls.takes)}, not for {workload}{which}"
+                f"space {SPACES.name_of(cls)!r} has programs for {' and '.join(cls.takes)}, but not for "
+                f"{workload}{which}"
             )
         return space
 
@@ -388,8 +389,8 @@ class Space(ChecksOptions, ABC):
             value = config[knob.name]
             if value not in knob.choices:
                 raise InvalidConfig(
-                    f"knob {knob.name!r} cannot be {value!r}; it has {len(knob.choices)} choices "
-                    f"such as {knob.choices[0]!r} and {knob.choices[-1]!r}"
+                    f"knob {knob.name!r} cannot be {value!r}; it has {len(knob.choices)} choices, such as "
+                    f"{knob.choices[0]!r} and {knob.choices[-1]!r}"
                 )
             return value
 

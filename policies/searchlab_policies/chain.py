@@ -64,7 +64,7 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         if len(shares) != len(self.arms) - 1:
             raise SearchlabError(
                 f"option 'trials' is {trials}; a list must contain a number for each of 'arms' except the last, that "
-                f"is, {len(self.arms) - 1}"
+                f"is, {len(self.arms) - 1} numbers"
             )
         self.shares = [*shares, math.inf]
         self.patience = patience

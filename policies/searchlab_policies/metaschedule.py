@@ -86,8 +86,8 @@ class MetaSchedule(NeverTwice):
         if not isinstance(space, TracedSpace):
             raise UnsupportedSpace(
                 f"policy 'metaschedule' cannot search {type(space).__name__}: TVM mutates sampling decisions, but "
-                f"the knobs of this space are of another kind; use the space sketch or trace, or the "
-                f"policy evolutionary-model"
+                "the knobs of this space are of another kind; use the sketch or trace space, or the policy "
+                "evolutionary-model"
             )
         from tvm.s_tir.meta_schedule.cost_model import XGBModel
         from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig

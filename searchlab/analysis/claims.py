@@ -218,5 +218,5 @@ def _says(claim: Claim, one: Comparand, about_margin: str, note: str) -> str:
     )
     said += f" ({counted(one.workloads, 'workload')}, {counted(one.seeds, 'seed')}; {tally})"
     if one.unreached:
-        said += f"; {100 * one.unreached:.0f} % of the runs did not reach the target and count with their budget"
+        said += f"; {100 * one.unreached:.0f} % of the runs did not reach the target, so their budget counts instead"
     return f"{said}. {note}".rstrip() if one.lower is None else f"{said}."

@@ -112,8 +112,9 @@ def _checked(runs: Runs) -> Runs:
     if len(searched) > 1 and all(len(item.by_strategy) == 1 for item in runs.values()):
         (one, here), (other, there) = list(searched.items())[:2]
         raise SearchlabError(
-            f"nothing to compare: no two strategies searched the same workload; for example, {one!r} searched {here}, "
-            f"and {other!r} searched {there}; to compare runs of one strategy, label them with a mapping"
+            f"nothing to compare: no two strategies searched the same workload; for example, {one!r} searched "
+            f"{here}, while {other!r} searched {there}; to compare runs of the same strategy, pass a mapping from "
+            "labels to runs"
         )
     return runs
 

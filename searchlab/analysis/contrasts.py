@@ -192,16 +192,16 @@ def _says(number: int, registered: Sequence[tuple[str, str]]) -> str:
     if not number:
         return "Nothing here is tested; all numbers describe these runs."
     said = (
-        f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair on each workload "
-        f"and over all of them. Together they form one family: the chance that this report calls any two equal "
-        f"strategies different is at most {100 * ALPHA:g} %. Trials and seconds to the target are described, not "
-        f"tested. "
+        f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair of strategies, "
+        "on each workload and across all workloads. Together they form one family: the chance that this report "
+        f"calls any two equal strategies different is at most {100 * ALPHA:g} %. Trials and seconds to the target "
+        "are described, not tested. "
     )
     if not registered:
         return said + "No contrast was registered before the runs, so all tests are exploratory (Holm's correction)."
     names = listed([f"{first} against {second}" for first, second in registered], None)
     return said + (
-        f"Registered before the runs: {names}. {'They share' if len(registered) > 1 else 'It has'} "
-        f"{100 * RESERVED:g} % of that chance. Each is first tested once over all workloads; single workloads are "
-        f"tested only if that test is significant. All other tests are exploratory."
+        f"Registered before the runs: {names}. {'They share' if len(registered) > 1 else 'It receives'} "
+        f"{100 * RESERVED:g} % of that chance. Each is first tested once across all workloads; individual workloads "
+        f"are tested only if that test is significant. All other tests are exploratory."
     )

@@ -56,7 +56,9 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
     first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)
     trials, moments = np.arange(max(first, 1), last + 1), np.linspace(begin, end, MOMENTS)
     if len(places) < last:
-        raise SearchlabError(f"the runs over {table.path} have only {len(places)} trials, but their score needs {last}")
+        raise SearchlabError(
+            f"the runs over {table.path} have only {len(places)} trials, but scoring them requires {last}"
+        )
     strategy = StochasticOptimizationAlgorithm(_described(space, places))
     ascending, baseline = space.objective_performances_total_sorted, RandomSearchCalculatedBaseline(space)
     state = np.random.get_state()

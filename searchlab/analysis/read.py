@@ -212,22 +212,22 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     strategies could not use their options as specified, and for how many trials a table used the nearest config.
     """
     notes = [
-        f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare seconds "
-        f"with care."
+        f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare times with care."
         for field in _NOTED
         if (difference := _difference(runs, (field,)))
     ]
     drifts = [(ratio, run) for run in runs if (ratio := largest_drift(run.log)) is not None]
     if drifted := [(ratio, run) for ratio, run in drifts if abs(ratio - 1) > DRIFT]:
         ratio, run = max(drifted, key=lambda pair: abs(math.log(pair[0])))
-        most = "" if len(drifted) == 1 else f"{len(drifted)} of {len(drifts)} runs, most in "
+        most = "" if len(drifted) == 1 else f"{len(drifted)} of {len(drifts)} runs, most of all in "
         notes.append(
-            f"The machine drifted during {most}{run.file}: its first program once took {ratio:.2f} times as long."
+            f"The machine drifted during {most}{run.file}, where the first program once took {ratio:.2f} times as "
+            "long as in its own trial."
         )
     if again := sum(run.log.final is not None for run in runs):
         notes.append(
             f"The fastest trials of {counted(again, 'run')} were measured again after the search. The best programs "
-            f"have these times; the comparison uses the trials as they were measured during the search."
+            "are shown with these times; the comparison uses the times measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:
@@ -236,10 +236,12 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     for strategy, own in by_strategy.items():
         if used := own[0].log.header.effective:
             values = listed([f"{option} {value}" for option, value in used.items()])
-            notes.append(f"{strategy} used {values}: fewer than its options request.")
+            notes.append(f"{strategy} used smaller values than its options request: {values}.")
         near = np.concatenate([run.log.nearest for run in own])
         if near.any():
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:
-        notes.append(f"Not in the table, so the nearest config in it was used: {', '.join(shares)}.")
+        notes.append(
+            f"Some proposed configs are not in the table, so the nearest config in it was used for {', '.join(shares)}."
+        )
     return notes

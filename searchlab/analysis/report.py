@@ -171,7 +171,7 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     found.heads.insert(0, measures.Head("rank"))
     for name, cells in found.rows:
         cells.insert(0, Cell(f"{ranks[name]:.2f}"))
-    return [_Table(f"over all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
+    return [_Table(f"across all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
 
 
 @dataclass(frozen=True)

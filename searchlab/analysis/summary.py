@@ -109,7 +109,11 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     hits = rows[0].by_seed(TRIALS)
     common = first.keys() & second.keys()
     there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
-    return f"; in {there} of {counted(len(common), 'seed')} their shared random start reached it" if there else ""
+    return (
+        f"; in {there} of {counted(len(common), 'seed')}, their shared random start had already reached it"
+        if there
+        else ""
+    )
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:
@@ -127,18 +131,20 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
         for reason, lengths in ends.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
             notes.append(
-                f"{counted(len(lengths), 'run')} of {row.strategy} ended after {span} of {item.horizon} trials, where "
-                f"{reason}: the best found counts from there on."
+                f"{counted(len(lengths), 'run')} of {row.strategy} ended after {span} of {item.horizon} trials, "
+                f"because {reason}; the best program found by then counts for the remaining trials."
             )
     if len({row.trials for row in rows}) > 1:
-        longer = listed([f"{row.strategy} has {row.trials}" for row in rows if row.trials > item.horizon])
-        notes.append(f"All are compared over the first {item.horizon} trials, which every strategy has: {longer}.")
+        longer = listed([f"{row.strategy} completed {row.trials}" for row in rows if row.trials > item.horizon])
+        notes.append(
+            f"All are compared over the first {item.horizon} trials, which every strategy has completed: {longer}."
+        )
     for row in rows:
         if row.interrupted:
             runs = item.strategies[row.strategy].interrupted
             end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
             files = listed([run.file for run in runs])
-            notes.append(f"{end} trial {item.horizon}, and excluded, except from ERT: {files}.")
+            notes.append(f"{end} trial {item.horizon}, and therefore excluded from everything but ERT: {files}.")
         if row.one_run:
             notes.append(
                 f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, so it counts as "
@@ -312,10 +318,13 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> lis
     if stopped := [row for row in rows if row.interrupted]:
         runs = counted(sum(len(row.interrupted) for row in stopped), "run")
         whose = listed(list(dict.fromkeys(row.strategy for row in stopped)))
-        said.append(f"Excluded, because they were stopped early: {runs} of {whose}.")
+        said.append(f"Excluded because they were stopped early: {runs} of {whose}.")
     if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
-        said.append(f"Numbers of trials differ, so strategies are compared over those that all have: {budgets}.")
+        said.append(
+            "The number of trials differs between strategies, so they are compared over the trials that all of them "
+            f"completed: {budgets}."
+        )
     return said
 
 

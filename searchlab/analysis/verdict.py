@@ -62,21 +62,21 @@ def verdict(
     goal = f"{100 * target:g} % of the best known"
     names = [row.strategy for row in rows]
     reached = rows[0].trials_to_target.median is not None
-    found = standing(names, contrasts, AREA, tests, by="by area under the curve " if reached else "")
+    found = standing(names, contrasts, AREA, tests, by="by area under the curve, " if reached else "")
     if reached:
         sentence = _reaches(rows, goal, "trial", TRIALS) + in_start
     else:
         first, second = (number_text(row.area.median, DIGITS) for row in rows[:2])
         leads = "has the largest median area" if found.tied else "converges fastest by median area"
-        sentence = f"{names[0]} {leads} under the curve ({first}, {names[1]} {second})"
+        sentence = f"{names[0]} {leads} under the curve ({first}, compared with {second} for {names[1]})"
     said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
     said = f"So far, {said.replace('No winner', 'no winner', 1)}" if so_far else said
     if not reached:
         return f"{said} No strategy reaches {goal} in most of its seeds."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
-        reaches = _reaches(timed, "it", "s", SECONDS)
-        said += f" In seconds {reaches}."
+        reaches = _reaches(timed, "the target", "s", SECONDS)
+        said += f" In terms of time, {reaches}."
     medians = [row.trials_to_target for row in rows[:2] if not row.one_run and row.trials_to_target.median is not None]
     return " ".join([said, *dict.fromkeys(median.note for median in medians if median.note)])
 
@@ -100,19 +100,19 @@ def over_all(
     """
     names = [row.strategy for row in rows]
     first, second = (f"{number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2])
-    areas = f"{first}, {names[1]} {second}"
+    areas = f"{first}, compared with {second} for {names[1]}"
     rest = [name for name in names if frozenset((names[0], name)) not in answered]
-    over = f"over {counted(workloads, 'workload')}"
+    over = f"across {counted(workloads, 'workload')}"
     opening = ["So far,"] * so_far + ["apart from the registered contrasts,"] * bool(answered and rest[1:])
     if not rest[1:]:
-        said = f"{over} {names[0]} has the largest mean area under the curve ({areas})."
+        said = f"{over}, {names[0]} has the largest mean area under the curve ({areas})."
     else:
-        result = standing(rest, contrasts, AREA, by="on these workloads ", unit="run", others=not answered)
+        result = standing(rest, contrasts, AREA, by="on these workloads, ", unit="run", others=not answered)
         if result.tied:
             tied = result.opening(f" {over}", none=not answered)
-            said = f"{tied}{result.says}. By mean area under the curve {names[0]} has {areas}."
+            said = f"{tied}{result.says}. By mean area under the curve, {names[0]} leads with {areas}."
         else:
-            said = f"{over} {names[0]} converges fastest by mean area under the curve ({areas}); {result.says}."
+            said = f"{over}, {names[0]} converges fastest by mean area under the curve ({areas}); {result.says}."
     said = " ".join([*opening, said.replace("No winner", "no winner", 1) if opening else said])
     return said if said.startswith(names[0]) else said[0].upper() + said[1:]
 
@@ -130,7 +130,7 @@ class Standing:
         """Return the beginning of a verdict that has no winner.
 
         Args:
-            over: A phrase such as " over 3 workloads".
+            over: A phrase such as " across 3 workloads".
             none: Whether to state that there is no winner at all if no strategy is behind.
         """
         if none and not self.behind:
@@ -208,7 +208,7 @@ def _no_difference(
         several = f", with {tests.number} tests in this report" if tests.number > 1 else ""
         said = f"{count} cannot separate {whom} (a significant result needs at least {needed} seeds{several})"
     else:
-        whom = f"from {these}" if behind else f"of {leader} from {listed(tied, None, 'or')}"
+        whom = f"between {leader} and {these if behind else listed(tied, None, 'or')}"
         values = [value for name in tied if (value := about[name].adjusted) is not None]
         least = f" ({_p(min(values), '=' if len(set(values)) == 1 else 'at least')})" if values else ""
         said = f"no difference {whom} is significant with {count}{least}"
@@ -228,8 +228,8 @@ def _p(value: float, relation: str) -> str:
 
 
 def _reaches(rows: Sequence[StrategySummary], goal: str, unit: str, measure: str) -> str:
-    first, second = (f"in {_took(row.values[measure], unit)}" for row in rows[:2])
-    return f"{rows[0].strategy} reaches {goal} {first}, {rows[1].strategy} {second}"
+    first, second = (_took(row.values[measure], unit) for row in rows[:2])
+    return f"{rows[0].strategy} reaches {goal} in {first}, compared with {second} for {rows[1].strategy}"
 
 
 def _took(measure: Reached, unit: str) -> str:
@@ -261,13 +261,13 @@ def claims(first: str, second: str, difference: Difference) -> list[str]:
         return [difference.on_these.difference.note]
     value = difference.value
     more = f"{number_text(abs(value), DIGITS)} {'above' if value > 0 else 'below'}" if round(value, DIGITS) else ""
-    over = "the workload" if difference.workloads == 1 else f"{difference.workloads} workloads"
+    over = " on the workload" if difference.workloads == 1 else f", on average across {difference.workloads} workloads"
     counts = [("higher", difference.ahead), ("the same", difference.level), ("lower", difference.behind)]
     tally = ", ".join(f"{word} on {number}" for word, number in counts if number)
     return [
-        f"In these runs the area under the curve of {first} is {more or 'the same as'} that of {second}, on average "
-        f"over {over} ({tally}).",
-        _answer("On these workloads", difference.on_these, first, second),
+        f"In these runs, the area under the curve of {first} is {more or 'the same as'} that of {second}"
+        f"{over} ({tally}).",
+        _answer("On these workloads,", difference.on_these, first, second),
         _answer(_others(difference), difference.on_others, first, second),
     ]
 

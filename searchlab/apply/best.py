@@ -254,7 +254,9 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     """
     logs = [log for path in paths for log in find_logs(path)]
     if len(logs) != 1:
-        raise SearchlabError(f"a library contains one program, but {len(logs)} logs were given; pass a single log")
+        raise SearchlabError(
+            f"a library can contain only one program, but {len(logs)} logs were given; pass a single log"
+        )
     if out.suffix not in (".so", ".o"):
         raise SearchlabError(f"unsupported library file {out}; choose a *.so or *.o file as --out")
     if out.exists():

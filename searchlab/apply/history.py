@@ -125,8 +125,10 @@ def apply_history_best(
     if with_packed:
         applied, every_time = with_packed_calls(applied, with_packed)
         if every_time:
-            said = f"the programs for {', '.join(every_time)} take packed weights, but these are not constants in the "
-            said += "module, so they are packed in every run; make them constants with relax.transform.BindParams, "
+            said = f"the programs for {', '.join(every_time)} take packed weights, but the weights are not constants "
+            said += (
+                "in the module, so they are packed in every run; make them constants with relax.transform.BindParams, "
+            )
             said += "or use logs of a space without weights='packed'"
             warnings.warn(said, SearchlabWarning, stacklevel=2)
     for variable, function in replaced.items():
@@ -169,7 +171,8 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
             best[workload] = one.best
     if not best:
         raise SearchlabError(
-            f"no log is for the target {target}, only for {listed}; pass different logs or a different target"
+            f"none of the logs is for the target {target}; they are for {listed}; pass different logs or a different "
+            "target"
         )
     return best
 
@@ -229,7 +232,7 @@ def _warn(message: str) -> None:
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    said = f"no function in the module computes {', '.join(map(str, missing))}, so its program is not used; "
+    said = f"no function in the module computes {', '.join(map(str, missing))}, so the recorded program is not used; "
     said += f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     for workload in missing:
         if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:

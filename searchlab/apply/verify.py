@@ -150,12 +150,13 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         SearchlabError: If no program can be verified, or if the trials were measured on a different kind of machine.
     """
     if top < 1 or seed < 1:
-        raise SearchlabError(f"top and seed must be at least 1, not {top} and {seed}")
+        raise SearchlabError(f"top and seed must each be at least 1; got top={top} and seed={seed}")
     result = log if isinstance(log, Result) else load_log(log)
     if not isinstance(log, Result) and result.log.computation.content and not trusts():
         raise SearchlabError(
-            f"{log} contains the function that it tunes, {result.log.header.workload}, and verifying executes it; if "
-            f"you trust this file, add --trust (in Python, use `with searchlab.trusting():`)"
+            f"{log} contains the function that was tuned, {result.log.header.workload}, and verifying the log "
+            "executes that function; if you trust this file, add --trust (in Python, use `with "
+            "searchlab.trusting():`)"
         )
     trials = fastest(result, top)
     space, header = result.space, result.log.header

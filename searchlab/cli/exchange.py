@@ -40,7 +40,7 @@ def import_(
         str | None,
         Option(
             help="The space that the configs belong to, such as `knob-template` [default: for Kernel Tuner, the "
-            "parameters in the file; otherwise none, for analysis only]."
+            "parameters in the file; otherwise none, which is enough for analysis]."
         ),
     ] = None,
     option: SpaceOptions = None,
@@ -87,7 +87,8 @@ def export(
     """Export logs to MetaSchedule or Kernel Tuner, or build the best program as a library."""
     if to is None and place.suffix not in (".so", ".o"):
         raise SearchlabError(
-            f"specify the format of {place} with --to ({', '.join(exports.LOST)}); only *.so and *.o files need none"
+            f"specify the format of {place} with --to ({', '.join(exports.LOST)}); --to can be omitted only for *.so "
+            "and *.o files"
         )
     if to is None or to == "library":
         made = export_library(logs, place)

@@ -99,12 +99,15 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
         rows.append(row(Text("all held out", "bold"), "", result.held_out))
     rows.append(row(Text("all searched on", "bold"), "", result.training))
     columns = ("", "trials", "default", "found", "gain")
-    title = "scores until random search comes close to the best: 0 is random search, 1 is the best from the start"
+    title = (
+        "scores until random search comes close to the best: 0 is level with random search, 1 is the best from the "
+        "start"
+    )
     say_table(columns, rows, right=columns[1:], title=title)
     judged = result.held_out or result.training
     note = f"; one is missing: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
     nearest = (
-        f"; {100 * result.nearest:.1f} % of their trials are not in the table and count as the nearest config"
+        f"; {100 * result.nearest:.1f} % of their configs are not in the table, so the nearest config was used"
         if result.nearest
         else ""
     )

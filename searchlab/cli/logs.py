@@ -42,9 +42,11 @@ Show = StrEnum("Show", ["config", "trace", "python", "tir", "lowered", "llvm", "
 ShowForm = Annotated[
     Show,
     Option(
-        help="What to show: the `config`; the schedule as a `trace`; the TensorIR (`tir`), the same in a `python` "
-        "script that needs only TVM, or its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, that of the host "
-        "code); the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
+        help=(
+            "What to show: the `config`; the schedule as a `trace`; the TensorIR (`tir`), also as a `python` script "
+            "that needs only TVM or in its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, the LLVM IR of "
+            "the host code); the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
+        )
     ),
 ]
 
@@ -174,7 +176,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
                 say(f"{one.path} is intact: {one.trials:,} trials")
             elif one.intact:
                 keep = f"head -n {one.intact} {one.path} > NEW.jsonl"
-                say(f"its run can resume from the {one.trials:,} trials before: {keep}")
+                say(f"to resume the run from the {one.trials:,} trials before the damage, keep only these: {keep}")
     if any(one.problems for one in examined):
         raise typer.Exit(1)
 

@@ -233,4 +233,7 @@ def power(
     )
     say_table(columns, rows, right=columns[1:], title=title, box=SIMPLE_HEAD)
     if plan.workloads == 1:
-        out.print("One workload does not show how much workloads vary: run others to plan for workloads like these.")
+        out.print(
+            "One workload does not show how much workloads vary; run the study on more workloads to plan for "
+            "workloads like these."
+        )

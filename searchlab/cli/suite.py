@@ -76,7 +76,7 @@ def suite_list() -> None:
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)
     else:
-        say("no suites are installed; to use a suite that is not, pass the path of its directory")
+        say("no suites are installed; to use one that is not installed, pass the path of its directory")
 
 
 @suites.command(name="info")
@@ -112,7 +112,7 @@ def suite_info(
     say_table(columns, rows, right=columns[2:], title=f"{found.spec.title}: {found.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
-        "5 %: random draws needed for a config within 5 % of the optimum, on average and in 95 of 100 runs."
+        "5 %: random draws needed to find a config within 5 % of the optimum, on average and in 95 of 100 runs."
     )
 
 
@@ -161,7 +161,7 @@ def suite_run(
 
     found = find_suite(suite)
     if split and (found.only or found.split not in (None, split)):
-        raise SearchlabError(f"{found.name} is already one part of a suite; omit --split {split}")
+        raise SearchlabError(f"{found.name} is already a single split or table of a suite; omit --split {split}")
     if not (found.split or found.only):
         found = found.part("test" if split is Split.test else "dev")
     shipped = baselines(found)
@@ -184,7 +184,7 @@ def suite_run(
             if uses > 1:
                 notes.print(
                     f"note: you have run {uses} strategies over the test split of {found.spec.version}; the protocol "
-                    f"allows one, chosen on the dev split, and the result records this number",
+                    "allows only one, which is chosen on the dev split, and the result records this number",
                     soft_wrap=True,
                 )
         if unregistered := [name for name in chosen if (new.strategy, name) not in new.contrasts]:

@@ -212,9 +212,9 @@ def check_constructor(cls: type[Any], fixed: int, *, seeded: bool) -> None:
     by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     for parameter in parameters[:fixed]:
         if parameter.kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
-            raise Breach(f"its constructor accepts {parameter.name!r} as {parameter}, not by position")
+            raise Breach(f"its constructor must accept {parameter.name!r} by position, but accepts it as {parameter}")
     if len(parameters) < fixed:
-        raise Breach(f"its constructor is {inspect.signature(cls)}")
+        raise Breach(f"its constructor accepts too few arguments: {inspect.signature(cls)}")
     for parameter in parameters[fixed:]:
         if parameter.kind not in by_name:
             raise Breach(f"its constructor accepts {parameter}, so a misspelled option would be silently ignored")

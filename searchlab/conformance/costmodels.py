@@ -93,7 +93,9 @@ def shape(model: CostModelSubject) -> None:
             scored: Any = instance.predict(features[:count])
             if not isinstance(scored, np.ndarray) or scored.shape != (count,) or scored.dtype.kind != "f":
                 is_array = isinstance(scored, np.ndarray)
-                form = f"{scored.dtype} of shape {scored.shape}" if is_array else type(scored).__name__
+                form = (
+                    f"an array of dtype {scored.dtype} and shape {scored.shape}" if is_array else type(scored).__name__
+                )
                 raise Breach(f"for {count} rows, it returns {form}")
 
 
@@ -197,7 +199,7 @@ def a_row_alone(model: CostModelSubject) -> None:
         _check_same(together[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
 
 
-@rule("copy arrays before changing them: features = np.nan_to_num(features), not copy=False", RUNS)
+@rule("copy arrays before changing them: use np.nan_to_num(features) without copy=False", RUNS)
 def leaves_its_input(model: CostModelSubject) -> None:
     """It does not modify its arguments."""
     features, scores = data(100)
@@ -237,11 +239,11 @@ def _predictions(model: CostModelSubject) -> list[float]:
 def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0) -> None:
     """Raise Breach if predictions differ by more than ``tolerance``."""
     if before.shape != after.shape:
-        raise Breach(f"{when} scores of shape {after.shape}, not {before.shape}")
+        raise Breach(f"{when} scores of shape {after.shape} instead of {before.shape}")
     off = np.abs(before - after).reshape(len(before), -1).max(axis=1, initial=0.0)
     if (off > tolerance).any():
         row = int(np.argmax(off))
-        raise Breach(f"{when} {after[row]} for row {row}, not {before[row]}")
+        raise Breach(f"{when} {after[row]} instead of {before[row]} for row {row}")
 
 
 RULES = (

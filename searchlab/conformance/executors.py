@@ -81,10 +81,10 @@ def attributes(subject: ExecutorSubject) -> None:
         for name in ("jobs", "batch"):
             value = getattr(executor, name)
             if type(value) is not int or value < 1:
-                raise Breach(f"{name} is {value!r}, not a positive int")
+                raise Breach(f"{name} is {value!r}; it must be a positive int")
         for name in ("one_per_machine", "ends_workers"):
             if type(getattr(executor, name)) is not bool:
-                raise Breach(f"{name} is {getattr(executor, name)!r}, not a bool")
+                raise Breach(f"{name} is {getattr(executor, name)!r}; it must be a bool")
 
 
 @rule("call fn(*args, **kwargs), and set the future's result to what it returns", ["attributes"])
@@ -94,7 +94,7 @@ def results(subject: ExecutorSubject) -> None:
         futures = [executor.submit(_joined, number, word="a") for number in range(3 * min(executor.jobs, 4))]
         for number, future in enumerate(futures):
             if (result := _result(future)) != (wanted := _joined(number, word="a")):
-                raise Breach(f"call {number} returned {result!r}, not {wanted!r}")
+                raise Breach(f"call {number} returned {result!r} instead of {wanted!r}")
 
 
 def _joined(number: int, *, word: str) -> str:

@@ -244,7 +244,7 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
             trials += told
 
 
-@rule("copy lists before changing them: self.trials += trials, not self.trials = trials", RUNS)
+@rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", RUNS)
 def leaves_what_it_is_told(policy: PolicySubject) -> None:
     """It does not modify the trials that it is told, or the lists that contain them."""
     instance = policy.start(policy.spaces["large"])
@@ -256,7 +256,7 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
         for trials, before in told:
             if trials != before:
                 raise Breach(
-                    f"it modified a list of {len(before)} trials that it was told, which now contains {len(trials)}"
+                    f"it modified the list of {len(before)} trials passed to tell, which now contains {len(trials)}"
                 )
 
 
@@ -286,7 +286,9 @@ def same_warm_start(policy: PolicySubject) -> None:
         instance = policy.start(where)
         instance.warm_start(given)
         if given != known:
-            raise Breach(f"it modified its warm start's list of {len(known)} trials, which now contains {len(given)}")
+            raise Breach(
+                f"it modified the list of {len(known)} trials passed as its warm start, which now contains {len(given)}"
+            )
         runs.append(run(instance, flaky, 24))
     _check_same(runs[0], runs[1], "after the same warm start")
 
@@ -303,7 +305,7 @@ def foreign_trials(policy: PolicySubject) -> None:
         run(instance, smooth, 24)
 
 
-@rule("propose random configs until one succeeds (or declare stops=True); a failure has cost inf", RUNS)
+@rule("propose random configs until one succeeds (or declare stops=True); a failure has an infinite cost", RUNS)
 def nothing_succeeds(policy: PolicySubject) -> None:
     """It continues if every trial fails."""
     _check_goes_on(policy, all_invalid)
@@ -339,7 +341,9 @@ def exhausts(policy: PolicySubject) -> None:
         asked, empty = 0, 0
         while empty < 2:
             if asked > 4 * len(everything):
-                raise Breach(f"it has proposed {asked} configs and continues, although the space has {len(everything)}")
+                raise Breach(
+                    f"it has proposed {asked} configs and continues, although the space contains only {len(everything)}"
+                )
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
             instance.tell(trials_of(batch, flaky, asked))
@@ -357,10 +361,10 @@ def bounded_time(policy: PolicySubject) -> None:
     configs = where.space.sample_new(np.random.default_rng(3), 256, ())
     known = trials_of(configs, flaky)
     if len(known) < 256:
-        raise NotApplicable(f"the space has {len(known)} configs, but 256 are needed")
+        raise NotApplicable(f"the space has only {len(known)} configs, but 256 are needed")
     few, many = (_step_seconds(policy.start(where), known[:count]) for count in (64, 256))
     if many > 16 * few + 0.2:
-        raise Breach(f"they take {few:.3g} s of CPU time after 64 trials, but {many:.3g} s after 256")
+        raise Breach(f"tell and ask take {few:.3g} s of CPU time after 64 trials, but {many:.3g} s after 256")
 
 
 def _step_seconds(policy: Policy, known: list[Trial]) -> float:
@@ -395,8 +399,8 @@ def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> N
 def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
     for number, (this, that) in enumerate(zip(these, those, strict=False)):
         if this != that:
-            return f"{this.to_json()}, not {that.to_json()}, as proposal {number}"
-    return f"{len(these)} configs, not {len(those)}"
+            return f"{this.to_json()} instead of {that.to_json()} as proposal {number}"
+    return f"{len(these)} configs instead of {len(those)}"
 
 
 def policy_checks(

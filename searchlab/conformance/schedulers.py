@@ -84,7 +84,7 @@ def toy_costs(task: int, number: int, equal: bool, fails: bool) -> list[float]:
 def _check_same(before: list[int], after: list[int], when: str) -> None:
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
         if old != new:
-            raise Breach(f"{when} task {new} in round {place}, not task {old}")
+            raise Breach(f"{when} task {new} instead of task {old} in round {place}")
 
 
 @rule("give every option a default, and accept no *args or **kwargs: def __init__(self, tasks, *, seed, alpha=0.2)")
@@ -113,13 +113,13 @@ def one_task(one: SchedulerSubject) -> None:
     one.replayed(1)
 
 
-@rule("choose from open_tasks only: a task ends if its space is exhausted or its costs no longer fall", RUNS)
+@rule("choose only from open_tasks: a task ends if its space is exhausted or its costs no longer fall", RUNS)
 def ended_tasks(one: SchedulerSubject) -> None:
     """It never chooses a task whose search has ended."""
     one.replayed(6, ends=True)
 
 
-@rule("costs are infinite until a trial succeeds; do not subtract or divide them before checking", RUNS)
+@rule("costs are infinite until a trial succeeds; check that they are finite before subtracting or dividing them", RUNS)
 def failed_tasks(one: SchedulerSubject) -> None:
     """It continues if all trials of one task, or of all tasks, fail."""
     one.replayed(6, fails=(2,))
@@ -153,7 +153,7 @@ def global_random_state(one: SchedulerSubject) -> None:
     _check_same(chosen[0], chosen[1], "with different global random streams, it chooses")
 
 
-@rule("change the state in `tell` only: a resumed model tells the logged rounds without asking", STEADY)
+@rule("change the state only in `tell`: a resumed model tells the logged rounds without asking", STEADY)
 def resumes(one: SchedulerSubject) -> None:
     """Its state depends only on the rounds that it was told, not on how often it was asked."""
     for equal in (False, True):

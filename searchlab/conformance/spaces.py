@@ -120,7 +120,7 @@ def starts(space: SpaceSubject) -> None:
     instance = space.space
     for name, given in (("workload", space.workload), ("target", space.target)):
         if getattr(instance, name, None) != given:
-            raise Breach(f"its {name} is {getattr(instance, name, None)}, not {given}")
+            raise Breach(f"its {name} is {getattr(instance, name, None)} instead of {given}")
 
 
 @rule("raise UnsupportedWorkload(text) in the constructor, before anything else", ["starts"])
@@ -372,11 +372,13 @@ def keeps_the_function(space: SpaceSubject) -> None:
             packs = _parameters(module, PACK + name) if PACK + name in names else [parameter, parameter]
             if packs[0] != parameter:
                 raise Breach(
-                    f"{config.to_json()} leads to a function {PACK + name} that packs {packs[0]}, not {parameter}"
+                    f"{config.to_json()} leads to a function {PACK + name} that packs {packs[0]} instead of {parameter}"
                 )
             expected += packs[1:]
         if (parameters := _parameters(module)) != expected:
-            raise Breach(f"{config.to_json()} leads to a program with the parameters {parameters}, not {expected}")
+            raise Breach(
+                f"{config.to_json()} leads to a program with the parameters {parameters} instead of {expected}"
+            )
 
 
 def _parameters(module: Any, function: str = "main") -> list[str]:

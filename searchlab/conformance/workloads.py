@@ -89,10 +89,12 @@ def spelled(subject: WorkloadSubject) -> None:
         again = type(workload).parse(workload.spelling)
     except SearchlabError as error:
         if workload.content():
-            raise NotApplicable("it is made from what a log contains, which its spelling alone does not") from None
+            raise NotApplicable(
+                "it is created from the contents of a log, because its spelling alone is not enough"
+            ) from None
         raise Breach(f"parse({workload.spelling!r}) raised {described(error)}") from None
     if again != workload or again.spelling != workload.spelling:
-        raise Breach(f"parse({workload.spelling!r}) returned {again!r}, not {workload!r}")
+        raise Breach(f"parse({workload.spelling!r}) returned {again!r} instead of {workload!r}")
 
 
 @rule("check in parse that the text is a spelling, and raise SearchlabError with an example if it is not")
@@ -104,7 +106,7 @@ def refuses_nonsense(subject: WorkloadSubject) -> None:
             parsed = cls.parse(text)
         except SearchlabError as error:
             if not str(error).strip():
-                raise Breach(f"parse({text!r}) raised {type(error).__name__} without a text") from None
+                raise Breach(f"parse({text!r}) raised {type(error).__name__} without a message") from None
             continue
         except Exception as error:  # a plug-in may raise anything
             raise Breach(f"parse({text!r}) raised {described(error)}") from None
@@ -158,7 +160,7 @@ def pickles(subject: WorkloadSubject) -> None:
     except Exception as error:
         raise Breach(f"it cannot be pickled: {described(error)}") from None
     if copy != subject.workload or str(copy) != str(subject.workload):
-        raise Breach(f"its copy is {copy!r}")
+        raise Breach(f"unpickling it returned {copy!r}")
 
 
 @rule("return every operand of prim_func by name, in order, with its shape and dtype", ["builds-function"])
@@ -178,9 +180,9 @@ def seeded_inputs(subject: WorkloadSubject) -> None:
     with global_streams(1), global_streams_untouched():
         again = subject.workload.inputs(subject.seed)
     if not _equal(again, subject.inputs):
-        raise Breach(f"inputs({subject.seed}) differ the second time")
+        raise Breach(f"inputs({subject.seed}) returned different values the second time")
     if _equal(subject.workload.inputs(subject.seed + 1), again) and any(value.size > 8 for value in again.values()):
-        raise Breach("two seeds lead to the same inputs")
+        raise Breach("inputs() returned the same values for two seeds")
 
 
 def _equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
@@ -193,7 +195,7 @@ def reference(subject: WorkloadSubject) -> None:
     wanted = [(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
     found = [(result.shape, str(result.dtype)) for result in subject.expected]
     if found != wanted:
-        raise Breach(f"the reference is {found}, but the function's results are {wanted}")
+        raise Breach(f"reference() returned {found}, but the function's results are {wanted}")
 
 
 @rule("compute with copies, and without random numbers", ["reference"])
@@ -241,7 +243,7 @@ def right_answer(subject: WorkloadSubject) -> None:
 def tight(subject: WorkloadSubject) -> None:
     """Neither the results for other inputs nor zeros are within the tolerance."""
     if not subject.operands or all(one.size <= 8 for one in subject.expected):
-        raise NotApplicable("its results are too few to differ")
+        raise NotApplicable("its results have too few elements to differ")
     if subject.is_right(subject.results_of(subject.workload.inputs(subject.seed + 1))):
         raise Breach("the results for other inputs are within the tolerance")
     if subject.is_right(tuple(np.zeros_like(one) for one in subject.expected)):
@@ -255,7 +257,7 @@ def logged(subject: WorkloadSubject) -> None:
     with _nothing_opened():
         again = type(workload).from_log(workload.spelling, workload.content())
     if again != workload or str(again) != str(workload):
-        raise Breach(f"from_log() returned {again!r}, not {workload!r}")
+        raise Breach(f"from_log() returned {again!r} instead of {workload!r}")
 
 
 @contextmanager
@@ -292,8 +294,8 @@ def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:
     """
     if isinstance(workload, str) and not kind_of(workload)[1]:
         raise SearchlabError(
-            f"checking a workload requires its sizes, not only its kind {workload!r}; specify a small one, such as "
-            f"softmax:16x32"
+            f"a workload can be checked only if its sizes are specified, but {workload!r} is only a kind; specify a "
+            "small workload, such as softmax:16x32"
         )
     workload = parse_workload(workload)
     subject = WorkloadSubject(Plugin(str(workload)), type(workload), seed, 120.0, workload)

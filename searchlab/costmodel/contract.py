@@ -129,11 +129,11 @@ def _scores(predicted: Any, n: int) -> Floats:
     try:
         array = np.asarray(predicted)
     except Exception as error:
-        raise ValueError(f"predict returned {type(predicted).__name__}, not an array: {described(error)}") from None
+        raise ValueError(f"predict must return an array, not {type(predicted).__name__}: {described(error)}") from None
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"predict returned an array of dtype {array.dtype}, not of real numbers")
+        raise ValueError(f"predict must return an array of real numbers, not an array of dtype {array.dtype}")
     if array.shape != (n,):
-        raise ValueError(f"predict returned scores of shape {array.shape}, not ({n},)")
+        raise ValueError(f"predict must return scores of shape ({n},), not {array.shape}")
     scores = array.astype(np.float64)
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
         raise ValueError(f"predict returned {scores[wrong[0]]} for row {wrong[0]} of {n}; scores must be finite")

@@ -168,7 +168,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
         line, why = left_out[0]
         raise SearchlabError(
             f"none of the {len(left_out)} records is a config of {plugin.name} for {workload} on this target "
-            f"(line {line}: {why}); to import them for analysis only, omit --space"
+            f"(line {line}: {why}); omit --space if you only want to analyse them"
         )
     header = Header(
         space=plugin.spelled(), space_size=space.size() if plugin is task.space and not task.partial else None,

@@ -365,7 +365,10 @@ def _task(
     for row in rows:
         distinct.setdefault(Config(row.record.config), row)  # only the first measurement is used
     if again := len(rows) - len(distinct):
-        left_out = [*left_out, f"{again} measurements of configs that were measured before; the first counts"]
+        left_out = [
+            *left_out,
+            f"{again} measurements of configs that had already been measured; only the first one of each config counts",
+        ]
     rows = list(distinct.values())
     statistic = _statistic(rows)
     trials = [ForeignTrial(row.line, _finished(row, statistic)) for row in rows]

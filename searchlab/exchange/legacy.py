@@ -92,7 +92,9 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
     tasks: dict[bytes, ForeignTask] = {}
     for line in lines(path):
         if not line.text.lstrip().startswith(b"{"):
-            line.damaged("it is not JSON; AutoTVM's pickled logs are rejected, because reading one could run any code")
+            line.damaged(
+                "it is not JSON; AutoTVM's pickled logs are rejected, because reading one could run arbitrary code"
+            )
         record = line.decode(decoder)
         if record.config is not None and record.result is not None:
             task, result, entity = record.input, record.result, record.config.entity
@@ -122,8 +124,8 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
 def _autotvm_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
     if not isinstance(space, EntitySpace):
         raise SearchlabError(
-            "an AutoTVM config belongs to a template; import it into the space knob-template with that template "
-            "(--option template=NAME), or without --space for analysis only"
+            "an AutoTVM config belongs to a template; import it into the knob-template space with that template "
+            "(--option template=NAME), or omit --space if you only want to analyse it"
         )
     try:
         return space.from_entity({"entity": trial.source})
@@ -184,8 +186,8 @@ def _ansor_workload(line: Line, key: str) -> tuple[Workload | None, str]:
 
 def _ansor_config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> NoReturn:
     raise SearchlabError(
-        "an Ansor record's transform steps cannot be expressed as a schedule in today's TVM, so they are not a config "
-        "of any space; import it without --space for analysis only"
+        "an Ansor record's transform steps cannot be expressed as a schedule in today's TVM, so they are not a "
+        "config of any space; omit --space if you only want to analyse the record"
     )
 
 

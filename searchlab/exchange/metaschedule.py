@@ -86,7 +86,8 @@ def read(path: Path) -> list[ForeignTask]:
         for position, _ in tuned.trace[1]:
             if not 0 <= position < len(tuned.trace[0]):
                 line.damaged(
-                    f"its trace has a decision for instruction {position}, but only {len(tuned.trace[0])} instructions"
+                    f"its trace has a decision for instruction {position}, but contains only {len(tuned.trace[0])} "
+                    "instructions"
                 )
         note = _note(line, tuned.trace)
         key = (None if note else index, msgspec.json.encode(note.header if note else tuned.target, order="sorted"))
@@ -200,7 +201,7 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
     if not isinstance(space, TracedSpace):
         raise SearchlabError(
             "a MetaSchedule record is a trace of sampled decisions; import it into a space of such traces, such as "
-            "sketch, or without --space for analysis only"
+            "sketch, or omit --space if you only want to analyse it"
         )
     _check_survived(lambda: _config(space, task, trial))
     return _config(space, task, trial)

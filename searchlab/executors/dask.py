@@ -118,15 +118,15 @@ class DaskExecutor(RunExecutor):
         for host, count in hosts.items():
             if count > 1:
                 raise SearchlabError(
-                    f"the study measures on its workers' machines, so each host may have only one worker with the "
-                    f"resource 'machine', but the Dask cluster at {address} has {count} on {host}; start only one such "
-                    f"worker on each host"
+                    "the study measures on its workers' machines, so each host may have only one worker with the "
+                    f"resource 'machine', but the Dask cluster at {address} has {count} such workers on {host}; "
+                    "start only one of them on each host"
                 )
         if not hosts:
             raise SearchlabError(
-                f"the study measures its workers' machines, but no worker in the Dask cluster at {address} offers the "
-                f"resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 --resources "
-                f"machine=1"
+                f"the study measures on its workers' machines, but no worker in the Dask cluster at {address} offers "
+                f"the resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 "
+                "--resources machine=1"
             )
 
 

@@ -477,7 +477,7 @@ def _header(line: bytes) -> Line:
 def check_follows(item: Final | Ended, trials: int) -> None:
     """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
     if item.trials != trials:
-        raise msgspec.ValidationError(f"it follows {trials} trials, but records {item.trials} trials")
+        raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")
     if isinstance(item, Ended):
         return
     if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
@@ -525,10 +525,11 @@ def unpacked(path: Path, data: bytes) -> bytes:
                 size += len(piece)
                 line = len(piece) - piece.rfind(b"\n") - 1 if b"\n" in piece else line + len(piece)
                 if size > limit or line > limit // 16:
-                    what = f"to more than {limit >> 20} MB" if size > limit else f"a line of {line >> 20} MB"
+                    what = f"to more than {limit >> 20} MB" if size > limit else f"to a line of {line >> 20} MB"
                     raise SearchlabError(
-                        f"{path} has {len(data) >> 10} kB and unpacks {what}, more than any searchlab file should; if "
-                        f"you trust the file, set the environment variable {UNPACK} to a larger number of megabytes"
+                        f"{path} is {len(data) >> 10} kB in size and unpacks {what}, more than any searchlab file "
+                        f"should; if you trust the file, set the environment variable {UNPACK} to a larger number of "
+                        "megabytes"
                     )
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None

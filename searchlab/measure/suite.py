@@ -72,7 +72,7 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         names = [entry.name for entry in self.tables]
         if not names:
-            raise ValueError("tables must have at least one entry, not []")
+            raise ValueError("tables must not be empty")
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two tables are called {name!r}; give each table a unique name")

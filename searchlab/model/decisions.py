@@ -79,8 +79,8 @@ class DecisionLog:
             before, now = getattr(old, name), getattr(new, name)
             if before != now:
                 raise SearchlabError(
-                    f"{self.path} was begun with a different {name}: {_shown(before, now)}; repeat the command as it "
-                    f"was, or choose a different directory"
+                    f"{self.path} was begun with a different {name}: {_shown(before, now)}; repeat the original "
+                    "command, or choose a different directory"
                 )
 
     def add(self, decision: Decision) -> None:

@@ -297,7 +297,7 @@ def as_module(value: Any, what: str) -> tvm.IRModule:
 
     module = value[0] if isinstance(value, tuple) and value else value  # as returned by nn.Module.export_tvm
     if not isinstance(module, tvm.IRModule):
-        raise SearchlabError(f"{what} returned {type(value).__name__}, not a Relax module (tvm.IRModule)")
+        raise SearchlabError(f"{what} must return a Relax module (tvm.IRModule), not {type(value).__name__}")
     if not any(isinstance(function, relax.Function) for function in module.functions.values()):
         raise SearchlabError(f"the module that {what} returned contains no Relax function")
     return module

@@ -155,7 +155,7 @@ def tune_model(
     if trials < batch * len(runs):
         raise SearchlabError(
             f"{trials} trials are too few for {len(runs)} tasks, each of which first gets a batch of {batch}; "
-            f"request at least {batch * len(runs)}, or reduce the batch"
+            f"request at least {batch * len(runs)}, or reduce the batch size"
         )
     warn_of_a_busy_machine(runs)
     chosen = make_scheduler(named, [task.scheduled() for task in tasks], seed)

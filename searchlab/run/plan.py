@@ -493,9 +493,9 @@ def plan_run(
     told = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
     if told < policy.n_startup and not warm_start.others:
         warnings.warn(
-            f"policy {strategy.policy.name!r} uses what it learns only after {policy.n_startup} trials (n_startup), "
-            f"which {run.trials} trials in batches of {batch} do not exceed; increase the number of trials, or reduce "
-            f"n_startup",
+            f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
+            f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "
+            "trials, or reduce n_startup",
             SearchlabWarning,
             stacklevel=2,
         )

@@ -68,7 +68,8 @@ def parse_trials(text: str) -> int | str:
         return msgspec.convert(int(text) if text.isdecimal() else text, Count | Difficulty)
     except msgspec.ValidationError:
         raise SearchlabError(
-            f"{text!r} is not a number of trials; use a positive integer, 'difficulty', or a multiple: '0.5 difficulty'"
+            f"{text!r} is not a number of trials; use a positive integer, 'difficulty', or a multiple of it, such as "
+            "'0.5 difficulty'"
         ) from None
 
 
@@ -227,7 +228,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
                 place = "; add one, or specify a suite" if name in OF_SUITE else ""
-                raise ValueError(f"{name} must have at least one entry, not []{place}")
+                raise ValueError(f"{name} must not be empty{place}")
         if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
             raise ValueError(f"seeds must be at least 1, or a list of distinct numbers of at least 0, not {self.seeds}")
 
@@ -669,7 +670,7 @@ class Study:
             "policies": names(spec.policies),
             "cost models": names(spec.cost_models),
             "seeds": len(spec.seed_list),
-            "trials": f"{trials}, asked for {spec.batch} at a time",
+            "trials": f"{trials}, in batches of {spec.batch}",
             **({} if spec.seconds is None else {"seconds": spec.seconds}),
             **({} if spec.stop_after is None else {"stop after": f"{spec.stop_after} trials without a gain"}),
         }

@@ -240,7 +240,7 @@ class SuiteAnswer:
         which = f"{tables} tables" if tables > 1 else "the table"
         yield Text(self.headline(), "bold")
         yield Text(
-            f"Differences of the mean area under the curve over {which} of {self.suite.name}, "
+            f"Differences in mean area under the curve across {which} of {self.suite.name}, "
             f"{counted(seeds, 'seed')}, {self.new.trials} trials."
         )
         if self.answers:
@@ -255,7 +255,7 @@ class SuiteAnswer:
                 less = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
                 order = sorted(less, key=less.__getitem__)
                 worst, best = (f"{name} ({signed(less[name])})" for name in (order[0], order[-1]))
-                yield Text(f"Against {rival} it is worst on {worst} and best on {best}.")
+                yield Text(f"Compared with {rival}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
         place = [name for name, _ in ranking].index(self.label)
         near = [f"{name} {_number(area)}" for name, area in ranking[max(0, place - 2) : place + 3]]

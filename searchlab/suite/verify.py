@@ -219,7 +219,7 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
     space = searched_table(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
-        problems.append(f"{table.name} was measured with {cores} threads, not {table.entry.threads}")
+        problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
     if len(recorded.places) < len(records):
         problems.append(f"{table.name} contains {len(records) - len(recorded.places)} duplicate configs")
     size = recorded.log.header.space_size
@@ -231,7 +231,9 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
         everything = set(space.enumerate())
         strangers = len(recorded.places.keys() - everything)
         if size != len(everything):
-            problems.append(f"{table.name} records that its space has {size} configs, but it has {len(everything)}")
+            problems.append(
+                f"{table.name} records that its space has {size} configs, but the space has {len(everything)}"
+            )
     if strangers:
         problems.append(f"{table.name} contains {strangers} configs that are not in its space")
     if size is None or len(recorded.places) < size:

@@ -213,7 +213,7 @@ def _complete(table: TableRun) -> bool:
     check_identity(path, log.header, run.header(log.header.workers))
     if len(log.records) < run.trials:
         raise SearchlabError(
-            f"{path} is a complete table of {len(log.records)} configs, not {run.trials}; remove it or choose another "
-            f"file, and run this again"
+            f"{path} is a complete table of {len(log.records)} configs instead of {run.trials}; remove it or choose "
+            "another file, and run this again"
         )
     return True

@@ -228,14 +228,14 @@ def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
     for parameter in func.params:
         shape = getattr(parameter.ty, "shape", None)
         if shape is None:
-            raise SearchlabError(f"the argument {parameter.name} is not an array, but {parameter.ty}")
+            raise SearchlabError(f"argument {parameter.name} must be an array, not {parameter.ty}")
         if not all(isinstance(extent, IntImm) for extent in shape):
-            raise SearchlabError(f"the argument {parameter.name} has the shape {list(shape)}; a shape must be fixed")
+            raise SearchlabError(f"argument {parameter.name} must have a fixed shape, not {list(shape)}")
         if len(parameter.ty.strides):
-            raise SearchlabError(f"the argument {parameter.name} has strides; only dense arrays are supported")
+            raise SearchlabError(f"argument {parameter.name} has strides; only dense arrays are supported")
         extents = tuple(int(extent) for extent in shape)
         if not math.prod(extents):
-            raise SearchlabError(f"the argument {parameter.name} has the shape {list(extents)}, and is empty")
+            raise SearchlabError(f"argument {parameter.name} must not be empty, but its shape is {list(extents)}")
         found.append(Argument(str(parameter.name), extents, str(parameter.ty.dtype.dtype)))
     return tuple(found)
 

@@ -74,8 +74,8 @@ class Kernel(Workload):
 
     def _refuse(self) -> Never:
         raise UnsupportedWorkload(
-            f"{self} is another tuner's kernel and has no program here; use the space parameters with a table of "
-            f"recorded times"
+            f"{self} is another tuner's kernel and has no program here; use the parameters space with a table of "
+            "recorded times"
         )
 
 

@@ -239,7 +239,10 @@ class Conv2d(ProductWithEpilogue):
         self.check_sizes("n", "h", "w", "co", "ci", "kh", "kw", "stride", "dilation", "groups")
         self.check_sizes("padding", least=0)
         if self.co % self.groups or self.ci % self.groups:
-            raise SearchlabError(f"conv2d: {self.groups} groups must divide {self.co} and {self.ci} channels evenly")
+            raise SearchlabError(
+                f"conv2d: the number of groups, {self.groups}, must divide the numbers of channels, {self.co} and "
+                f"{self.ci}, evenly"
+            )
         for size, kernel, pad, dilation, axis in (
             (self.h, self.kh, self.padding[0], self.dilation[0], "height"),
             (self.w, self.kw, self.padding[1], self.dilation[1], "width"),

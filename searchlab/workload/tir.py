@@ -67,8 +67,8 @@ class Tir(Workload):
             return cls._from_json(Path(path), name)
         if re.fullmatch(r"[\w.+-]+@[0-9a-f]{16}", text):
             raise SearchlabError(
-                f"the program of 'tir:{text}' is in the logs that refer to it, so it cannot be made from its name; "
-                f"specify the file that contains it, as in tir:model.py:{text.partition('@')[0]}"
+                f"the program of 'tir:{text}' is in the logs that refer to it, so the workload cannot be created "
+                f"from its name alone; specify the file that contains it, as in tir:model.py:{text.partition('@')[0]}"
             )
         raise SearchlabError(
             f"workload 'tir:{text}' must be tir:PATH.py:NAME, for a function in TVMScript, or tir:PATH.json[:NAME], "
@@ -115,7 +115,9 @@ class Tir(Workload):
         from tvm.s_tir import SBlockRealize
 
         if not isinstance(func, tvm.tirx.PrimFunc):
-            raise SearchlabError(f"a tir workload is made from a tvm.tirx.PrimFunc, not from {type(func).__name__}")
+            raise SearchlabError(
+                f"a tir workload must be created from a tvm.tirx.PrimFunc, not from {type(func).__name__}"
+            )
         own = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
         name = re.sub(r"[^\w.+-]", "_", name or own)
         if not isinstance(func.body, SBlockRealize):

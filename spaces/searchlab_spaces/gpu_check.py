@@ -91,7 +91,7 @@ def _check_threads(kernel: Any, threads: int) -> None:
             raise InvalidConfig(f"a kernel binds {extent} to {axis}, but at most {most} are allowed")
     block = math.prod(extent for axis, extent in bound.items() if axis.startswith("threadIdx"))
     if block > threads:
-        raise InvalidConfig(f"a block has {block} threads, but the target allows {threads}")
+        raise InvalidConfig(f"a block has {block} threads, but the target allows only {threads}")
 
 
 def _check_memory(kernel: Any, shared: int) -> None:
@@ -106,9 +106,11 @@ def _check_memory(kernel: Any, shared: int) -> None:
             if scope in used:
                 used[scope] += math.ceil(size / ALIGNMENT) * ALIGNMENT
     if used["shared"] > shared:
-        raise InvalidConfig(f"a block uses {used['shared']} bytes of shared memory, but the target allows {shared}")
+        raise InvalidConfig(
+            f"a block uses {used['shared']} bytes of shared memory, but the target allows only {shared}"
+        )
     if used["local"] > LOCAL_BYTES:
-        raise InvalidConfig(f"a thread uses {used['local']} bytes of local memory, but {LOCAL_BYTES} are allowed")
+        raise InvalidConfig(f"a thread uses {used['local']} bytes of local memory, but only {LOCAL_BYTES} are allowed")
 
 
 def _kernels(stmt: Any) -> Iterator[Any]:

@@ -83,10 +83,10 @@ def test_the_verdict_over_all_workloads_does_not_repeat_the_answers(tmp_path: Pa
     )
     assert none and some and every
     assert "its difference from each of the others is significant" in none.verdict and "c minus b" in none.verdict
-    assert some.verdict.startswith("Apart from the registered contrasts, c is tied with b over 2 workloads: ")
+    assert some.verdict.startswith("Apart from the registered contrasts, c is tied with b across 2 workloads: ")
     assert "c minus b" in some.verdict and " a " not in some.verdict.replace("a fair", "")
     area, second = (number_text(row.area.value, 3) for row in every.strategies[:2])
-    assert every.verdict.startswith(f"Over 2 workloads c has the largest mean area under the curve ({area} [")
+    assert every.verdict.startswith(f"Across 2 workloads, c has the largest mean area under the curve ({area} [")
     assert f", b {second} [" in every.verdict and " p " not in every.verdict and "less" not in every.verdict
 
 

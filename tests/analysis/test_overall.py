@@ -49,9 +49,10 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert contrast.effect == pytest.approx(np.mean([(36 - 10 - seed) / 64 for seed in range(4)]), abs=0.1)
     assert (contrast.improvement, contrast.upper) == (1, 1) and contrast.lower is not None and contrast.lower > 0.6
     assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
-    assert found.verdict.startswith("Over 2 workloads good converges fastest by mean area under the curve (0.6")
+    assert found.verdict.startswith("Across 2 workloads, good converges fastest by mean area under the curve (0.6")
     assert (
-        "; on these workloads the difference is significant, p < 0.001. On these workloads good minus" in found.verdict
+        "; on these workloads, the difference is significant, p < 0.001. On these workloads, good minus"
+        in found.verdict
     )
     (claim,) = found.claims
     assert claim.headline == claim.says[1] and claim.headline in found.verdict and "needs 11 workloads" in claim.says[2]
@@ -64,10 +65,10 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
     report(tmp_path)
     found = overall(tmp_path)
     assert found is not None and found.verdict.startswith(
-        "No winner over 2 workloads: there is no test of the difference (one seed in common). By mean area under the "
-        "curve a has 0.750, b 0.500. In these runs the area"
+        "No winner across 2 workloads: there is no test of the difference (one seed in common). By mean area under the "
+        "curve, a leads with 0.750, compared with 0.500 for b. In these runs, the area"
     )
-    assert ". In these runs the area under the curve of a is 0.250 above" in found.verdict
+    assert ". In these runs, the area under the curve of a is 0.250 above" in found.verdict
     assert "[0.750, 0.750]" not in (tmp_path / "report" / "report.html").read_text()
 
 
@@ -82,8 +83,8 @@ def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> No
 def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
     found = overall(tmp_path)
-    assert found is not None and found.verdict.startswith("So far, over 2 workloads good converges fastest")
-    assert found.verdict.endswith(" Excluded, because they were stopped early: 1 run of good.")
+    assert found is not None and found.verdict.startswith("So far, across 2 workloads, good converges fastest")
+    assert found.verdict.endswith(" Excluded because they were stopped early: 1 run of good.")
     assert found.contrasts[0].runs == 8
 
 
@@ -94,7 +95,8 @@ def test_unequal_budgets_reach_the_verdict(tmp_path: Path) -> None:
         write(tmp_path, "third", seed, [8, 9, 9, 9], workload=WORKLOADS[1])
     found = overall(tmp_path)
     assert found is not None and found.verdict.endswith(
-        " Numbers of trials differ, so strategies are compared over those that all have: 2 on gemm:100x100x50."
+        " The number of trials differs between strategies, so they are compared over the trials that all of them "
+        "completed: 2 on gemm:100x100x50."
     )
 
 

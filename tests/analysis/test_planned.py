@@ -64,10 +64,10 @@ def test_a_budget_cuts_where_the_run_would_have_ended(study: dict[tuple[str, int
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [3, 6], "b": [8, 8]}
     notes = " ".join(item.notes)
     assert (
-        "1 run of a ended after 3 of 8 trials, where the budget of 2.5 seconds was spent: the best found counts"
-        in notes
+        "1 run of a ended after 3 of 8 trials, because the budget of 2.5 seconds was spent; the best program found "
+        "by then counts" in notes
     )
-    assert "1 run of a ended after 6 of 8 trials, where 3 trials had brought no gain of more than 1 %" in notes
+    assert "1 run of a ended after 6 of 8 trials, because 3 trials had brought no gain of more than 1 %" in notes
 
 
 def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
         said = searchlab("report", tmp_path)
     name = path.name
     assert f"Still running, and included up to now: {name}." in item.notes
-    assert f"Not yet at trial 8, and excluded, except from ERT: {name}." in item.notes
+    assert f"Not yet at trial 8, and therefore excluded from everything but ERT: {name}." in item.notes
     assert "The study is running: 3 of 4 runs are done, 1 is running." in said.stdout, said.stderr
     assert f"Still running, and included up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout

@@ -104,14 +104,14 @@ def test_the_share_of_trials_that_a_table_answered_by_its_nearest_config_is_told
         path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
     runs = read_runs(tmp_path)[WORKLOAD].runs
     (note,) = footing_notes(runs)
-    assert note.endswith(": 50.0 % of the trials of a, 25.0 % of the trials of c.")
+    assert note.endswith(" for 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
 def test_options_that_a_strategy_could_not_use_are_told(tmp_path: Path) -> None:
     for strategy, used in (("a", {"chains": 28, "steps": 8}), ("b", {})):
         write(tmp_path, strategy, 0, [1, 2], effective=used)
     (note,) = footing_notes(read_runs(tmp_path)[WORKLOAD].runs)
-    assert note == "a used chains 28 and steps 8: fewer than its options request."
+    assert note == "a used smaller values than its options request: chains 28 and steps 8."
 
 
 def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
         path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
     runs = read_runs(tmp_path)[WORKLOAD].runs
     (note,) = footing_notes(runs)
-    assert "during 3 of 4 runs, most in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
+    assert "during 3 of 4 runs, most of all in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
     (note,) = footing_notes(runs[:2])
     assert note.startswith(
-        "The machine drifted during gemm-100x100x50-knob-a-1.jsonl: its first program once took 1.20"
+        "The machine drifted during gemm-100x100x50-knob-a-1.jsonl, where the first program once took 1.20"
     )
     assert footing_notes(runs[:1]) == []
 

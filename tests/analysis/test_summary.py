@@ -92,7 +92,7 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     assert item.verdict.startswith("So far, ")
     assert item.notes == [
         "Not counted, because there are no trials yet: gemm-100x100x50-knob-b-1.jsonl.",
-        "Stopped before trial 4, and excluded, except from ERT: gemm-100x100x50-knob-a-1.jsonl.",
+        "Stopped before trial 4, and therefore excluded from everything but ERT: gemm-100x100x50-knob-a-1.jsonl.",
     ]
 
 
@@ -132,7 +132,9 @@ def test_strategies_with_unequal_trials_are_compared_at_the_common_budget(tmp_pa
     assert (item.horizon, long.trials, short.trials, long.complete) == (4, 8, 4, True)
     assert (long.area, long.trials_to_target) == (short.area, short.trials_to_target)
     assert {contrast.adjusted for contrast in item.contrasts if contrast.p is not None} == {1}
-    assert item.notes == ["All are compared over the first 4 trials, which every strategy has: long has 8."]
+    assert item.notes == [
+        "All are compared over the first 4 trials, which every strategy has completed: long completed 8."
+    ]
     assert not item.verdict.startswith("So far")
 
 
@@ -187,8 +189,8 @@ def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Pa
     assert stops.trials_to_target.penalised == (2 + 50) / 2
     assert stops.seconds.total == 5 and not item.verdict.startswith("So far")
     assert item.notes == [
-        "2 runs of stops ended after 2 to 3 of 5 trials, where the policy had nothing more to propose: the best found "
-        "counts from there on."
+        "2 runs of stops ended after 2 to 3 of 5 trials, because the policy had nothing more to propose; the best "
+        "program found by then counts for the remaining trials."
     ]
 
 
@@ -203,9 +205,9 @@ def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tm
     a = item.by_strategy["a"]
     assert (a.trials, a.complete, a.ended) == (4, False, 1) and a.best_gflops.by_seed == pytest.approx([10, 4])
     assert item.notes[:2] == [
-        "1 run of a ended after 2 of 4 trials, where the policy had nothing more to propose: the best found counts "
-        "from there on.",
-        "Stopped before trial 4, and excluded, except from ERT: gemm-100x100x50-knob-a-2.jsonl.",
+        "1 run of a ended after 2 of 4 trials, because the policy had nothing more to propose; the best program "
+        "found by then counts for the remaining trials.",
+        "Stopped before trial 4, and therefore excluded from everything but ERT: gemm-100x100x50-knob-a-2.jsonl.",
     ]
 
 
@@ -283,7 +285,7 @@ def test_hosts_that_differ_are_noted(tmp_path: Path) -> None:
     write(tmp_path, "a", 1, [2], host={"cpu": "y"})
     assert only(tmp_path).notes == [
         "The logs differ in their host (gemm-100x100x50-knob-a-0.jsonl and gemm-100x100x50-knob-a-1.jsonl): "
-        "compare seconds with care."
+        "compare times with care."
     ]
 
 
@@ -367,7 +369,8 @@ def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
     writer.close()
     (note,) = only(tmp_path).notes
     assert note.startswith(
-        "The fastest trials of 1 run were measured again after the search. The best programs have these times;"
+        "The fastest trials of 1 run were measured again after the search. The best programs are shown with these "
+        "times;"
     )
 
 

@@ -151,7 +151,7 @@ def test_a_trial_without_a_time_is_none_of_the_fastest(real_log: Path, tmp_path:
 
 def test_of_none_nothing_is_said(real_log: Path) -> None:
     for top, seed in ((0, 1), (1, 0)):
-        with pytest.raises(SearchlabError, match=f"must be at least 1, not {top} and {seed}"):
+        with pytest.raises(SearchlabError, match=f"must each be at least 1; got top={top} and seed={seed}"):
             verify_log(real_log, top=top, seed=seed)
 
 

@@ -94,7 +94,7 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(install:
     [
         ("climbing", "unknown policy 'climbing'"),
         ("searchlab.gone:Policy", "cannot be loaded"),
-        ("searchlab.policy:POLICIES", "not a class"),
+        ("searchlab.policy:POLICIES", "must be a class, not"),
         ({"policy": "random"}, "must be a name or"),
         ({"name": "random", "option": {}}, "must be a name or"),
     ],

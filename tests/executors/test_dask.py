@@ -57,7 +57,7 @@ def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
             DaskExecutor(False, tmp_path, address=address, jobs=2)
     with distributed.LocalCluster(**options, resources={"machine": 1}) as cluster:
         with pytest.raises(
-            SearchlabError, match="the Dask cluster at .* has 2 on .* only one such worker on each host"
+            SearchlabError, match="the Dask cluster at .* has 2 such workers on .* only one of them on each host"
         ):
             DaskExecutor(True, tmp_path, address=cluster.scheduler_address)
         cluster.scale(1)

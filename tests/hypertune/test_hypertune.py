@@ -107,7 +107,7 @@ def journal(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | Non
 def test_a_planted_option_is_found_and_is_better_on_workloads_held_out(study: Study, tmp_path: Path) -> None:
     found = plan_hypertune(study, PLANTED, options=["aim=0..1"], **QUICK).run()
     assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
-    assert found.better and "better on held-out workloads, beyond the noise" in found.verdict
+    assert found.better and "better than the default on held-out workloads, judging by" in found.verdict
     assert found.held_out is not None and found.held_out.found.value > found.held_out.default.value + 0.1
     assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
     assert json.loads(json.dumps(found.to_json()))["options"] == found.options
@@ -250,7 +250,7 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     plan = plan_hypertune(made(tmp_path, WORKLOADS[:1]), PLANTED, options=["aim=0..1"], **QUICK)
     assert "is the only workload, so none can be held out" in plan.notes[0]
     found = plan.run()
-    assert found.better is None and found.held_out is None and "better beyond the noise: +" in found.verdict
+    assert found.better is None and found.held_out is None and "gain in score: +" in found.verdict
     assert "does not show how good they are on others" in found.verdict
 
 

@@ -99,7 +99,7 @@ def test_models_are_loaded_by_name() -> None:
         ("models.py", "module:function or FILE.py:function"),
         (f"{HERE}:mpl", "did you mean 'mlp'"),
         (f"{HERE}:needs_an_argument", "callable without arguments"),
-        (f"{HERE}:no_model", "returned str, not a Relax module"),
+        (f"{HERE}:no_model", r"must return a Relax module \(tvm.IRModule\), not str"),
         (f"{HERE}:fails", "ValueError: no weights"),
         ("absent.py:mlp", "there is no Python file absent.py"),
         ("no_such_package:mlp", "cannot be loaded"),

@@ -247,7 +247,7 @@ def test_a_run_that_never_trains_its_cost_model_is_warned_of(tmp_path: Path) -> 
         "workloads": ["gemm:64x64x64"], "spaces": ["sketch"], "policies": ["metaschedule"],
         "target": {"kind": "llvm", "num-cores": 2}, "trials": 64,
     }  # fmt: skip
-    with pytest.warns(SearchlabWarning, match="'metaschedule' uses what it learns only after 100 trials"):
+    with pytest.warns(SearchlabWarning, match="'metaschedule' does not use what it has learned until after 100 trials"):
         Study.from_dict(study, tmp_path).plan()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -188,7 +188,7 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
     assert timed.seeds == stops.seeds == [0, 1, 2] and timed.interrupted == stops.interrupted == []
     assert timed.complete and stops.complete and timed.ended == stops.ended == 3
     notes = " ".join(item.notes)
-    assert f"where the budget of {seconds:g} seconds was spent: the best found counts from there on" in notes
+    assert f"because the budget of {seconds:g} seconds was spent; the best program found by then counts" in notes
     assert "where 6 trials had brought no gain of more than 1 %: the best" in notes
 
 

@@ -94,7 +94,7 @@ def test_a_study_is_reported_with_the_runs_that_ended(table: Path, tmp_path: Pat
     study.run(tmp_path / "out", lambda *_: lambda trial, replayed: calls.append(replayed))
     assert all(calls) and before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
     (item,) = report(tmp_path / "out").workloads
-    note = "3 runs of stops ended after 11 to 13 of 30 trials, where the policy had nothing more to propose"
+    note = "3 runs of stops ended after 11 to 13 of 30 trials, because the policy had nothing more to propose"
     stops = item.by_strategy["stops"]
     assert (stops.trials, stops.trials_by_seed, stops.ended, stops.batch) == (30, [11, 12, 13], 3, 2)
     assert any(text.startswith(note) for text in item.notes)

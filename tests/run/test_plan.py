@@ -61,16 +61,16 @@ def test_a_class_that_is_no_policy_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ends_in_the_warm_up_of_its_policy_is_warned_of_once(study: Study, tmp_path: Path) -> None:
-    with pytest.warns(SearchlabWarning, match="'xgb' uses what it learns only after 16 trials") as warned:
+    with pytest.warns(SearchlabWarning, match="'xgb' does not use what it has learned until after 16 trials") as warned:
         study.plan()
     assert len(warned) == 1
-    assert "16 trials in batches of 8 do not exceed" in str(warned[0].message)
+    assert "the run has only 16 trials, in batches of 8" in str(warned[0].message)
     for changes in ({"trials": 17}, {"policies": [{"name": "xgb", "options": {"n_startup": 8}}]}):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             Study.from_dict({**_spec(study), **changes}, tmp_path).plan()
     longer = {"trials": 24, "batch": 16, "policies": [{"name": "xgb", "options": {"n_startup": 17}}]}
-    with pytest.warns(SearchlabWarning, match="24 trials in batches of 16"):
+    with pytest.warns(SearchlabWarning, match="24 trials, in batches of 16"):
         Study.from_dict({**_spec(study), **longer}, tmp_path).plan()
 
 

@@ -243,7 +243,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"trials": "many"}, "trials cannot be 'many'"),
         ({"trials": 0}, "trials cannot be 0: expected `int` >= 1"),
         ({"seeds": [1, 1]}, "seeds must be .*, not \\[1, 1\\]"),
-        ({"workloads": []}, "workloads must have at least one entry"),
+        ({"workloads": []}, "workloads must not be empty"),
         ({"workloads": ["gemm:1x1"]}, "needs 3 whole numbers"),
         ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two workload entries are called 'gemm:8x8x8'"),
         ({"measure": {"kind": "lcal"}}, "measure.kind cannot be 'lcal'; it may be 'local' or 'rpc' or 'table'"),

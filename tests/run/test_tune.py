@@ -129,7 +129,7 @@ def test_a_script_may_bring_its_own_policy_and_trace_function(tmp_path: Path) ->
 
 def test_an_option_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
     space = {"name": "trace", "options": {"function": object()}}
-    with pytest.raises(SearchlabError, match="must be a function of a schedule"):
+    with pytest.raises(SearchlabError, match="must be a function that accepts a schedule"):
         tune("gemm:16x16x16", space=space, policy="random", log=tmp_path / "a.jsonl")
     policy = {"name": "tests.run.test_tune:Rogue", "options": {"how": object()}}
     with pytest.raises(SearchlabError, match="option 'how' is <object.*; it must be a string"):

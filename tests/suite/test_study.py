@@ -137,7 +137,7 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
         ({"target": "native"}, "target is determined by"),
         ({"suite": {"nam": "x"}}, "unknown key 'nam' in suite"),
         ({"suite": 3}, "suite cannot be 3"),
-        ({"policies": []}, "policies must have at least one entry"),
+        ({"policies": []}, "policies must not be empty"),
     ],
 )
 def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dict[str, Any], said: str) -> None:
@@ -146,7 +146,7 @@ def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dic
 
 
 def test_a_study_without_spaces_is_told_of_suites() -> None:
-    with pytest.raises(SearchlabError, match="workloads must have at least one entry.*or specify a suite"):
+    with pytest.raises(SearchlabError, match="workloads must not be empty.*or specify a suite"):
         Study.from_dict({"policies": ["random"]})
 
 
@@ -231,7 +231,7 @@ def test_baselines_join_the_runs_of_a_study_that_refers_to_them(sealed: Path, re
 
 
 def test_without_claims_a_study_needs_policies(bare: Path) -> None:
-    with pytest.raises(SearchlabError, match="policies must have at least one entry"):
+    with pytest.raises(SearchlabError, match="policies must not be empty"):
         study(str(bare), policies=[])
 
 

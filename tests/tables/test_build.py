@@ -77,7 +77,7 @@ def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp
     assert len(log.records) == 9 and TableInfo(log).exhaustive is False
     build(9, tmp_path / "a.jsonl.gz")
     assert (tmp_path / "a.jsonl.gz").read_bytes() == packed
-    with pytest.raises(SearchlabError, match="complete table of 9 configs, not 12; remove it"):
+    with pytest.raises(SearchlabError, match="complete table of 9 configs instead of 12; remove it"):
         build(12, tmp_path / "a.jsonl.gz")
 
 

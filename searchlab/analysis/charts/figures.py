@@ -238,7 +238,9 @@ def _seeds(item: WorkloadSummary) -> str:
     numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     shown = "one seed each" if counts[-1] == 1 else f"median and quartiles of {numbers} seeds"
     differ = [row.strategy for row in item.strategies if not row.complete]
-    return f"{shown}; {listed(differ)}: seeds differ in trials, drawn up to where all end" if differ else shown
+    if not differ:
+        return shown
+    return f"{shown}; {listed(differ)}: the number of trials differs between seeds, so lines end with the shortest run"
 
 
 def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
@@ -256,10 +258,13 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     return Figure(
         key="score", title="Score over budget", views=[view], step=False,
         brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
-        says="The fraction of what random search still had to gain at this budget, in log latency, that a strategy has "
-        "already gained: mean over seeds with its 95 % interval. 0 is random search in the same space, and 1 is the "
-        f"best known there from the start. A score is the mean over trials {item.score_ranges}. Lines end where random "
-        "search itself is nearly there; values below -1 are not drawn.",
+        says=(
+            "The fraction of the gap in log latency between random search at this budget and the best known program "
+            "that a strategy has closed: mean over seeds with its 95 % interval. 0 is random search in the same "
+            "space, and 1 is the best known there from the start. A score is the mean over trials "
+            f"{item.score_ranges}. Lines end where random search itself comes close to the best known program; "
+            "values below -1 are not drawn."
+        ),
     )  # fmt: skip
 
 
@@ -360,9 +365,12 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
     return Figure(
         key="profile", title="Performance profile", views=views,
         brief="how often the target was reached within a multiple of what the quickest strategy needed",
-        says="The fraction of all workloads and seeds for which a strategy reached the target within this multiple of "
-        "the trials, or seconds, that the quickest strategy needed. At 1: how often it was the quickest. At the right: "
-        "how often it reached the target at all.",
+        says=(
+            "The fraction of all workloads and seeds for which a strategy reached the target within this multiple "
+            "of the trials, or seconds, that the quickest strategy needed. The value at 1 shows how often the "
+            "strategy was the quickest, and the value at the right edge shows how often it reached the target at "
+            "all."
+        ),
     )  # fmt: skip
 
 

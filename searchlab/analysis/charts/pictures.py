@@ -240,7 +240,7 @@ def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, bes
             axes.text(0.008, y, text, fontsize=8.5, color=GREY, va=align, **here)
         _legend(axes, lines, labels, width, height - _BOTTOM - _TOP)
         by = f", by {view.name}" if len(figure.views) > 1 else ""
-        picture.add_heading(f"{workload or 'Over all workloads'}: {title}{by}", subtitle, left=_LEFT)
+        picture.add_heading(f"{workload or 'Across all workloads'}: {title}{by}", subtitle, left=_LEFT)
     return picture
 
 
@@ -441,6 +441,6 @@ def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
             beside = end + (-reach if left else reach) / 3
             weight = "bold" if own else "normal"
             axes.text(beside, down, label, ha="right" if left else "left", va="center", fontweight=weight)
-        title = f"average rank over {diagram.workloads} workloads; dots in one row cannot be told apart"
+        title = f"average rank across {diagram.workloads} workloads; dots in one row cannot be told apart"
         axes.text((1 + last) / 2, 0.52, title, ha="center", fontsize=9.5, color=GREY)
     return picture

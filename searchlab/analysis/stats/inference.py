@@ -96,10 +96,10 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
         return no_answer(value, "The strategies have no seed in common on any workload.")
     counts = np.array([len(differences) for differences in paired])
     if counts.min() < 2:
-        return no_answer(value, "A claim about these workloads needs 2 seeds in common on each.")
+        return no_answer(value, "A claim about these workloads needs 2 seeds in common on each workload.")
     variances = np.array([differences.var(ddof=1) for differences in paired]) / counts
     if not variances.any():
-        return no_answer(value, "All seeds give the same difference: they do not show how it varies.")
+        return no_answer(value, "All seeds give the same difference, so they do not show how differences vary.")
     return _t(value, float(variances.sum()) / len(paired) ** 2, satterthwaite(variances, counts - 1))
 
 
@@ -109,7 +109,7 @@ def _on_others(value: float, means: Floats) -> Answer:
         takes = f"A claim about other workloads needs {FEWEST_WORKLOADS} workloads that both strategies ran on"
         return no_answer(value, f"{takes}; there {there}.")
     if (means == means[0]).all():
-        return no_answer(value, "All workloads give the same difference: they do not show how it varies.")
+        return no_answer(value, "All workloads give the same difference, so they do not show how differences vary.")
     return _t(value, float(means.var(ddof=1)) / len(means), len(means) - 1)
 
 
@@ -119,12 +119,13 @@ def _on_other_members(value: float, means: Floats, owners: Sequence[str]) -> Ans
     members = [means[[owner == one for one in owners]] for owner in dict.fromkeys(owners)]
     if single := sum(len(own) < 2 for own in members):
         return no_answer(
-            value, f"A claim about other devices needs each kernel on at least 2 of them; {single} ran on one."
+            value,
+            f"A claim about other devices needs runs of each kernel on at least 2 devices; {single} ran on only one.",
         )
     counts = np.array([len(own) for own in members])
     variances = np.array([own.var(ddof=1) for own in members])
     if not variances.any():
-        return no_answer(value, "All devices give the same difference: they do not show how it varies.")
+        return no_answer(value, "All devices give the same difference, so they do not show how differences vary.")
     # The estimate is sum_k n_k m_k / N, where m_k is the mean of the n_k members of cluster k.
     parts = counts * variances
     return _t(value, float(parts.sum()) / len(means) ** 2, satterthwaite(parts, counts - 1))

@@ -70,9 +70,9 @@ def mean_interval(values: Floats) -> Interval:
     """Return Student's t interval for the mean of ``values`` from independent runs. At least 2 of them must differ."""
     value = float(np.mean(values)) if len(values) else math.nan
     if len(values) < 2:
-        return Interval.none(value, f"An interval of a mean needs 2 runs; there {_are(len(values))}.")
+        return Interval.none(value, f"An interval for a mean needs 2 runs; there {_are(len(values))}.")
     if not np.round(np.ptp(values), DECIMALS):
-        return Interval.none(value, f"All {len(values)} runs give the same number: they do not show how it varies.")
+        return Interval.none(value, f"All {len(values)} runs give the same number, so they do not show how runs vary.")
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
 
@@ -99,12 +99,12 @@ def mean_of_means_interval(sample: Sample) -> Interval:
     counts = np.array([len(runs) for runs in sample])
     if counts.min() < 2:
         runs = "2 runs" if len(sample) == 1 else "2 runs on each workload"
-        return Interval.none(value, f"An interval of a mean needs {runs}.")
+        return Interval.none(value, f"An interval for a mean needs {runs}.")
     # The mean of equal numbers may differ from them in its last bit, although their variance is 0.
     rounded = [np.round(runs, DECIMALS) for runs in sample]
     variances = np.array([np.var(runs, ddof=1) if np.ptp(runs) else 0.0 for runs in rounded]) / counts
     if not variances.any():
-        return Interval.none(value, "All runs of a workload give the same number: they do not show how it varies.")
+        return Interval.none(value, "All runs of a workload give the same number, so they do not show how runs vary.")
     return t_interval(value, float(variances.sum()) / len(sample) ** 2, satterthwaite(variances, counts - 1))
 
 
@@ -130,14 +130,16 @@ def interquartile_interval(sample: Sample) -> Interval:
     value = interquartile_mean(sample)
     counts = np.array([len(runs) for runs in sample])
     if counts.min() < 2:
-        return Interval.none(value, "An interval of an interquartile mean needs 2 runs on each workload.")
+        return Interval.none(value, "An interval for an interquartile mean needs 2 runs on each workload.")
     pooled = np.sort(np.concatenate(sample))
     number, cut = len(pooled), len(pooled) // 4
     kept = number - 2 * cut
     lowest, highest = pooled[cut], pooled[number - cut - 1]
     squares = np.array([np.var(np.clip(runs, lowest, highest), ddof=1) for runs in sample]) * counts
     if not squares.any():
-        return Interval.none(value, "The middle half of the runs all give the same number: it does not show its noise.")
+        return Interval.none(
+            value, "The middle half of the runs all give the same number, so they do not show the noise."
+        )
     variance = squares.sum() * (number - 1) / number / (kept * (kept - 1))
     df = max(kept / number * satterthwaite(squares, counts - 1), counts.min() - 1)
     return t_interval(value, float(variance), df)
@@ -153,7 +155,7 @@ def median_interval(values: Floats) -> Interval:
     """
     number, value = len(values), float(np.median(values))
     if number < 5:
-        return Interval.none(value, f"An interval of a median needs 5 runs; there {_are(number)}.")
+        return Interval.none(value, f"An interval for a median needs 5 runs; there {_are(number)}.")
     ordered = np.sort(values)
     places = np.arange(1, number // 2 + 1)
     coverage = 1 - 2 * betaincc(places, number + 1 - places, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)

@@ -64,7 +64,7 @@ class GuidedConv2d(Space):
     ) -> None:  # fmt: skip
         assert isinstance(workload, Conv2d)
         if target.kind != "llvm":
-            raise UnsupportedWorkload(f"guided-conv2d supports CPUs (llvm), not {target.kind}")
+            raise UnsupportedWorkload(f"guided-conv2d supports only CPUs (llvm), not {target.kind}")
         if dot and (why := lacks(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)

@@ -124,7 +124,7 @@ class GuidedGemm(ProductSpace):
     ) -> None:
         assert isinstance(workload, Gemm)
         if target.kind != "llvm":
-            raise UnsupportedWorkload(f"guided-gemm supports CPUs (llvm), not {target.kind}")
+            raise UnsupportedWorkload(f"guided-gemm supports only CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
         self.algorithm = ALGORITHMS[algorithm]
         if parallel not in (loops := ("auto", "none", *self._spatial_loops())):

@@ -35,7 +35,7 @@ def packed_apart(sch: Schedule, name: str) -> Schedule:
     (given,) = (parameter for parameter in func.params if parameter.name == name)
     apart, rest = _constant(list(root.body) if isinstance(root.body, SeqStmt) else [root.body], func, given)
     written, read = _variables(apart), _variables(rest)
-    assert _key(given) not in read, f"packing {name} is not apart from the rest of the program"
+    assert _key(given) not in read, f"packing {name} is not separate from the rest of the program"
     made = [buffer for buffer in root.alloc_buffers if _key(buffer) in written]
     packed = [buffer for buffer in made if _key(buffer) in read]
     params: list[Var] = []

@@ -50,7 +50,7 @@ class Sketch(Space):
 
     def __init__(self, workload: Workload, target: Target) -> None:
         if target.kind not in KINDS:
-            raise UnsupportedWorkload(f"sketch supports targets of kind {' and '.join(KINDS)}, not {target.kind}")
+            raise UnsupportedWorkload(f"sketch supports only targets of kind {' and '.join(KINDS)}, not {target.kind}")
         super().__init__(workload, target)
         self._open = tuple(self._find_knobs(number) for number in range(len(self._design.traces)))
         self._limits = tuple(

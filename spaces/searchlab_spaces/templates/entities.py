@@ -96,11 +96,15 @@ class Annotate:
                 loops[at + 1] = sch.fuse(loop, loops[at + 1])
             elif word == "unroll":
                 if max_unroll is not None and extent > max_unroll:
-                    raise InvalidConfig(f"it unrolls a loop of {extent}, but the template allows {max_unroll}")
+                    raise InvalidConfig(
+                        f"it unrolls a loop of extent {extent}, but the template allows at most {max_unroll}"
+                    )
                 sch.unroll(loop)
             elif word == "vec":
                 if vec_size is not None and extent not in vec_size:
-                    raise InvalidConfig(f"it vectorises a loop of {extent}, but the template allows {list(vec_size)}")
+                    raise InvalidConfig(
+                        f"it vectorises a loop of extent {extent}, but the template allows only {list(vec_size)}"
+                    )
                 sch.vectorize(loop)
             elif word != "none":
                 sch.bind(loop, f"vthread.{next(virtual)}" if word == "vthread" else str(word))

@@ -143,7 +143,8 @@ def covering(extent: int, tile: Tile) -> Tile:
     inner = math.prod(tile[1:])
     if not tile or min(tile[1:], default=1) < 1 or (tile[0] != -1 and tile[0] * inner < extent):
         raise InvalidConfig(
-            f"{list(tile)} does not split a loop of {extent}: its parts must cover it, or start with -1"
+            f"{list(tile)} does not split a loop of extent {extent}: the product of its parts must be at least the "
+            "extent, or the first part must be -1"
         )
     return (math.ceil(extent / inner), *tile[1:])
 

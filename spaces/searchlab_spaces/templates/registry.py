@@ -43,8 +43,8 @@ class Template:
         """Raise UnsupportedWorkload if the template does not support ``workload`` on ``target``."""
         if (self.op or workload.op, self.target or target.kind) != (workload.op, target.kind):
             raise UnsupportedWorkload(
-                f"template {self.name!r} supports {self.op or 'any op'} on {self.target or 'any target'}, "
-                f"not {workload} on {target.kind}"
+                f"template {self.name!r} supports only {self.op or 'any op'} on {self.target or 'any target'}, not "
+                f"{workload} on {target.kind}"
             )
 
 

@@ -84,7 +84,7 @@ class Trace(Space):
         self.function = function or FUNCTIONS[workload.op, target.kind]
         self._run_function = _load(self.function) if isinstance(self.function, str) else self.function
         if not callable(self._run_function):
-            raise SearchlabError(f"trace function {self.function!r} must be a function of a schedule")
+            raise SearchlabError(f"trace function {self.function!r} must be a function that accepts a schedule")
         self._memory = _memory(self._run_function, workload, target)
         self._check_fit()
 

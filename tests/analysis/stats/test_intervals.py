@@ -50,7 +50,7 @@ def test_the_interval_of_a_mean_is_students(values: Floats) -> None:
 
 
 def test_no_interval_where_none_would_cover() -> None:
-    assert mean_interval(array(3)).note == "An interval of a mean needs 2 runs; there is 1."
+    assert mean_interval(array(3)).note == "An interval for a mean needs 2 runs; there is 1."
     assert mean_interval(array()).lower is None
     assert "the same number" in mean_interval(np.full(3, 0.1) + array(0, 1e-17, 0)).note
     assert "needs 5 runs; there are 4" in median_interval(array(1, 2, 3, 4)).note

@@ -270,7 +270,7 @@ def test_annotations_have_limits() -> None:
     cfg = TemplateConfig(sch, {"ann": "unroll,vec"})
     loops = sch.get_loops(sch.get_sblock("gemm"))[:2]
     cfg.define_annotate("ann", loops, "try_unroll_vec")
-    with pytest.raises(InvalidConfig, match="unrolls a loop of 12, but the template allows 8"):
+    with pytest.raises(InvalidConfig, match="unrolls a loop of extent 12, but the template allows at most 8"):
         cfg["ann"].apply(sch, loops, max_unroll=8)
-    with pytest.raises(InvalidConfig, match=r"vectorises a loop of 8, but the template allows \[4, 16\]"):
+    with pytest.raises(InvalidConfig, match=r"vectorises a loop of extent 8, but the template allows only \[4, 16\]"):
         cfg["ann"].apply(sch, loops, vec_size=[4, 16])

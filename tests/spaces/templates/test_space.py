@@ -144,7 +144,7 @@ def test_every_index_goes_through_json_and_back(autotvm: KnobTemplate, index: in
         ([["tile_z", "sp", [-1, 1]]], "sets knob 'tile_z'"),
         ([["tile_f", "ot", 1]], r"sets knob 'tile_f' \(ot\)"),
         ([["tile_f", "sp", [-1, 3, 1, 1]]], "knob 'tile_f' cannot be"),
-        ([["tile_f", "sp", [1, 2, 1, 1]]], "does not split a loop of 512"),
+        ([["tile_f", "sp", [1, 2, 1, 1]]], "does not split a loop of extent 512"),
         ([["tile_f", "sp", [-1, 1, 1, 1]]], "no value for knob 'tile_y'"),
     ],
 )

@@ -316,7 +316,7 @@ def test_a_function_defined_anywhere_travels_to_workers(native: Target) -> None:
         ("searchlab_spaces.trace.cpu:stochastic_schedule_nn", "did you mean 'stochastic_schedule_mm'"),
         ("searchlab_spaces.trace.cpu:PIXELS", "has no function 'PIXELS'"),
         ("__main__:mine", "defined in a different script or notebook"),
-        (7, "must be a function of a schedule"),
+        (7, "must be a function that accepts a schedule"),
     ],
 )
 def test_bad_function_is_refused_in_one_sentence(function: object, message: str, native: Target) -> None:
