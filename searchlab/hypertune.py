@@ -367,7 +367,7 @@ class HyperPlan:
                     study.set_user_attr(key, wanted)
                 elif known[key] != wanted:
                     raise SearchlabError(
-                        f"{path} contains a different search {name!r}, whose {key} is {cut(str(known[key]), 200)} "
+                        f"{path} contains a different search {name!r}, with {key} = {cut(str(known[key]), 200)} "
                         f"instead of {cut(str(wanted), 200)}; choose a different --out, or pass the search's "
                         "original options"
                     )

@@ -87,7 +87,7 @@ def test_the_verdict_over_all_workloads_does_not_repeat_the_answers(tmp_path: Pa
     assert "c minus b" in some.verdict and " a " not in some.verdict.replace("a fair", "")
     area, second = (number_text(row.area.value, 3) for row in every.strategies[:2])
     assert every.verdict.startswith(f"Across 2 workloads, c has the largest mean area under the curve ({area} [")
-    assert f", b {second} [" in every.verdict and " p " not in every.verdict and "less" not in every.verdict
+    assert f", compared with {second} [" in every.verdict and " p " not in every.verdict and "less" not in every.verdict
 
 
 def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_another_search_in_the_same_directory_is_refused(study: Study, tmp_path:
     quick = {**QUICK, "trials": 2}
     plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
     for change, said in (
-        ({"options": ["aim=0..0.5"]}, "options = .*0.0..1.0.*, not .*0.0..0.5"),
+        ({"options": ["aim=0..0.5"]}, "options = .*0.0..1.0.* instead of .*0.0..0.5"),
         ({"options": ["aim=0..1"], "seed": 1}, "seed = 0, not 1"),
     ):
         with pytest.raises(SearchlabError, match=said):
