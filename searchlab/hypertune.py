@@ -399,7 +399,7 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
         return (
             f"On the searched workload, the options found are {better} than the default, judging by the interval of "
             f"the gain in score: {interval_text(training.gain, '+')}. No workload was held out, so this does not "
-            "show how good they are on others."
+            "show how good they are on other workloads."
         )
     gain = interval_text(held_out.gain, "+")
     if above(held_out.gain):

@@ -302,8 +302,8 @@ class Comparison:
     def _overall(self) -> Overall:
         if self.summary.overall is None:
             raise SearchlabError(
-                "this chart compares strategies over several workloads, but no two strategies share more than one; run "
-                "the study on more workloads, or plot one workload with plot_convergence()"
+                "this chart compares strategies across several workloads, but no two strategies share more than one "
+                "workload; run the study on more workloads, or plot one workload with plot_convergence()"
             )
         return self.summary.overall
 
@@ -325,7 +325,7 @@ class Comparison:
 _WITHOUT = {
     "convergence": "no trials of {workload} have been measured yet",
     "ecdf": "no trials of {workload} have succeeded yet",
-    "score": "{workload} has no scores: it has neither a complete table nor a run of the policy random",
+    "score": "{workload} has no scores: it has neither a complete table nor a run of the random policy",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
 """For each line chart, the reason why it may be missing."""

@@ -221,7 +221,7 @@ def _stored_best(store: Store, target: Target, computing: Callable[[Workload], S
             instead = "the next one is" if workload in best else "none is"
             _warn(f"the fastest program for {workload} cannot be rebuilt, so {instead} used: {failed}")
         elif workload not in best:
-            _warn(f"{store.nothing(str(workload), own, target)}. None of them are used")
+            _warn(f"{store.nothing(str(workload), own, target)}. None of these programs is used")
     return best
 
 

@@ -65,7 +65,7 @@ def import_(
         say(f"{len(log.records):,} trials of {log.header.workload}, {use}: {log.path}")
         if log.left_out:
             line, why = log.left_out[0]
-            say(f"skipped: {len(log.left_out):,} of its records, which are not in the space; first, line {line}: {why}")
+            say(f"skipped records that are not in the space: {len(log.left_out):,}; the first is on line {line}: {why}")
     if any(log.header.measure.items() >= imports.IMPORTED.items() for log in logs):
         say(f"not carried over: {imports.READERS[format or imports.detect(file)].lost}")
 
@@ -94,11 +94,11 @@ def export(
         made = export_library(logs, place)
         say(f"built {place}; to call it with only TVM, on arrays from tvm.runtime.tensor: {made.call}")
         if made.packs:
-            say(f"before that, pack its weights once: {'; '.join(made.packs)}")
+            say(f"before calling it, pack its weights once: {'; '.join(made.packs)}")
         if made.setting:
             say(
-                f"for the speed recorded in the log, set {made.setting} in the process that calls it: by default, TVM "
-                f"uses half of the cores"
+                f"for the speed recorded in the log, set {made.setting} in the process that calls the library: by "
+                "default, TVM uses half of the cores"
             )
         return
     count, notes = exports.export_logs(logs, to, place)

@@ -71,8 +71,8 @@ def best(
     bests = _best_by_workload(where) if where.is_dir() else [load_log(where).best]
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
-            f"{where} has logs for {len(bests)} workloads, but --show {show} shows one program; specify one of these "
-            f"logs: {', '.join(str(one.result.log.path) for one in bests)}"
+            f"{where} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
+            f"these logs: {', '.join(str(one.result.log.path) for one in bests)}"
         )
     show_bests(bests, show, as_json, several=where.is_dir())
 

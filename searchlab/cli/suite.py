@@ -183,7 +183,7 @@ def suite_run(
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:
                 notes.print(
-                    f"note: you have run {uses} strategies over the test split of {found.spec.version}; the protocol "
+                    f"note: you have run {uses} strategies on the test split of {found.spec.version}; the protocol "
                     "allows only one, which is chosen on the dev split, and the result records this number",
                     soft_wrap=True,
                 )

@@ -13,10 +13,14 @@ _FINALISTS = "the finalists' times from when they were measured again"
 _RUN = "the run's options, protocol and versions"
 LOST = {
     "metaschedule": f"{_FINALISTS}, except for their order",
-    kernel_tuner.T4: f"failure messages, the distinctions between crashes and errors and between timeouts; program "
-    f"hashes, and which programs were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}",
-    kernel_tuner.CACHE: f"failure kinds other than invalid, not built and not run; all but the first measurement of "
-    f"each config; program hashes; space, policy, seed and target; {_RUN}; {_FINALISTS}",
+    kernel_tuner.T4: (
+        "failure messages; the distinctions between crashes and errors and between timeouts; program hashes; which "
+        f"programs were reused or pruned; how well the cost model predicted; {_RUN}; {_FINALISTS}"
+    ),
+    kernel_tuner.CACHE: (
+        "all failure kinds except for invalid, failed to build and failed to run; all but the first measurement of "
+        f"each config; program hashes; space, policy, seed and target; {_RUN}; {_FINALISTS}"
+    ),
 }
 """The parts of a log that each format cannot represent."""
 

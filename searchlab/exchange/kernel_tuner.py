@@ -378,8 +378,9 @@ def _task(
     if partial := len(rows) < COMPLETE * expected:
         left_out = [
             *left_out,
-            f"about {expected - len(rows):,} configs: the file lists {len(rows):,} of {expected:,} whose values occur "
-            f"together in it, so it covers only part of the space, and its best config may not be the optimum",
+            f"about {expected - len(rows):,} configs: the file lists only {len(rows):,} of the {expected:,} configs "
+            "whose values occur together in it, so the file covers only part of the space, and its best config may "
+            "not be the optimum",
         ]
     return ForeignTask(
         format, name, _workload(name, rows), "", {"kind": RECORDED}, trials, host=host, statistic=statistic,

@@ -425,7 +425,7 @@ def sentences(log: Log) -> list[str]:
             said.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
             names = ", ".join(str(finalist.index) for finalist in tied)
-            said.append(f"{again} in turn with {others} others; within its noise: trials {names}")
+            said.append(f"{again} in turn with {others} others; equally fast within the noise: trials {names}")
         else:
             said.append(f"{again} in turn with {others} others, and faster than each of them beyond the noise")
     if doubt := disagreement(log):

@@ -104,7 +104,7 @@ class TableSettings(
         for path, other in rest:
             if other != space:
                 raise SearchlabError(
-                    f"{first} and {path} contain {workload} in the space {name} with different options; choose one "
+                    f"{first} and {path} contain {workload} in the {name} space with different options; choose one "
                     "of them"
                 )
         return space

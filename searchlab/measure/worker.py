@@ -220,7 +220,10 @@ class Runner:
             return ""
         at = ", ".join(str(int(i)) for i in worst)
         count = int((off > 0).sum())
-        return f"{count} of {off.size} elements are off; at [{at}], it is {result[worst]}, not {expected[worst]}"
+        return (
+            f"{count} of {off.size} elements are off; at [{at}], the result is {result[worst]} instead of "
+            f"{expected[worst]}"
+        )
 
 
 class RemoteRunner:

@@ -141,8 +141,8 @@ def _difference(before: list[Array], after: list[Array]) -> float:
         off = float(np.abs(old.astype(np.float64) - new.astype(np.float64)).max(initial=0.0)) / scale
         if not off <= TOLERANCE.get(str(old.dtype), 0.0):
             raise SearchlabError(
-                f"output {number} of the tuned model differs from that of the untuned one by {off:.2g} of its largest "
-                f"element; please report this, with the directory of the logs"
+                f"output {number} of the tuned model differs from that of the untuned one by {off:.2g} times its "
+                "largest element; please report this, with the directory of the logs"
             )
         largest = max(largest, off)
     return largest

@@ -124,7 +124,7 @@ class StoredRuns:
             own = [one.key for one in held if (one.key.fingerprint, one.key.machine) == key]
             if not own:
                 where = in_words(spelled_target(space.target), machine)
-                elsewhere = f"; it contains these programs for the workload: {places(held)}" if held else ""
+                elsewhere = f"; for this workload, it contains only these programs: {places(held)}" if held else ""
                 warnings.warn(
                     f"the store {self.store.path} contains no trials to start from for {space.workload} in this space "
                     f"for {where}{elsewhere}",
@@ -467,7 +467,7 @@ def plan_run(
     """
     if not (searched.space.has_programs or settings.replays):
         raise SearchlabError(
-            f"the space {searched.plugin.name} has no programs for {searched.space.workload}, only recorded times; "
+            f"the {searched.plugin.name} space has no programs for {searched.space.workload}, only recorded times; "
             f'set measure = {{ kind = "table", path = ... }}'
         )
     if strategy.without_programs and not searched.space.has_programs:

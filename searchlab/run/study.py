@@ -338,7 +338,7 @@ def _entry(key: str, item: Any, given: Given) -> Any:
 
 def _space(space: Space, entry: dict[str, Any], given: Given) -> dict[str, Any] | None:
     if "options" in entry:
-        raise SearchlabError(f"the space {space} already has options; omit options = {entry['options']!r}")
+        raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
     label = entry.get("label") or name
     known = given.spaces.setdefault(label, {})

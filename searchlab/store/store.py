@@ -276,9 +276,9 @@ class Store:
     def nothing(self, workload: str, held: list[Held], target: Target, machine: str | None = None) -> str:
         """Return the text of the error that ``held`` contains no program for the other arguments."""
         where = in_words(spelled_target(target), _this_machine(target) if machine is None else machine)
-        said = f"the store {self.path} contains no working program of {workload} for {where}"
+        said = f"the store {self.path} contains no working program that computes {workload} for {where}"
         if held:
-            return f"{said}; it contains these programs for it: {places(held)}"
+            return f"{said}; for this workload, it contains only these programs: {places(held)}"
         return f"{said} or any other target{did_you_mean(workload, {one.key.workload for one in self._held()})}"
 
     def states(self, keys: Iterable[Key]) -> list[tuple[str, Log]]:

@@ -226,7 +226,7 @@ class SuiteAnswer:
     def headline(self) -> str:
         """Return a sentence with the verdicts, such as "Mine is better than random (+0.039, 0.033 to 0.045)."."""
         if not self.answers:
-            return f"{self.label} has no registered comparison with a baseline that ran over all the same tables."
+            return f"{self.label} has no registered comparison with a baseline that ran on all of the same tables."
         said = []
         for one in self.answers:
             interval = one.difference.on_these.difference
@@ -249,7 +249,9 @@ class SuiteAnswer:
             yield Text()
             yield self._families()
             yield Text()
-            yield Text("p: on these tables; p, others: on tables like these. In parentheses: significant on a table.")
+            yield Text(
+                "'p' is for these tables; 'p, others' is for tables like these. Counts in parentheses are significant."
+            )
             if len(self.areas) > 1:
                 rival = min(self.answers, key=lambda one: one.difference.value).second  # the strongest baseline here
                 less = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
@@ -260,8 +262,8 @@ class SuiteAnswer:
         place = [name for name, _ in ranking].index(self.label)
         near = [f"{name} {_number(area)}" for name, area in ranking[max(0, place - 2) : place + 3]]
         yield Text(
-            f"By mean area it is number {place + 1} of {len(ranking)}: {listed(near, None)}. It took "
-            f"{self.new.own_seconds:.3g} s per run to propose and learn, on {self.new.host}."
+            f"By mean area, {self.label} is number {place + 1} of {len(ranking)}: {listed(near, None)}. It needed "
+            f"{self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -79,8 +79,8 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         runs = self.tables[name]
         if runs.digest != table.digest:
             raise SearchlabError(
-                f"{self.strategy} was run over a different {table.name}: its SHA-256 was {runs.digest}, but is now "
-                f"{table.digest}; fetch the version of the suite that was used, or rerun the strategy"
+                f"{self.strategy} was run on a different version of {table.name}: its SHA-256 was {runs.digest}, but "
+                f"is now {table.digest}; fetch the version of the suite that was used, or rerun the strategy"
             )
         return runs
 

@@ -131,7 +131,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "5 trials of gemm:512x512x512, for analysis only" in said
     assert (read_log(log).header.name, read_log(log).header.seed) == ("GA", 3)
     said = run("import", DATA / "metaschedule_gemm512", "--space", "sketch", "--out", tmp_path / "b.jsonl")
-    assert "7 trials of gemm:512x512x512, in sketch" in said and "1 of its records" in said and "line 8" in said
+    assert "7 trials of gemm:512x512x512, in sketch" in said and "not in the space: 1" in said and "line 8" in said
     said = run("import", DATA / "ansor_gemm512.json", "--out", tmp_path / "c.jsonl")
     assert "not carried over: the schedule, since each step" in said
     said = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")

@@ -181,7 +181,7 @@ def test_another_search_in_the_same_directory_is_refused(study: Study, tmp_path:
     plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")
     for change, said in (
         ({"options": ["aim=0..0.5"]}, "options = .*0.0..1.0.* instead of .*0.0..0.5"),
-        ({"options": ["aim=0..1"], "seed": 1}, "seed = 0, not 1"),
+        ({"options": ["aim=0..1"], "seed": 1}, "seed = 0 instead of 1"),
     ):
         with pytest.raises(SearchlabError, match=said):
             plan_hypertune(study, PLANTED, **change, **quick).run(tmp_path / "out")
@@ -251,7 +251,7 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     assert "is the only workload, so none can be held out" in plan.notes[0]
     found = plan.run()
     assert found.better is None and found.held_out is None and "gain in score: +" in found.verdict
-    assert "does not show how good they are on others" in found.verdict
+    assert "does not show how good they are on other workloads" in found.verdict
 
 
 def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
     assert timed.complete and stops.complete and timed.ended == stops.ended == 3
     notes = " ".join(item.notes)
     assert f"because the budget of {seconds:g} seconds was spent; the best program found by then counts" in notes
-    assert "where 6 trials had brought no gain of more than 1 %: the best" in notes
+    assert "because 6 trials had brought no gain of more than 1 %; the best" in notes
 
 
 def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: Path) -> None:

@@ -136,14 +136,15 @@ def test_the_best_is_of_the_target_and_the_machine_that_are_meant(tmp_path: Path
         store.best(WORKLOAD, target=CPU, log=tmp_path / "again.jsonl")
     with pytest.raises(SearchlabError, match="'' matches several machines: .*; .*Ryzen, far away; board"):
         store.best(WORKLOAD, target=CPU, machine="")
-    elsewhere = (
-        r"no working program of gemm:64x64x64 for llvm mcpu=znver4 on .*; it contains .*: 3 for llvm mcpu=znver4 "
-    )
+    nothing = r"no working program that computes gemm:64x64x64 for llvm mcpu=znver4 on .*"
+    elsewhere = f"{nothing}; for this workload, it contains only .*: 3 for llvm mcpu=znver4 "
     with pytest.raises(SearchlabError, match=f"{elsewhere}num-cores=2 on .*; 1 for .* on Ryzen, far away"):
         store.best(WORKLOAD, target="znver4")
-    with pytest.raises(SearchlabError, match="on epyc of nobody; it contains"):
+    with pytest.raises(SearchlabError, match="on epyc of nobody; for this workload, it contains"):
         store.best(WORKLOAD, target=CPU, machine="epyc of nobody")
-    with pytest.raises(SearchlabError, match="no working program of gemm:65x64x64.*did you mean 'gemm:64x64x64'"):
+    with pytest.raises(
+        SearchlabError, match="no working program that computes gemm:65x64x64.*did you mean 'gemm:64x64x64'"
+    ):
         store.best("gemm:65x64x64", target=CPU)
 
 

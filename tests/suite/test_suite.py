@@ -130,7 +130,7 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     lines = gzip.decompress((copy / table).read_bytes()).splitlines(keepends=True)
     said = spoilt(table, gzip.compress(b"".join(lines[:-1])))
     assert any("contains only 143 of the 144 configs in its space" in one for one in said)
-    assert any("was run over a different mini/gemm-4x5x6-knob-1t: its SHA-256 was" in one for one in said)
+    assert any("was run on a different version of mini/gemm-4x5x6-knob-1t: its SHA-256 was" in one for one in said)
     toml = (copy / "suite.toml").read_text()
     said = spoilt("suite.toml", toml.replace('split = "dev"', 'split = "test"').encode())
     assert "gemm-4x5x6-knob-1t is in the split test, but was in dev when the split was frozen" in said
@@ -266,7 +266,7 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert re.search(r"HillClimb is \S.* random \(.*\), \S.* xgb \(.*\)\. Differences in mean area", said)
-    assert "over 3 tables of mini/test, 3 seeds" in said and "HillClimb less" not in said
+    assert "across 3 tables of mini/test, 3 seeds" in said and "HillClimb less" not in said
     lines = done.stdout.splitlines()
     assert len(lines) <= 30 and all(len(line) <= 100 or str(tmp_path) in line for line in lines)
     result = read_trajectories(tmp_path / "out" / RESULT)
@@ -311,7 +311,7 @@ def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_
     for restart, uses in ((0.4, 1), (0.4, 1), (0.5, 2)):
         said, result = run(sealed, restart, "--split", "test")
         assert set(result.tables) == set(test) and result.test_uses == uses
-        assert (f"you have run {uses} strategies over the test split" in said) == (uses > 1)
+        assert (f"you have run {uses} strategies on the test split" in said) == (uses > 1)
     said, result = run(f"{sealed}/{test[0]}", 0.6)
     assert set(result.tables) == {test[0]} and result.test_uses == 3, "one table of the test split is a use as well"
     refused = searchlab("suite", "run", f"{sealed}/dev", "--policy", "random", "--split", "test")
@@ -418,7 +418,7 @@ def test_the_runs_of_a_policy_over_another_table_are_not_compared(copy: Path, tm
     write_trajectories(tmp_path / "out" / "result.json.gz", msgspec.structs.replace(one, tables=tables))
     said: list[str] = []
     assert not verify_bundle(tmp_path / "out", lambda _, found: said.extend(found), where=str(copy))
-    assert len(said) == 1 and "was run over a different mini/" in said[0]
+    assert len(said) == 1 and "was run on a different version of mini/" in said[0]
 
 
 def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> None:

@@ -245,9 +245,9 @@ def test_decorated_template_is_found_by_name(native: Target, registered: dict[st
     assert template("mine", op="gemm", target="llvm")(ordered) is ordered
     made = KnobTemplate(parse_workload("gemm:12x20x18"), native, template="mine")
     assert made.fingerprint == space("ordered", native).fingerprint
-    with pytest.raises(UnsupportedWorkload, match="template 'mine' supports gemm on llvm, not conv2d"):
+    with pytest.raises(UnsupportedWorkload, match="template 'mine' supports only gemm on llvm, not conv2d"):
         KnobTemplate(parse_workload("conv2d:1x8x8x4x4x3x3"), native, template="mine")
-    with pytest.raises(UnsupportedWorkload, match="template 'mine' supports gemm on llvm, not gemm:8x8x8 on cuda"):
+    with pytest.raises(UnsupportedWorkload, match="template 'mine' supports only gemm on llvm, not gemm:8x8x8 on cuda"):
         KnobTemplate(parse_workload("gemm:8x8x8"), CUDA, template=f"{__name__}:ordered")
 
 
