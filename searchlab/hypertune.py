@@ -504,7 +504,7 @@ def plan_hypertune(
             where = f"{run.workload} in {run.searched.name}"
             notes.append(f"{where} is omitted: all its configs are equally fast, so no option can be better")
     if not problems:
-        raise SearchlabError("no problem remains to search on: " + "; ".join(notes))
+        raise SearchlabError("no workload is left for the search: " + "; ".join(notes))
     defaults = defaults_of(cls, entry.options)
     others = {name: value for name, value in defaults.items() if name not in ranges}
     if not ranges:
@@ -542,11 +542,14 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
     for workload in hidden:
         if workload not in workloads:
             raise SearchlabError(
-                f"{workload} cannot be held out, because it is not searched{did_you_mean(workload, workloads)}"
+                f"{workload} cannot be held out, because it is not one of the searched "
+                f"workloads{did_you_mean(workload, workloads)}"
             )
     if hidden:
         if not set(workloads) - set(hidden):
-            raise SearchlabError("all workloads are held out, so none remains to search on; remove a --hold-out option")
+            raise SearchlabError(
+                "all workloads are held out, so none is left for the search; remove a --hold-out option"
+            )
         return [hidden]
     if len(workloads) == 1:
         notes.append(

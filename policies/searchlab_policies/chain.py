@@ -63,8 +63,8 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         shares = [trials] * (len(self.arms) - 1) if isinstance(trials, int) else list(trials)
         if len(shares) != len(self.arms) - 1:
             raise SearchlabError(
-                f"option 'trials' is {trials}; a list must contain a number for each of 'arms' except the last, that "
-                f"is, {len(self.arms) - 1} numbers"
+                f"option 'trials' is {trials}; a list must contain one number for each of 'arms' except the last, so "
+                f"it must have {len(self.arms) - 1} numbers"
             )
         self.shares = [*shares, math.inf]
         self.patience = patience

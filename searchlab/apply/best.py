@@ -269,7 +269,9 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
         if compiler:
             _link(objects, out, compiler)
         elif len(objects) > 1:
-            raise SearchlabError(f"a program for {target.kind} has more than one object file; export it to *.so")
+            raise SearchlabError(
+                f"a program for {target.kind} consists of more than one object file; export it to *.so"
+            )
         else:
             out.write_bytes(objects[0])
     except OSError as error:

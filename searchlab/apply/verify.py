@@ -299,7 +299,7 @@ def _check_same(log: Log, what: str, here: str) -> None:
     there = log.header.host.get(what, here)
     if there != here:
         raise SearchlabError(
-            f"{log.path} was measured on {there!r}, but this machine has {here!r}, so times cannot be compared; "
+            f"{log.path} was measured on {there!r}, but this machine has {here!r}, so the times cannot be compared; "
             f"verify the log on the machine where it was measured"
         )
 

@@ -46,7 +46,7 @@ def fleet_server(
     if is_loopback(host) and not is_loopback(tracker_host):
         raise SearchlabError(
             f"machines that borrow this device from the tracker at {tracker} cannot reach it at {host}; set --host to "
-            f"this machine's address in their network"
+            f"this machine's address on their network"
         )
     registered(tracker)  # fails immediately if the address is wrong
     ports = SERVER_PORTS if port is None else range(port, port + 1)

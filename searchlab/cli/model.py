@@ -74,7 +74,7 @@ def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = Fals
 @model.command()
 def tune(
     name: ModelSpec,
-    trials: Annotated[int, Option(min=1, help="The number of trials of all tasks together.")],
+    trials: Annotated[int, Option(min=1, help="The total number of trials for all tasks.")],
     directory: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
     scheduler: Annotated[
         str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")

@@ -52,7 +52,8 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
             case kernel_tuner.T4 | kernel_tuner.CACHE:
                 if len(logs) > 1:
                     raise SearchlabError(
-                        f"a Kernel Tuner file contains one run, but {len(logs)} logs were given; pass a single log"
+                        f"a Kernel Tuner file can contain only one run, but {len(logs)} logs were given; pass a "
+                        "single log"
                     )
                 kernel_tuner.export(logs[0], out, format)
             case _:

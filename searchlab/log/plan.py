@@ -141,7 +141,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if not self.opponents or self.strategy in self.opponents:
-            raise ValueError(f"a claim compares a strategy with others, not {self.strategy!r} with {self.against!r}")
+            raise ValueError(
+                f"a claim must compare a strategy with one or more other strategies, not {self.strategy!r} with "
+                f"{self.against!r}"
+            )
 
     @property
     def opponents(self) -> list[str]:

@@ -427,7 +427,7 @@ def sentences(log: Log) -> list[str]:
             names = ", ".join(str(finalist.index) for finalist in tied)
             said.append(f"{again} in turn with {others} others; equally fast within the noise: trials {names}")
         else:
-            said.append(f"{again} in turn with {others} others, and faster than each of them beyond the noise")
+            said.append(f"{again} in turn with {others} others, and faster than each of them by more than the noise")
     if doubt := disagreement(log):
         said.append(doubt)
     if (spread := noise(log)) is not None:

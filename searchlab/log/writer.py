@@ -122,7 +122,9 @@ class LogWriter:
         self._check_process()
         if isinstance(record, Record):
             if (took := min(getattr(record, name) for name in SPENT)) < 0:
-                raise SearchlabError(f"cannot write the log {self.path}: trial {record.index} took {took:g} s")
+                raise SearchlabError(
+                    f"cannot write the log {self.path}: trial {record.index} has an invalid time of {took:g} s"
+                )
             if record.batch is None:
                 record = msgspec.structs.replace(record, batch=record.index // max(1, self.header.batch))
         self._lines.append(self._encoded(record))

@@ -77,7 +77,7 @@ def compile_mode() -> str:
             return "nvrtc"
     raise SearchlabError(
         "cannot compile CUDA programs: add the CUDA toolkit's nvcc to PATH, or run pip install cuda-bindings and set "
-        "CUDA_PATH to the folder whose subfolder include contains the CUDA headers"
+        "CUDA_PATH to the folder whose 'include' subfolder contains the CUDA headers"
     )
 
 

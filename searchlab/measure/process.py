@@ -109,7 +109,7 @@ class Channel:
             raise EOFError
         (length,) = _HEADER.unpack_from(self._data)
         if length > self._longest:
-            raise ValueError(f"a frame has {length} bytes, but at most {self._longest} are accepted")
+            raise ValueError(f"a frame of {length} bytes exceeds the limit of {self._longest} bytes")
         frame, self._data = bytes(memoryview(self._data)[_HEADER.size :]), bytearray()
         return frame
 

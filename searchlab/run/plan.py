@@ -240,9 +240,9 @@ def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence
             header = run.log.header
             raise SearchlabError(
                 f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different space, "
-                f"{header.space_name}. Only cost models can learn from other runs: those with program features "
-                f"(program, per-store, itervar, curve) from any space, and those with knob features, like policies "
-                f"that transfer, from other shapes in the same space; for a policy that uses a cost model, set "
+                f"{header.space_name}. Cost models with program features (program, per-store, itervar, curve) can "
+                f"learn from any space; cost models with knob features, and policies that transfer, can learn only "
+                f"from other shapes in the same space. For a policy that uses a cost model, set "
                 f'features = "program"'
             )
 

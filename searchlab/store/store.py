@@ -582,7 +582,9 @@ def _prepare(database: sqlite3.Connection, path: Path, write: bool) -> None:
         database.execute("PRAGMA query_only = ON")
         return
     if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-        raise SearchlabError(f"the file system of {path} cannot share a store between processes; choose a local disk")
+        raise SearchlabError(
+            f"the file system of {path} does not allow processes to share a store; choose a local disk"
+        )
     database.execute("PRAGMA synchronous = NORMAL")  # if the machine crashes, only the last logs may be lost
 
 
@@ -657,7 +659,9 @@ def default_path() -> Path:
             if not os.environ.get("HOME", "set"):  # Path.home() then returns /
                 raise RuntimeError
         except RuntimeError:
-            raise SearchlabError(f"this user has no home directory for a store; set {VARIABLE} to a file") from None
+            raise SearchlabError(
+                f"this user has no home directory for a store; set {VARIABLE} to the path of a file"
+            ) from None
     return data / "searchlab" / "store.db"
 
 

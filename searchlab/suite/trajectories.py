@@ -126,8 +126,8 @@ class RecordedTable:
         said = f"the run of {of.strategy} over {self.table.name} with seed {run.seed}"
         if run.configs and max(run.configs) >= len(self.log.records):
             raise SearchlabError(
-                f"{said} refers to config {max(run.configs)}, but the table has only {len(self.log.records)}; "
-                f"the file is damaged: fetch it again"
+                f"{said} refers to config {max(run.configs)}, but the table has only {len(self.log.records)} "
+                "configs; the file is damaged: fetch it again"
             )
         if len(set(run.configs)) < len(run.configs) or len(run.configs) > of.trials:
             raise SearchlabError(f"{said} repeats a config, or contains more than {of.trials}; fetch the file again")

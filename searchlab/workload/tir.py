@@ -267,10 +267,10 @@ class Tir(Workload):
         for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
             other = np.asarray(other)
             if one.shape != other.shape or not np.allclose(one, other, rtol=rtol, atol=atol):
-                off = float(np.abs(one - other).max()) if one.shape == other.shape else f"of shape {other.shape}"
+                alike = one.shape == other.shape
+                off = f"they differ by up to {np.abs(one - other).max()}" if alike else f"its shape is {other.shape}"
                 raise SearchlabError(
-                    f"result {number} of {where} differs from the program's, which has the shape {one.shape}: the "
-                    f"difference is {off}"
+                    f"result {number} of {where} does not match the program's result of shape {one.shape}: {off}"
                 )
         if len(ours) != len(theirs):
             raise SearchlabError(f"{where} returns {len(theirs)} results, but the program has {len(ours)}")

@@ -254,8 +254,11 @@ STUDY = {
     ("wrong", "said"),
     [
         ({"against": "grit"}, "claims refer to the strategy 'grit', which is not in the study; did you mean 'grid'"),
-        ({"against": "random"}, "a claim compares a strategy with others, not 'random' with 'random'"),
-        ({"against": []}, "a claim compares a strategy with others"),
+        (
+            {"against": "random"},
+            "a claim must compare a strategy with one or more other strategies, not 'random' with 'random'",
+        ),
+        ({"against": []}, "a claim must compare a strategy with one or more"),
         ({"measure": "speed"}, "speed"),
         ({"margin": 0.0}, "margin"),
         ({"trials": 0}, "trials"),

@@ -55,7 +55,7 @@ def test_several_results_and_a_twin_are_checked() -> None:
     total, scaled = workload.reference(inputs := workload.inputs())
     np.testing.assert_allclose(total, inputs["x"].sum(axis=1), rtol=1e-5)
     assert scaled.shape == (4, 16)
-    with pytest.raises(SearchlabError, match="result 1 of .*twin.* differs from the program's"):
+    with pytest.raises(SearchlabError, match="result 1 of .*twin.* does not match the program's"):
         workload.check_twin(lambda x: (x.sum(axis=1), x), "twin")
     with pytest.raises(SearchlabError, match="twin returns 1 results, but the program has 2"):
         workload.check_twin(lambda x: x.sum(axis=1), "twin")

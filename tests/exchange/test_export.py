@@ -89,7 +89,7 @@ def test_a_cache_file_has_one_set_of_parameters(tmp_path: Path) -> None:
 
 def test_a_file_of_kernel_tuner_contains_one_log_and_is_new(tmp_path: Path) -> None:
     logs = [table(tmp_path / "logs" / name) for name in ("a.jsonl", "b.jsonl")]
-    with pytest.raises(SearchlabError, match="contains one run, but 2 logs were given"):
+    with pytest.raises(SearchlabError, match="can contain only one run, but 2 logs were given"):
         export_logs(logs, "kernel-tuner", tmp_path / "t4.json")
     (tmp_path / "t4.json").write_text("mine")
     with pytest.raises(SearchlabError, match="already exists"):

@@ -260,7 +260,7 @@ def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     plan = plan_hypertune(made(tmp_path, WORKLOADS), PLANTED, **QUICK)
     assert "gemm:16x16x16 in small is omitted" in plan.notes[0]
     assert [problem.workload for problem in plan.problems] == WORKLOADS[:2]
-    with pytest.raises(SearchlabError, match="no problem remains to search on: gemm:16x16x16 in small is omitted"):
+    with pytest.raises(SearchlabError, match="no workload is left for the search: gemm:16x16x16 in small is omitted"):
         plan_hypertune(made(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
 
 

@@ -134,7 +134,7 @@ def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
         assert channel.poll() and channel.recv() == b"hello"
         assert channel.recv() == b""
         theirs.sendall(struct.pack("<Q", (1 << 20) + 1))
-        with pytest.raises(ValueError, match="1048577 bytes, but at most 1048576"):
+        with pytest.raises(ValueError, match="a frame of 1048577 bytes exceeds the limit of 1048576"):
             channel.recv()
     channel.close()
 

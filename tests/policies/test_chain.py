@@ -110,7 +110,7 @@ def test_beats_random_search() -> None:
         ({"trials": 0}, "option 'trials' is 0"),
         (
             {"trials": [8, 8]},
-            r"option 'trials' is \[8, 8\]; a list must contain a number for each of 'arms' except the last",
+            r"option 'trials' is \[8, 8\]; a list must contain one number for each of 'arms' except the last",
         ),
         ({"trials": [0]}, "option 'trials'"),
         ({"patience": 0}, "option 'patience' is 0"),

@@ -165,7 +165,8 @@ class GuidedGemm(ProductSpace):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         if weights == "packed" and (not packs or pack_b not in (None, True)):
             raise SearchlabError(
-                "weights='packed' requires variant 'packed' or 'micro-kernel', and packs B; remove option 'pack_b'"
+                "weights='packed' requires variant 'packed' or 'micro-kernel' and always packs B; remove option "
+                "'pack_b'"
             )
         self.weights: Weights = weights
         self.product: Gemm | Words = Words(workload) if dot else workload

@@ -80,7 +80,8 @@ class Annotate:
         if source is not None or any(isinstance(at, int) for at in self.anns):
             if source is None or any(isinstance(at, str) for at in self.anns):
                 raise SearchlabError(
-                    f"'source' must be passed with policy 'locate_cache' and no other; the annotations are {self.anns}"
+                    "'source' must be passed with policy 'locate_cache', and only with that policy; the annotations "
+                    f"are {self.anns}"
                 )
             for blocks, at in zip(source, cast(Tile, self.anns), strict=False):
                 for block in blocks:
