@@ -108,8 +108,7 @@ def overview(tested: Mapping[Path, Tested]) -> str:
     claims = [(path.stem, one) for path, study in tested.items() for one in study.claims]
     counts = Counter(one.verdict for _, one in claims)
     lines = [f"| {study} | {one.claim.text} | {one.verdict} |" for study, one in claims]
-    said = ", ".join(f"{count} *{verdict}*" for verdict, count in counts.most_common())
-    head = f"Verdicts on {len(claims)} claims: {said}."
+    head = f"Of {len(claims)} claims, {counts['holds']} hold, {counts['fails']} fail, and {counts['undecided']} are undecided."
     return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
 
 
