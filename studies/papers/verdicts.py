@@ -14,6 +14,7 @@ import argparse
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -105,9 +106,8 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
 def overview(tested: Mapping[Path, Tested]) -> str:
     """Return how often each verdict was reached, and a table of all claims with their verdicts."""
     claims = [(path.stem, one) for path, study in tested.items() for one in study.claims]
-    held, failed, undecided = (
-        sum(one.verdict == word for _, one in claims) for word in ("holds", "fails", "undecided")
-    )
+    counts = Counter(one.verdict for _, one in claims)
+    held, failed, undecided = (counts[verdict] for verdict in ("holds", "fails", "undecided"))
     lines = [f"| {study} | {one.claim.text} | {one.verdict} |" for study, one in claims]
     head = f"Of {len(claims)} claims, {held} hold, {failed} fail, and {undecided} are undecided."
     return "\n".join([head, "", "| study | claim | verdict |", "|---|---|---|", *lines])
