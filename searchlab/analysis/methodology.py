@@ -50,7 +50,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
     if not runs:
         raise SearchlabError("no runs to score; pass at least one log")
     if len(np.unique(table.costs[np.isfinite(table.costs)])) < 2:
-        raise SearchlabError(f"{table.path} cannot be used to score runs: it has fewer than two different costs")
+        raise SearchlabError(f"{table.path} cannot be used to score runs: it contains fewer than two different costs")
     places = _places(table, runs)
     space = _statistics(table)
     first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)

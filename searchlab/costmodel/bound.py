@@ -217,7 +217,7 @@ class BoundCostModel:
             name = COST_MODELS.name_of(type(self.model))
             raise SearchlabError(
                 f"cost model {name!r} does not estimate how uncertain its predictions are; use one of the cost models "
-                f"{', '.join(_with_uncertainty())}, or acquisition = 'mean'"
+                f"{', '.join(_with_uncertainty())}, or set acquisition = 'mean'"
             )
 
     def _copied(self, number: int, rows: Rows) -> CostModel:

@@ -126,8 +126,8 @@ class StoredRuns:
                 where = in_words(spelled_target(space.target), machine)
                 elsewhere = f"; for this workload, it contains only these programs: {places(held)}" if held else ""
                 warnings.warn(
-                    f"the store {self.store.path} contains no trials to start from for {space.workload} in this space "
-                    f"for {where}{elsewhere}",
+                    f"the store {self.store.path} contains no trials of {space.workload} in this space for {where} "
+                    f"to start from{elsewhere}",
                     SearchlabWarning,
                     stacklevel=2,
                 )

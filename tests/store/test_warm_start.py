@@ -97,7 +97,7 @@ def test_all_seeds_of_a_study_start_alike(store: Store, table: Path, tmp_path: P
 def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     store.add(searched(tmp_path / "there.jsonl", toys.Small(), toys.smooth, 0, 15, host={"cpu": "far away"}))
-    said = r"no trials to start from for gemm:64x64x64 in this space for llvm on an unknown machine; .*far away"
+    said = r"no trials of gemm:64x64x64 in this space for llvm on an unknown machine to start from; .*far away"
     with pytest.warns(SearchlabWarning, match=said):
         log = run(table, tmp_path / "cold.jsonl", store, trials=4)
     assert read_header(log).warm_start == ()

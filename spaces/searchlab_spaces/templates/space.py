@@ -46,7 +46,7 @@ class KnobTemplate(FilteredProduct):
         if not template and (workload.op, target.kind) not in DEFAULTS:
             known = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
             raise UnsupportedWorkload(
-                f"knob-template has no built-in template for {workload.op} on {target.kind} (only {known}); "
+                f"knob-template has no built-in template for {workload.op} on {target.kind} (only for {known}); "
                 f'pass your own with the option template = "module:function"'
             )
         self.template = find_template(template or DEFAULTS[workload.op, target.kind])

@@ -78,7 +78,7 @@ class Trace(Space):
         if not function and (workload.op, target.kind) not in FUNCTIONS:
             known = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
             raise UnsupportedWorkload(
-                f"trace has no built-in function for {workload.op} on {target.kind} (only {known}); "
+                f"trace has no built-in function for {workload.op} on {target.kind} (only for {known}); "
                 f'pass your own with the option function = "module:function"'
             )
         self.function = function or FUNCTIONS[workload.op, target.kind]
