@@ -318,7 +318,7 @@ class Comparison:
             raise SearchlabError(f"{figure.title.lower()} cannot be drawn by {by!r}{did_you_mean(str(by), views)}")
         picture = line_picture(workload, figure, views[by], self._looks, best=best)
         if picture is None:
-            raise SearchlabError(f"no strategy found a program for {workload} with at least half of its seeds")
+            raise SearchlabError(f"for {workload}, no strategy found a program in at least half of its runs")
         return picture
 
 

@@ -435,7 +435,7 @@ def make_features(name: str, space: Space) -> Features:
         UnsupportedSpace: If the features require programs and the space has none.
     """
     if name not in FEATURES:
-        raise SearchlabError(f"unknown features {name!r}{did_you_mean(name, FEATURES)}")
+        raise SearchlabError(f"unknown feature set {name!r}{did_you_mean(name, FEATURES)}")
     if issubclass(FEATURES[name], ScheduledFeatures) and not space.has_programs:
         raise UnsupportedSpace(
             f"features {name!r} are extracted from programs, but configs for {space.workload} have none; use 'knob'"

@@ -340,7 +340,7 @@ def _from_torch(path: Path) -> tvm.IRModule:
     from tvm.relax.frontend.torch import from_exported_program
 
     if not path.is_file():
-        raise SearchlabError(f"there is no exported PyTorch program {path}; torch.export.save writes one")
+        raise SearchlabError(f"no exported PyTorch program exists at {path}; use torch.export.save to create one")
     try:
         return from_exported_program(torch.export.load(str(path)))
     except Exception as error:  # PyTorch and TVM may raise anything

@@ -139,7 +139,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
-                f"{run.searched.name} has too many configs for {run.workload} to count; set --limit to the "
+                f"{run.searched.name} has too many configs to count for {run.workload}; set --limit to the "
                 f"number of configs to measure"
             )
         trials = min(number for number in (size, limit) if number is not None)

@@ -73,7 +73,9 @@ class Watched:
     def __init__(self, directory: Path) -> None:
         if not directory.is_dir():
             what = "is not a directory" if directory.exists() else "does not exist"
-            raise SearchlabError(f"{directory} {what}; pass the directory of a study's logs, such as results/STUDY")
+            raise SearchlabError(
+                f"{directory} {what}; pass the directory that contains a study's logs, such as results/STUDY"
+            )
         self._directory = directory
         self._lock = Lock()
         self._version = self._look = 0

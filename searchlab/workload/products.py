@@ -240,8 +240,8 @@ class Conv2d(ProductWithEpilogue):
         self.check_sizes("padding", least=0)
         if self.co % self.groups or self.ci % self.groups:
             raise SearchlabError(
-                f"conv2d: the number of groups, {self.groups}, must divide the numbers of channels, {self.co} and "
-                f"{self.ci}, evenly"
+                f"conv2d: the channel counts, {self.co} and {self.ci}, must be divisible by the number of groups, "
+                f"{self.groups}"
             )
         for size, kernel, pad, dilation, axis in (
             (self.h, self.kh, self.padding[0], self.dilation[0], "height"),

@@ -74,7 +74,7 @@ def test_spellings(text: str, expected: Workload) -> None:
         ("conv2d:1x9x3x4x4x3x3:d2", "the kernel has width 5 with dilation"),
         ("conv2d:1x8x8x4x4x3x3:p-1", "padding must be at least 0"),
         ("conv2d:1x8x8x4x4x3x3:s0", "stride must be at least 1"),
-        ("conv2d:1x8x8x4x6x3x3:g4", "the number of groups, 4, must divide the numbers of channels, 4 and 6, evenly"),
+        ("conv2d:1x8x8x4x6x3x3:g4", "the channel counts, 4 and 6, must be divisible by the number of groups, 4"),
         ("softmax:4x5:float16", "unknown option 'float16'"),
         ("batch-matmul:4x4x4", "needs 4 whole numbers"),
         ("batch-matmul:4x4x4x4:bias", "unknown option 'bias'"),

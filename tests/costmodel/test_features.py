@@ -80,7 +80,7 @@ def test_program_features_do_not_pay_for_tensor_intrinsics() -> None:
 
 
 def test_unknown_features_are_refused() -> None:
-    with pytest.raises(SearchlabError, match="unknown features 'knobs'; did you mean 'knob'"):
+    with pytest.raises(SearchlabError, match="unknown feature set 'knobs'; did you mean 'knob'"):
         make_features("knobs", toys.Small())
 
 

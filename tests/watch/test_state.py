@@ -121,7 +121,7 @@ def test_logs_without_a_plan_and_damaged_logs(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="does not exist; pass the directory of a study's logs"):
+    with pytest.raises(SearchlabError, match="does not exist; pass the directory that contains a study's logs"):
         Watched(tmp_path / "none")
     (tmp_path / "file").touch()
     with pytest.raises(SearchlabError, match="is not a directory"):

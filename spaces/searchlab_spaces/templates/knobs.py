@@ -284,7 +284,8 @@ class TemplateConfig:
         elif policy == "interval_all":
             if interval is None or not 0 <= interval[0] <= interval[1] <= len(axes):
                 raise SearchlabError(
-                    f"knob {name!r}: interval is {interval}; it must be (begin, end) within the knob's loops"
+                    f"knob {name!r}: the interval {interval} must have the form (begin, end) and lie within the knob's "
+                    "loops"
                 )
             orders = intervals(len(axes), *interval)
         elif policy == "candidate":
