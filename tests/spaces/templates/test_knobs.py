@@ -102,7 +102,7 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         (lambda cfg, loops: cfg.define_split("t", cfg.define_split("a", 4, 2)[0], 2), "must not depend on choices"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interlave"), "did you mean 'interleave'"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "must not repeat a loop"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all"), "interval is None; it must be"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all"), "the interval None must have the form"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all", interval=(1, 4)), r"interval is \(1, 4\)"),
         (lambda cfg, loops: cfg.define_reorder("t", loops[:2], "candidate", candidate=[loops]), "not one of its 2"),
         (
