@@ -103,7 +103,7 @@ def test_candidates_are_made_to_cover_the_loop() -> None:
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interlave"), "did you mean 'interleave'"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interleave"), "must not repeat a loop"),
         (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all"), "the interval None must have the form"),
-        (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all", interval=(1, 4)), r"interval is \(1, 4\)"),
+        (lambda cfg, loops: cfg.define_reorder("t", loops, "interval_all", interval=(1, 4)), r"the interval \(1, 4\)"),
         (lambda cfg, loops: cfg.define_reorder("t", loops[:2], "candidate", candidate=[loops]), "not one of its 2"),
         (
             lambda cfg, loops: cfg.define_reorder("t", loops, "candidate", candidate=[loops[:1] * 2]),
