@@ -129,11 +129,12 @@ def curves(suite: Suite, runs: Sequence[Trajectories], budget: str | None = None
     The number of trials is that of the runs, or ``budget``, relative to each table's difficulty, if that is lower.
     """
     found: dict[str, dict[str, Floats]] = {one.strategy: {} for one in runs}
+    longest = max(one.trials for one in runs)  # all runs of a strategy may end earlier
     for table in suite.tables:
         costs = np.array(list(costs_of(table).values()))
         limit = difficulty_trials(budget, costs) if budget else len(costs)
         for one in runs:
-            trials = min(one.trials, limit)
+            trials = min(longest, limit)
             rows = []
             for run in one.runs_on(table).runs:
                 so_far = np.minimum.accumulate(costs[list(run.configs[:trials])])

@@ -173,7 +173,10 @@ def proposing(runs: Iterable[Trajectories], layer: float) -> str:
     for one in runs:
         lengths = [len(run.configs) for table in one.tables.values() for run in table.runs]
         costs.append((one.own_seconds / float(np.mean(lengths)), one.strategy, one.batch))
-    rows = [[name, str(batch), f"{cost:.2g}", f"{100 * cost / layer:.2g} %"] for cost, name, batch in sorted(costs)]
+    rows = [
+        [name, str(batch), f"{cost:.2g}", f"{float(f'{100 * cost / layer:.2g}'):g} %"]
+        for cost, name, batch in sorted(costs)
+    ]
     head = ["strategy", "batch", "proposing and training, seconds a trial", f"of a layer's trial ({layer:.2g} s)"]
     return markdown(head, rows)
 
