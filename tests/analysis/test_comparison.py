@@ -185,7 +185,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
         (
             lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast"), results(d, f"{WORKLOAD[5:]}-knob-random")),
             r"nothing to compare: no two strategies searched the same workload; for example, 'random' searched "
-            r"gemm:100x100x50, and 'fast' searched gemm:100x100x500; to compare",
+            r"gemm:100x100x50, while 'fast' searched gemm:100x100x500; to compare",
         ),
         (lambda d: compare(d).plot_regret(), "there are 2 workloads; specify one: gemm:100x100x50"),
         (lambda d: compare(d).plot_ecdf("gemm:100x100x5"), "this comparison contains no workload 'gemm:100x100x5'"),

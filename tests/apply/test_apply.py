@@ -111,7 +111,8 @@ def test_a_library_is_called_as_documented_without_searchlab(
         code, line = command("export", real_log, "--out", name)
     assert code == 0, line
     call, _, hint = line.strip().partition(" from tvm.runtime.tensor: ")[2].partition("\n")
-    assert f"TVM_NUM_THREADS={searchlab.load_log(real_log).space.target.cores} in the process that calls it" in hint
+    cores = searchlab.load_log(real_log).space.target.cores
+    assert f"TVM_NUM_THREADS={cores} in the process that calls the library" in hint
     if name == "best.so":
         assert call == 'tvm.runtime.load_module("best.so")["main"](A, B, bias, C)'
     done = subprocess.run([sys.executable, "-c", CALL, call], capture_output=True, text=True, cwd=tmp_path)

@@ -192,7 +192,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["report"], "Missing argument"),
         (["best", "bad.toml"], "is not a searchlab log"),
         (["best", "absent"], "cannot read the log"),
-        (["table", "build", "gemm:64x64x64", "--space", "sketch"], "configs for gemm:64x64x64 to count; set --limit"),
+        (["table", "build", "gemm:64x64x64", "--space", "sketch"], "configs to count for gemm:64x64x64; set --limit"),
         (["table", "build", "gemm:8x8x8", "--space", "sketch", "--option", "levels"], "the form name=value"),
         (["table", "build", "gemm:8x8x8", "--space", "sketch", "--measure", "local"], "is not valid JSON"),
         (["table", "build", "gemm:8x8x8", "--space", "sketch", "--measure", '{"kind": "tabel"}'], "'tabel'"),

@@ -164,7 +164,7 @@ def test_the_first_of_two_measurements_counts(tmp_path: Path) -> None:
     again = {**result, "times": {"runtimes": [7.0]}}
     wrong = {**result, "configuration": {"x": 2}, "correctness": 0}
     table, notes = imported(written(tmp_path / "a.json", t4_of(result, again, wrong)), tmp_path / "a.jsonl")
-    assert [record.seconds for record in table.records] == [(5e-3,), ()] and "measured before" in notes[0]
+    assert [record.seconds for record in table.records] == [(5e-3,), ()] and "already been measured" in notes[0]
     assert table.records[1].failure == "wrong_answer" and table.unit == "runs/s"
 
 
@@ -280,7 +280,7 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
         whole = len(listed) == len(configs)
         assert log.header.space_size == (len(configs) if whole else None)
         assert [note for note in notes if "only part of the space" in note] == ([] if whole else notes[:1])
-        assert whole or f"the file lists {len(listed):,} of 1,7" in notes[0]
+        assert whole or f"the file lists only {len(listed):,} of the 1,7" in notes[0]
 
 
 def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -> None:

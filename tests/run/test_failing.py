@@ -169,7 +169,7 @@ def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Pat
 
 def test_negative_seconds_are_not_written(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "a.jsonl", HEADER) as writer:
-        with pytest.raises(SearchlabError, match=r"trial 0 took -1 s"):
+        with pytest.raises(SearchlabError, match=r"trial 0 has an invalid time of -1 s"):
             writer.append(Record(index=0, config={}, propose_seconds=-1.0))
         writer.append(Record(index=0, config={}))
 

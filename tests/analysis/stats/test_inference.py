@@ -125,7 +125,7 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     half = (interval.upper - interval.lower) / 2
     assert 1.96 * np.sqrt(variance) < half < 2.4 * np.sqrt(variance)
     lone = paired_difference(first, second, [*clusters[:-1], "e"])
-    assert lone.on_others.p is None and "1 ran on one" in lone.on_others.difference.note
+    assert lone.on_others.p is None and "1 ran on only one" in lone.on_others.difference.note
     assert paired_difference(first, second, [""] * len(clusters)) == alone
 
 

@@ -116,11 +116,11 @@ def test_trace_replays_on_a_fresh_schedule(spelling: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"tile_f": (2, 1, 64, 1), "tile_x": (1, 1, 7, 1)}, "a block has 3136 threads, but the target allows 1024"),
+        ({"tile_f": (2, 1, 64, 1), "tile_x": (1, 1, 7, 1)}, "a block has 3136 threads, .* allows only 1024"),
         ({"tile_f": (1, 1, 128, 1)}, "a kernel binds 128 to threadIdx.z, but at most 64 are allowed"),
         ({"tile_f": (8, 16, 1, 1)}, "a kernel binds 16 to vthread.z, but at most 8 are allowed"),
         # 16 x 9 x 9 padded pixels and 128 x 16 x 3 x 3 weights of 4 bytes
-        ({"tile_f": (1, 2, 8, 8), "tile_rc": (1, 4, 4)}, "a block uses 78912 bytes of shared memory, .* allows 49152"),
+        ({"tile_f": (1, 2, 8, 8), "tile_rc": (1, 4, 4)}, "a block uses 78912 bytes of shared .* allows only 49152"),
     ],
 )
 def test_more_than_a_gpu_has_is_invalid_and_says_so(changes: dict[str, Any], reason: str) -> None:
@@ -132,18 +132,18 @@ def test_more_than_a_gpu_has_is_invalid_and_says_so(changes: dict[str, Any], rea
 
 def test_target_says_how_many_threads_and_how_much_shared_memory() -> None:
     small = Target({**TARGET.spec, "max_threads_per_block": 32})
-    with pytest.raises(InvalidConfig, match="a block has 56 threads, but the target allows 32"):
+    with pytest.raises(InvalidConfig, match="a block has 56 threads, but the target allows only 32"):
         space("conv2d:1x7x7x64x16x3x3:p1", small).schedule(conv())
     # 8 x 9 x 9 padded pixels and 16 x 8 x 3 x 3 weights, in bytes, each aligned to 64
     tight = Target({**TARGET.spec, "max_shared_memory_per_block": 7231})
-    with pytest.raises(InvalidConfig, match="a block uses 7232 bytes of shared memory, but the target allows 7231"):
+    with pytest.raises(InvalidConfig, match="a block uses 7232 bytes of shared memory, .* allows only 7231"):
         space("conv2d:1x7x7x64x16x3x3:p1", tight).schedule(conv())
 
 
 def test_registers_that_would_spill_past_local_memory_are_refused() -> None:
     made = space("gemm:512x512x2")
     config = {"tile_i": (1, 1, 1, 512), "tile_j": (1, 1, 1, 512), "tile_k": (1, 1, 2)}
-    with pytest.raises(InvalidConfig, match="a thread uses 10.* bytes of local memory, but 524288 are allowed"):
+    with pytest.raises(InvalidConfig, match="a thread uses 10.* bytes of local memory, but only 524288 are allowed"):
         made.schedule(Config({**config, "auto_unroll_max_step": 0, "unroll_explicit": 0}))
 
 

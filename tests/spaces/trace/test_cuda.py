@@ -99,7 +99,7 @@ def test_only_memory_is_left_to_be_invalid() -> None:
         except InvalidConfig as error:
             refused.append(str(error))
     assert 0 < len(refused) < 30
-    assert all("bytes of shared memory, but the target allows 49152" in text for text in refused)
+    assert all("bytes of shared memory, but the target allows only 49152" in text for text in refused)
 
 
 def test_a_function_that_a_user_gives_is_held_to_the_limits_too() -> None:
