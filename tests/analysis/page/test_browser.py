@@ -412,7 +412,7 @@ def test_sections_are_unpacked_as_they_come_into_sight(browser: Browser, large: 
     browser.click(".card[href='#w3']")
     until(browser, "document.getElementById('w3-convergence')")
     assert 0 <= browser.run("document.getElementById('w3').getBoundingClientRect().top") < 100
-    assert lines(browser, "w3-convergence") and browser.run(PACKED), "some remain: which depends on what was scrolled past"
+    assert lines(browser, "w3-convergence")
     browser.open("about:blank")
     browser.open(f"{large.resolve().as_uri()}#w5-ranking")
     until(browser, "document.getElementById('w5-ranking')")

@@ -129,7 +129,7 @@ class OffByOne(Sound):
 
 
 class OrderOfHashes(Sound):
-    order = tuple({"ijk", "ikj", "kij", "jki", "kji", "jik"})
+    order = tuple({f"order {number}" for number in range(12)})  # of few words, two hash seeds may make the same tuple
 
 
 class HoldsALock(Sound):
