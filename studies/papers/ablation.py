@@ -1,6 +1,6 @@
 """Measures the contribution of each part of gp-prior by omitting one at a time, on a suite's development tables.
 
-    python studies/papers/ablation.py v1 --jobs 2                # about 15 minutes on two cores
+    python studies/papers/ablation.py v1 --jobs 2                # about 7 minutes on two cores
     python studies/papers/ablation.py hub-v1 --jobs 2
 
 Logs are written to results/ablation, from which later calls resume. The printed table is part of studies/RESULTS.md.
