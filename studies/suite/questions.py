@@ -37,6 +37,7 @@ from xgboost import XGBRegressor
 from results import markdown, with_interval
 from searchlab.analysis import summarize
 from searchlab.analysis.read import read_runs
+from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
@@ -254,13 +255,15 @@ def rankings(suites: Sequence[Suite]) -> str:
 def reality(suites: Sequence[Suite], places: Sequence[Path]) -> str:
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
-    Only strategies that a suite and the runs have in common are ranked together.
+    Only strategies that a suite and the runs have in common are ranked together. An area in the runs is relative to the
+    best known program.
     """
-    summary = summarize(read_runs(*places))
+    runs = read_runs(*places)
+    summary = summarize(runs)
     names = [one.strategy for one in summary.overall.strategies] if summary.overall else []
-    measured = {
-        name: np.array([item.by_strategy[name].area.by_seed for item in summary.workloads]) for name in names
-    }  # relative to the best known program
+    by_seed = {name: [item.by_strategy[name].area.by_seed for item in summary.workloads] for name in names}
+    seeds = min(len(areas) for group in by_seed.values() for areas in group)  # a study may still be running
+    measured = {name: np.array([areas[:seeds] for areas in group]) for name, group in by_seed.items()}
     tables = {
         suite.name: {
             name: np.array([curve.mean(axis=1) for curve in by_table.values()])
@@ -280,7 +283,28 @@ def reality(suites: Sequence[Suite], places: Sequence[Path]) -> str:
         pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
         agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
     head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
-    return f"{markdown(['strategy', *groups], rows)}\n\n{markdown(head, agreements)}"
+    return f"{markdown(['strategy', *groups], rows)}\n\n{markdown(head, agreements)}\n\n{random_programs(runs)}"
+
+
+def random_programs(runs: ComparedRuns) -> str:
+    """Return how often random programs fail, and how many are within 5 % of the best known program, by workload."""
+    rows = []
+    for item in runs.values():
+        assert item.best
+        costs = np.concatenate([run.log.costs for run in item.runs if run.is_random])
+        near = np.mean(costs <= item.best.seconds / 0.95)
+        rows.append([
+            f"`{item.workload}`", f"{len(costs):,}", f"{np.mean(~np.isfinite(costs)):.1%}", f"{near:.2%}",
+            f"{item.best.seconds / np.median(costs):.2f}",
+        ])  # fmt: skip
+    head = [
+        "workload",
+        "random programs",
+        "failed",
+        "within 5 % of the best known",
+        "median, relative to the best known",
+    ]
+    return markdown(head, rows)
 
 
 MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
