@@ -46,7 +46,7 @@ from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
-from searchlab.tables.info import TableInfo
+from searchlab.tables.info import NEAR, TableInfo
 
 Costs = Mapping[bytes, float]
 """The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
@@ -292,7 +292,7 @@ def random_programs(runs: ComparedRuns) -> str:
     for item in runs.values():
         assert item.best
         costs = np.concatenate([run.log.costs for run in item.runs if run.is_random])
-        near = np.mean(costs <= item.best.seconds / 0.95)
+        near = np.mean(costs <= item.best.seconds / NEAR)
         rows.append([
             f"`{item.workload}`", f"{len(costs):,}", f"{np.mean(~np.isfinite(costs)):.1%}", f"{near:.2%}",
             f"{item.best.seconds / np.median(costs):.2f}",

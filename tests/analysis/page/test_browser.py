@@ -384,11 +384,15 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
     assert "the reference" in after and before != after
 
 
+LARGE = INLINE + 14
+"""The number of workloads on a page whose sections are packed, and whose end is far from its start."""
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with so many workloads that they are packed, and with a registered contrast."""
     directory = tmp_path_factory.mktemp("large")
-    for workload in range(INLINE + 2):
+    for workload in range(LARGE):
         for place, name in enumerate(("random", "mine", *(f"other-{i}" for i in range(10)))):
             for seed in range(3):
                 found = np.random.default_rng([seed, workload]).exponential(2 + place, 30).tolist()
@@ -408,16 +412,17 @@ def until(browser: Browser, condition: str) -> None:
 def test_sections_are_unpacked_as_they_come_into_sight(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
-    assert len(browser.run(PACKED)) == INLINE + 2, "none is in sight of a page that has just opened"
+    assert len(browser.run(PACKED)) == LARGE, "none is in sight of a page that has just opened"
     browser.click(".card[href='#w3']")
     until(browser, "document.getElementById('w3-convergence')")
     assert 0 <= browser.run("document.getElementById('w3').getBoundingClientRect().top") < 100
-    assert lines(browser, "w3-convergence")
+    assert lines(browser, "w3-convergence") and f"w{LARGE - 1}" in browser.run(PACKED)
     browser.open("about:blank")
     browser.open(f"{large.resolve().as_uri()}#w5-ranking")
     until(browser, "document.getElementById('w5-ranking')")
     browser.settle()
     assert 0 <= browser.run("document.getElementById('w5-ranking').getBoundingClientRect().top") < 200
+    until(browser, "[...document.querySelectorAll('section.packed')].every(s => s.content)")  # decompressed
     browser.run("window.dispatchEvent(new Event('beforeprint'))")
     assert browser.run(PACKED) == [] and browser.run("[...document.querySelectorAll('.plot')].every(p => p.firstChild)")
     assert browser.messages == []
@@ -429,7 +434,7 @@ def test_six_strategies_are_highlighted_and_the_registered_one_is_marked(browser
     pressed = browser.run("[...document.querySelectorAll('[data-toggle][aria-pressed=true]')].map(b => b.title)")
     assert pressed[:2] == ["mine", "random"] and len(pressed) == 6
     assert browser.run("document.querySelectorAll('#ranks tr.own').length") == 1
-    assert browser.run("document.querySelectorAll('.card path.own').length") == INLINE + 2
+    assert browser.run("document.querySelectorAll('.card path.own').length") == LARGE
     browser.run("location.hash = '#w0'")
     until(browser, "document.getElementById('w0-convergence')")
     assert len(lines(browser)) == 12 and len(grey(browser)) == 6
