@@ -1,7 +1,7 @@
 """Measures the contribution of each part of gp-prior by omitting one at a time, on a suite's development tables.
 
     python studies/papers/ablation.py v1 --jobs 2                # about 7 minutes on two cores
-    python studies/papers/ablation.py hub-v1 --jobs 2
+    python studies/papers/ablation.py hub-v1 --jobs 2            # about 8 minutes
 
 Logs are written to results/ablation, from which later calls resume. The printed table is part of studies/RESULTS.md.
 """
