@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -236,6 +237,20 @@ class Config(Mapping[str, Value]):
         return dict(self._values)
 
 
+_ASKED: WeakKeyDictionary[Space, dict[Config, list[Knob]]] = WeakKeyDictionary()
+
+REMEMBERED = 4096
+"""The maximum number of configs of a space whose knobs are remembered. If there are more, all are forgotten."""
+
+
+def _asked_in(space: Space) -> dict[Config, list[Knob]]:
+    """Return the knobs of recent configs of ``space``; a search mutates the configs that it has just made."""
+    known = _ASKED.setdefault(space, {})
+    if len(known) > REMEMBERED:
+        known.clear()
+    return known
+
+
 Choose = Callable[[Knob], Value]
 """A function that returns one of a knob's choices."""
 
@@ -380,6 +395,9 @@ class Space(ChecksOptions, ABC):
         Raises:
             InvalidConfig: If ``config`` is not a member of the space.
         """
+        known = _asked_in(self)
+        if isinstance(config, Config) and config in known:
+            return list(known[config])
         asked: list[Knob] = []
 
         def choose(knob: Knob) -> Value:
@@ -398,7 +416,9 @@ class Space(ChecksOptions, ABC):
         extra = set(config) - {knob.name for knob in asked}
         if extra:
             raise InvalidConfig(f"the config has values for {sorted(extra)}, which are not knobs of this config")
-        return asked
+        if isinstance(config, Config):
+            known[config] = asked
+        return list(asked)
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
         """Return the knobs in ``configs`` by name, each from the first config that has it, ignoring non-members."""
@@ -444,13 +464,19 @@ class Space(ChecksOptions, ABC):
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
         """Return a config with every legal value from ``wanted`` and random values for the other knobs."""
 
+        asked: list[Knob] = []
+
         def choose(knob: Knob) -> Value:
+            asked.append(knob)
             value = wanted.get(knob.name)
             if value is not None and value in knob.choices:
                 return value
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
-        return self.decide(choose)
+        config = self.decide(choose)
+        if len(asked) == len(config):  # otherwise `knobs` rejects the config
+            _asked_in(self)[config] = asked
+        return config
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
         """Change one random knob of ``config``, and repair the later knobs that depend on it."""

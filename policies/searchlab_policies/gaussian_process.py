@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import zip_longest
 
 import numpy as np
@@ -46,18 +47,17 @@ class Encoding:
     def __init__(self, space: Space) -> None:
         self._coders = {name: _Coder(knob) for name, knob in space.knobs_of(space.probe()).items()}
         widths = [coder.width for coder in self._coders.values()]
-        self._starts = dict(zip(self._coders, np.cumsum([0, *widths]).tolist(), strict=False))
         self.knobs: Ints = np.repeat(np.arange(len(widths)), widths)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the rows of ``configs``, of shape (n, columns)."""
-        rows = np.zeros((len(configs), len(self.knobs)))
-        for row, config in zip(rows, configs, strict=True):
-            for name, value in config.items():
-                if name in self._coders:
-                    code = self._coders[name](value)
-                    row[self._starts[name] : self._starts[name] + len(code)] = code
-        return rows
+        rows: list[list[float]] = []
+        for config in configs:
+            row: list[float] = []
+            for name, coder in self._coders.items():
+                row += coder(config[name]) if name in config else coder.absent
+            rows.append(row)
+        return np.array(rows).reshape(len(rows), len(self.knobs))
 
 
 def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
@@ -72,7 +72,12 @@ def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
 
 
 class _Coder:
-    """Converts a knob's choices to columns, the first of which indicates that a config has the knob."""
+    """Converts a knob's choices to columns, the first of which indicates that a config has the knob.
+
+    Attributes:
+        width: The number of columns.
+        absent: The columns for a config without the knob.
+    """
 
     def __init__(self, knob: Knob) -> None:
         self._codes: dict[Value, list[float]] = {}
@@ -91,13 +96,17 @@ class _Coder:
         )
         self._span = float(span) or 1.0
 
+    @cached_property
+    def absent(self) -> list[float]:
+        return [0.0] * self.width
+
     def __call__(self, value: Value) -> list[float]:
         if value not in self._codes:
             if self._words:
                 code = [math.sqrt(0.5) if word == value else 0.0 for word in self._words]
             else:
                 code = [number / self._span for number in self._numbers(value)]
-            self._codes[value] = [1.0, *code][: self.width]
+            self._codes[value] = [1.0, *code, *self.absent][: self.width]
         return self._codes[value]
 
     def _numbers(self, value: Value) -> list[float]:

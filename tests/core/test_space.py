@@ -42,6 +42,32 @@ def test_a_mutant_differs_and_a_child_of_twins_does_not(space: Space, seed: int)
     assert (space.mutate(config, rng) != config) == is_open
 
 
+class Counted(toys.Dependent):
+    """Counts how often a config is decided, which is the main cost of mutation in spaces with many knobs."""
+
+    decided = 0
+
+    def decide(self, choose: Choose) -> Config:
+        self.decided += 1
+        return super().decide(choose)
+
+
+def test_a_walk_decides_one_config_per_step() -> None:
+    space, rng = Counted(), np.random.default_rng(0)
+    config = space.sample(rng)
+    for _ in range(20):
+        config = space.mutate(config, rng)
+    assert space.decided == 22  # the sample, whose knobs are then asked for, and one for each step
+
+
+def test_knobs_can_be_changed_by_the_caller() -> None:
+    space = toys.Small()
+    config = space.sample(np.random.default_rng(0))
+    known = space.knobs(config)
+    space.knobs(config).clear()
+    assert space.knobs(config) == known
+
+
 WEIGHTS = {"tile": 0.9, "other": 0.1}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from searchlab.metaschedule import tune_context
@@ -133,17 +134,13 @@ class ThreadLimits:
     factors: tuple[Mapping[int, str], ...]  # for each sampling instruction, the axis to which each factor is bound
     reach: tuple[int, ...]  # for each instruction, the factor by which later ones can multiply the threads
 
+    @cached_property
     def start(self) -> tuple[int, ...]:
-        """Return the extents of the axes before any choice."""
-        return tuple(1 for _ in self.most)
-
-    def binds(self, index: int) -> bool:
-        return bool(self.factors[index])
+        """The extents of the axes before any choice."""
+        return (1,) * len(self.most)
 
     def after(self, index: int, bound: tuple[int, ...], value: Value) -> tuple[int, ...]:
-        """Return the extents of the axes after the instruction at ``index`` has drawn ``value``."""
-        if not self.binds(index):
-            return bound
+        """Return the extents of the axes after the instruction at ``index``, which binds some, has drawn ``value``."""
         counts = dict(zip(self.most, bound, strict=True))
         for position, axis in self.factors[index].items():
             counts[axis] *= cast(Tile, value)[position]

@@ -71,13 +71,15 @@ class Sketch(Space):
     def decide(self, choose: Choose) -> Config:
         number = cast(int, choose(Knob("sketch", range(len(self._open)), role="sketch")))
         limits = self._limits[number]
-        bound = limits.start()
-        made: list[tuple[str, Value]] = [("sketch", number)]
+        bound = limits.start
+        made: dict[str, Value] = {"sketch": number}
         for index, knob in enumerate(self._open[number]):
-            value = choose(self._narrow(number, index, bound) if limits.binds(index) else knob)
-            bound = limits.after(index, bound, value)
-            made.append((knob.name, value))
-        return Config(made)
+            if limits.factors[index]:
+                made[knob.name] = value = choose(self._narrow(number, index, bound))
+                bound = limits.after(index, bound, value)
+            else:
+                made[knob.name] = choose(knob)
+        return Config.of(made)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
