@@ -5,7 +5,7 @@
     python studies/suite/questions.py portfolio hub-v1/test
     python studies/suite/questions.py failures hub-v1/test
     python studies/suite/questions.py rankings v1/test hub-v1/test
-    python studies/suite/questions.py real v1/test hub-v1/test --runs results/real
+    python studies/suite/questions.py real v1/test hub-v1/test --runs results/real --walks results/walks
     python studies/suite/questions.py landscapes v1 hub-v1
     python studies/suite/questions.py losses v1/test
     python studies/suite/questions.py batches hub-v1/dev --runs results/batches
@@ -13,7 +13,7 @@
 Each command prints Markdown tables. `portability` and `importance` compare tables with the same configs, such as those
 of one kernel on several GPUs; `portfolio`, `failures`, `rankings`, `landscapes` and `losses` compare the baselines.
 `batches`, and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`; `real`
-uses the logs of a study that measured programs.
+uses the logs of a study that measured programs, and those of `walks.py` through the same spaces.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -37,16 +38,18 @@ from xgboost import XGBRegressor
 from results import markdown, with_interval
 from searchlab.analysis import summarize
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.runs import ComparedRuns
+from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
 from searchlab.analysis.stats.inference import paired_difference
 from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
+from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
 from searchlab.tables.info import NEAR, TableInfo
+from searchlab.tables.landscape import Landscape, encoded, relative_spread
 
 Costs = Mapping[bytes, float]
 """The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
@@ -252,7 +255,7 @@ def rankings(suites: Sequence[Suite]) -> str:
     return f"{markdown(head, rows)}\n\n{agreements}"
 
 
-def reality(suites: Sequence[Suite], places: Sequence[Path]) -> str:
+def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = ()) -> str:
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
     Only strategies that a suite and the runs have in common are ranked together. An area in the runs is relative to the
@@ -260,10 +263,14 @@ def reality(suites: Sequence[Suite], places: Sequence[Path]) -> str:
     """
     runs = read_runs(*places)
     summary = summarize(runs)
-    names = [one.strategy for one in summary.overall.strategies] if summary.overall else []
-    by_seed = {name: [item.by_strategy[name].area.by_seed for item in summary.workloads] for name in names}
-    seeds = min(len(areas) for group in by_seed.values() for areas in group)  # a study may still be running
+    by_seed = {
+        name: [item.by_strategy[name].area.by_seed for item in summary.workloads]
+        for name in summary.workloads[0].by_strategy
+        if all(name in item.by_strategy and item.by_strategy[name].area.by_seed for item in summary.workloads)
+    }
+    seeds = min((len(areas) for group in by_seed.values() for areas in group), default=0)  # others may still run
     measured = {name: np.array([areas[:seeds] for areas in group]) for name, group in by_seed.items()}
+    names = sorted(measured, key=lambda name: -measured[name].mean())
     tables = {
         suite.name: {
             name: np.array([curve.mean(axis=1) for curve in by_table.values()])
@@ -283,28 +290,62 @@ def reality(suites: Sequence[Suite], places: Sequence[Path]) -> str:
         pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
         agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
     head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
-    return f"{markdown(['strategy', *groups], rows)}\n\n{markdown(head, agreements)}\n\n{random_programs(runs)}"
+    parts = [markdown(["strategy", *groups], rows), markdown(head, agreements), at_random(runs, walks, suites)]
+    return "\n\n".join(parts)
 
 
-def random_programs(runs: ComparedRuns) -> str:
-    """Return how often random programs fail, and how many are within 5 % of the best known program, by workload."""
+def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]) -> str:
+    """Return measures of random programs and random walks, by workload, and the same measures of the suites' tables.
+
+    All programs that the runs of random search measured count. What is near the best is relative to the best program
+    that any run found, which may be far from the optimum.
+    """
+    walked = {item.workload: item for item in read_runs(*walks).values()} if walks else {}
     rows = []
     for item in runs.values():
         assert item.best
-        costs = np.concatenate([run.log.costs for run in item.runs if run.is_random])
-        near = np.mean(costs <= item.best.seconds / NEAR)
-        rows.append([
-            f"`{item.workload}`", f"{len(costs):,}", f"{np.mean(~np.isfinite(costs)):.1%}", f"{near:.2%}",
-            f"{item.best.seconds / np.median(costs):.2f}",
-        ])  # fmt: skip
+        logs = [run.log for run in item.runs if run.is_random]
+        if not logs:
+            raise SearchlabError(f"{item.workload} has no run of the policy 'random', from which a space is described")
+        costs = np.concatenate([log.costs for log in logs])
+        works = np.isfinite(costs)
+        texts = np.concatenate([log.configs for log in logs])[works]
+        codes = encoded([Config(msgspec.json.decode(text)) for text in texts])
+        cells = [
+            len(costs), 1 - works.mean(), np.mean(costs <= item.best.seconds / NEAR),
+            item.best.seconds / np.median(costs), relative_spread(codes, np.log(costs[works])),
+        ]  # fmt: skip
+        rows.append([f"`{item.workload}`", *_described(cells), *_walk(walked.get(item.workload))])
+    for suite in suites:
+        infos = [TableInfo(read_log(table.path)) for table in suite.tables]
+        medians = [
+            np.median([measure(info) for info in infos])
+            for measure in (
+                MEASURES["configs"], MEASURES["failures"], MEASURES["near the best"],
+                lambda info: np.min(info.log.costs) / np.median(info.log.costs), MEASURES["spread of the best"],
+            )
+        ]  # fmt: skip
+        smooth = np.median([MEASURES["autocorrelation"](info) for info in infos])
+        rows.append([f"{suite.name}, median of {len(infos)} tables", *_described(medians), f"{smooth:.2f}", ""])
     head = [
-        "workload",
-        "random programs",
-        "failed",
-        "within 5 % of the best known",
-        "median, relative to the best known",
-    ]
+        "workload", "random programs", "failed", "within 5 % of the best known", "median, relative to the best known",
+        "spread of the best 1 %", "autocorrelation of neighbours", "steps of random walks",
+    ]  # fmt: skip
     return markdown(head, rows)
+
+
+def _described(cells: Sequence[Any]) -> list[str]:
+    count, failed, near, median, spread = cells
+    return [f"{count:,.0f}", f"{failed:.1%}", f"{near:.2%}", f"{median:.2f}", f"{spread:.2f}"]
+
+
+def _walk(walked: WorkloadRuns | None) -> list[str]:
+    """Return the autocorrelation of log seconds between neighbours in random walks, and the number of steps."""
+    if walked is None:
+        return ["", ""]
+    log = read_log(walked.runs[0].log.path)
+    landscape = Landscape.of(log, complete=False)
+    return [f"{landscape.autocorrelation:.2f}" if landscape.distance == 1 else "", f"{len(log.records):,}"]
 
 
 MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
@@ -459,16 +500,16 @@ def losses(suite: Suite) -> str:
     return markdown(head, [row for _, row in sorted(rows, reverse=True)])
 
 
-QUESTIONS: Mapping[str, Callable[[Sequence[Suite], Sequence[Path]], str]] = {
+QUESTIONS: Mapping[str, Callable[[Sequence[Suite], argparse.Namespace], str]] = {
     "portability": lambda suites, _: portability(suites[0]),
     "importance": lambda suites, _: importance(suites[0]),
     "portfolio": lambda suites, _: portfolio(suites[0]),
-    "failures": lambda suites, places: failures(suites[0], read_results(places)),
+    "failures": lambda suites, given: failures(suites[0], read_results(given.runs)),
     "rankings": lambda suites, _: rankings(suites),
-    "real": reality,
+    "real": lambda suites, given: reality(suites, given.runs, given.walks),
     "landscapes": lambda suites, _: landscapes(suites),
     "losses": lambda suites, _: losses(suites[0]),
-    "batches": lambda suites, places: batches(suites[0], read_results(places)),
+    "batches": lambda suites, given: batches(suites[0], read_results(given.runs)),
 }
 
 
@@ -479,9 +520,13 @@ def main(arguments: Iterable[str] | None = None) -> None:
         "suite", nargs="+", help="suite, such as hub-v1 or hub-v1/test; `rankings` and `real` take several"
     )
     parser.add_argument("--runs", type=Path, nargs="+", default=[], help="directories of results or logs")
+    parser.add_argument("--walks", type=Path, nargs="+", default=[], help="for `real`: directories of random walks")
     given = parser.parse_args(None if arguments is None else list(arguments))
     suites = [find_suite(name) for name in given.suite]
-    print(QUESTIONS[given.question](suites, given.runs))
+    try:
+        print(QUESTIONS[given.question](suites, given))
+    except SearchlabError as error:
+        parser.exit(1, f"error: {error}\n")
 
 
 if __name__ == "__main__":

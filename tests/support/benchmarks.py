@@ -1,4 +1,4 @@
-"""The scripts of studies/benchmarks, as modules."""
+"""The scripts of studies/benchmarks and studies/suite, as modules."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from types import ModuleType
 
 BENCHMARKS = Path(__file__).parents[2] / "studies" / "benchmarks"
+SUITE = BENCHMARKS.parent / "suite"
 
 
-def script(name: str) -> ModuleType:
-    sys.path.insert(0, str(BENCHMARKS))
+def script(name: str, folder: Path = BENCHMARKS) -> ModuleType:
+    sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(str(BENCHMARKS))
+        sys.path.remove(str(folder))

@@ -1,0 +1,68 @@
+"""How real runs are compared with a suite (studies/suite/questions.py and walks.py)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from searchlab.run.study import Study
+from searchlab.workload import parse_workload
+from searchlab_policies.neighbours import distance
+from tests.support import toys
+from tests.support.benchmarks import SUITE, script
+from tests.support.logs import write_table
+
+walks, questions = script("walks", SUITE), script("questions", SUITE)
+
+STUDY = """
+workloads = ["gemm:64x64x64"]
+spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+policies = ["random", "greedy-ils"]
+seeds = 2
+trials = 16
+measure = { kind = "table", path = "tables" }
+"""
+
+
+def test_a_walk_changes_one_knob_per_step_and_begins_again() -> None:
+    space = toys.Large()
+    policy = walks.RandomWalk(space, seed=0)
+    path = [config for n in (40, 60) for config in policy.ask(n)]
+    steps = [distance(a, b) for a, b in pairwise(path)]
+    assert steps[:20] == [1] * 20
+    assert sum(step > 2 for step in steps) == 1  # it is 2 where a config is met again, and so is not proposed
+
+
+def test_real_runs_are_compared_with_tables_and_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trusting: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space = toys.Small(parse_workload("gemm:64x64x64"))
+    write_table(tmp_path / "tables" / "table.jsonl", space, toys.smooth)
+    Path("study.toml").write_text(STUDY)
+    Study.load("study.toml").run("real", progress=False)
+    walks.main(["study.toml", "--out", "walks"])
+    capsys.readouterr()
+
+    questions.main(["real", "v1/gemm-64x64x64-trace-1t", "--runs", "real", "--walks", "walks"])
+    printed = capsys.readouterr().out
+    _, rows = printed.rsplit("\n\n", 1)
+    head, _, real, table = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows.splitlines()]
+    assert real[0] == "`gemm:64x64x64`" and real[1] == "32"
+    assert 0 < float(real[head.index("autocorrelation of neighbours")]) <= 1
+    assert real[-1] == str(min(space.size(), walks.STEPS * walks.WALKS)) and table[-1] == ""
+    assert "| `greedy-ils` |" in printed and "real runs and v1/gemm-64x64x64-trace-1t | 2 |" in printed
+
+
+def test_without_random_search_a_space_cannot_be_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trusting: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "tables" / "table.jsonl", toys.Small(parse_workload("gemm:64x64x64")), toys.smooth)
+    Path("study.toml").write_text(STUDY.replace('"random"', '"grid"'))
+    Study.load("study.toml").run("real", progress=False)
+    with pytest.raises(SystemExit):
+        questions.main(["real", "v1/gemm-64x64x64-trace-1t", "--runs", "real"])
+    assert "no run of the policy 'random'" in capsys.readouterr().err
