@@ -20,7 +20,7 @@ Statistic = Literal["median", "mean"]
 """The statistic of the repeats that serves as the cost; the mean is sensitive to outliers."""
 
 SHORTEST = sys.float_info.min
-"""The cost, in seconds, that replaces 0 before a logarithm is taken; a coarse clock may measure 0."""
+"""The cost, in seconds, that replaces 0 where a logarithm or a ratio is taken; a coarse clock may measure 0."""
 
 
 @dataclass(frozen=True)

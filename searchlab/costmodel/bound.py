@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError
-from ..records import Trial
+from ..records import SHORTEST, Trial
 from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
 from .features import Columns, Features, laid_out, widened
@@ -51,9 +51,9 @@ def scores_of(trials: Sequence[Trial], best: float = np.inf) -> Floats:
         trials: The trials.
         best: The reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
     """
-    costs = np.array([trial.cost for trial in trials], dtype=np.float64)
+    costs = np.array([max(trial.cost, SHORTEST) for trial in trials], dtype=np.float64)
     best = best if np.isfinite(best) else np.min(costs, initial=np.inf)
-    return best / costs if np.isfinite(best) else np.zeros(len(costs))
+    return max(best, SHORTEST) / costs if np.isfinite(best) else np.zeros(len(costs))
 
 
 def bind(model: CostModel, features: Features | type[Features]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,8 @@ def test_scores_are_relative_to_the_best_or_to_a_given_cost() -> None:
     assert scores_of(trials).tolist() == [0.5, 0, 1]
     assert scores_of(trials, 0.5e-3).tolist() == [0.25, 0, 0.5]
     assert scores_of(trials[1:2]).tolist() == scores_of(trials[1:2], 1e-3).tolist() == [0]
+    instant = [replace(trials[0], measurement=toys.timed(0.0)), *trials]
+    assert scores_of(instant).round(9).tolist() == scores_of(instant, 0.0).round(9).tolist() == [1, 0, 0, 0]
 
 
 def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
