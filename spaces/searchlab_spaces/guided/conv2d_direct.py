@@ -180,10 +180,14 @@ class Direct:
         return self.packed and not self.dot and w.kh == w.kw == 1 and w.stride != (1, 1) and w.padding == (0, 0)
 
     def _copy_pixels(self, sch: Schedule, pixels: SBlockRV) -> None:
-        *outer, _, column = sch.get_loops(pixels)
-        sch.unroll(column)
+        """Copy a row of as many channels at once as fill a cache line, so that what is read and written stays in L1."""
+        n, y, x, c = sch.get_loops(pixels)
+        block, channel = sch.split(c, [None, min(self.lanes, self.workload.ci)])
+        sch.reorder(n, y, block, x, channel)
+        sch.vectorize(channel)
+        sch.annotate(block, EDGE, 1)
         if parallel(self.workload, self.target):
-            sch.parallel(sch.fuse(*outer))
+            sch.parallel(sch.fuse(n, y))
 
     def _without_padding(self, sch: Schedule, height: int, width: int) -> Schedule:
         """Omit a tile's products with rows of padding and, if the tile is as wide as the image, with columns of it."""
