@@ -94,18 +94,6 @@ class Winograd:
         sch.transform_layout(tiles, ("write", 0), lambda n, c, y, x, o, p: (n, c, o, y, p, x))
         result = finish(sch, tiles)
 
-        panel, a, b, c, p, s = sch.get_loops("image")
-        vector, lane = sch.split(p, [None, self.lanes])
-        sch.reorder(panel, c, vector, a, b, s, lane)
-        self._transform(sch, "image_rows", "image", vector)
-        sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
-        sch.compute_at("patches", vector, preserve_unit_loops=True)
-        # Load vectors and store scalars; by default, LLVM would gather and store vectors, which is slower.
-        *_, row, x = sch.get_loops("patches")
-        sch.unroll(row)
-        sch.vectorize(x)
-        images = sch.fuse(panel, c)
-
         stripe, a, b, c, o, lane, s = sch.get_loops("kernels")
         sch.reorder(stripe, c, o, a, b, s, lane)
         self._transform(sch, "kernel_rows", "kernels", o)
@@ -119,7 +107,20 @@ class Winograd:
         sch.reorder(panel, stripe, o, vector, y, x, s, lane)
         self._transform(sch, "tile_rows", "tiles", vector)
         sch.compute_at("gemm", stripe, preserve_unit_loops=True)
-        task = sch.fuse(panel, stripe)
+        if not in_parallel:  # a panel of the image's transform stays in L2 until all kernels are applied to it
+            sch.compute_at("image", panel, preserve_unit_loops=True)
+
+        of_panel, a, b, c, p, s = sch.get_loops("image")[-6:]
+        vector, lane = sch.split(p, [None, self.lanes])
+        sch.reorder(of_panel, c, vector, a, b, s, lane)
+        self._transform(sch, "image_rows", "image", vector)
+        sch.transform_layout("patches", ("write", 0), lambda n, c, p, y, x: (n, c, y, x, p))
+        sch.compute_at("patches", vector, preserve_unit_loops=True)
+        # Load vectors and store scalars; by default, LLVM would gather and store vectors, which is slower.
+        *_, row, x = sch.get_loops("patches")
+        sch.unroll(row)
+        sch.vectorize(x)
+        images = sch.fuse(of_panel, c)
 
         *_, o, p, c = sch.get_loops("gemm")
         vector, lane = sch.split(p, [None, self.lanes])
@@ -135,7 +136,7 @@ class Winograd:
         sch.vectorize(pixel)
         pad(sch, self.workload, in_parallel)
         if in_parallel:
-            for loop in (images, kernels, task, sch.fuse(image, channel)):
+            for loop in (images, kernels, sch.fuse(panel, stripe), sch.fuse(image, channel)):
                 sch.parallel(loop)
         # This must be last, because it prevents unroll, vectorize and parallel.
         sch.decompose_reduction("gemm", chunks)
