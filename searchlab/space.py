@@ -396,8 +396,9 @@ class Space(ChecksOptions, ABC):
             InvalidConfig: If ``config`` is not a member of the space.
         """
         known = _asked_in(self)
-        if isinstance(config, Config) and config in known:
-            return list(known[config])
+        with suppress(TypeError):  # a value that has no hash is not a choice, which is reported below
+            if isinstance(config, Config) and config in known:
+                return list(known[config])
         asked: list[Knob] = []
 
         def choose(knob: Knob) -> Value:
@@ -666,7 +667,9 @@ class ProductSpace(Space):
 
     def _holds(self, config: Mapping[str, Value]) -> bool:
         """Return whether ``config`` is in the product."""
-        return len(config) == len(self.axes) and config.items() <= self._choices
+        with suppress(TypeError):  # a value that has no hash is not a choice
+            return len(config) == len(self.axes) and config.items() <= self._choices
+        return False
 
     @cached_property
     def _choices(self) -> frozenset[tuple[str, Value]]:

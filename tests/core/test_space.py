@@ -68,6 +68,13 @@ def test_knobs_can_be_changed_by_the_caller() -> None:
     assert space.knobs(config) == known
 
 
+@pytest.mark.parametrize(("space", "knob"), [(toys.Small(), "unroll"), (toys.Dependent(), "sketch")])
+def test_a_value_without_a_hash_is_refused_with_the_reason(space: Space, knob: str) -> None:
+    wrong = Config({**next(space.enumerate()), knob: {"a": 1}})
+    with pytest.raises(InvalidConfig, match=f"knob '{knob}' cannot be {{'a': 1}}"):
+        space.knobs(wrong)
+
+
 WEIGHTS = {"tile": 0.9, "other": 0.1}
 
 
