@@ -1,6 +1,6 @@
 """Measures random walks through the spaces of a study, whose autocorrelation shows how smooth the spaces are.
 
-    python studies/suite/walks.py studies/real.toml --out results/walks    # about 6 minutes; repeat to resume
+    python studies/suite/walks.py studies/real.toml --out results/walks    # about 5 minutes; repeat to resume
     python studies/suite/questions.py real v1/test hub-v1/test --runs results/real --walks results/walks
 
 Every step moves to a uniformly drawn neighbour, a config that differs in one knob. A walk has 64 steps and begins at a
