@@ -70,7 +70,10 @@ class Benchmark:
             metavar="N",
             help="numbers of threads per side (1 and all; in a table, all)",
         )
-        parser.add_argument("--batch", nargs="+", type=int, default=[1, 8], metavar="N", help="batch sizes (1 8)")
+        parser.add_argument(
+            "--batch", nargs="+", type=int, default=[1, 8], metavar="N",
+            help="batch sizes of the default workloads (1 8); named ones contain theirs: resnet50/conv2.1a:b8",
+        )  # fmt: skip
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="dtype (float32)")
         parser.add_argument(
             "--weights", default="plain", choices=["plain", "packed"], help="whether ours are packed beforehand (plain)"

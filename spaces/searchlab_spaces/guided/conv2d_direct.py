@@ -13,6 +13,8 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
@@ -99,6 +101,24 @@ class Direct:
         tasks = w.n * ceil(w.co / channels)
         return even_shares(tasks, ceil(w.out_size[0] / height), self.target.cores) if parallel(w, self.target) else 1
 
+    def _strips(self, channels: int, height: int) -> int:
+        """Return the number of strips into which to cut the rows, so that a strip stays in L2 for all blocks.
+
+        This is 1 if the image stays there anyway, or if it costs less to read it for each block of channels than to
+        read the weights for each strip. It is also 1 if each block's weights are packed just before they are used.
+        """
+        w = self.workload
+        oh, _ = w.out_size
+        if oh % height or (w.n == 1 and not self.packed):
+            return 1
+        blocks, image, weights = ceil(w.co / channels), w.ci * w.h * w.w, w.co * w.reduction
+        most = self.target.caches[1].size // 2 // np.dtype(w.dtype).itemsize
+        for strips in factors(oh // height):
+            balanced = not parallel(w, self.target) or even(w.n * blocks * strips, self.target.cores)
+            if image <= strips * most and balanced:
+                return strips if image * blocks > weights * strips else 1
+        return 1
+
     @property
     def _weights_outweigh(self) -> bool:
         """Whether there are several images and fewer pixels than weights."""
@@ -120,7 +140,8 @@ class Direct:
         oh, ow = w.out_size
         in_parallel = parallel(w, self.target)
         by_block = outer == "weights" or (not outer and self._by_block(channels))
-        parts = shares or (1 if by_block else self._shares(channels, height))
+        strips = 1 if by_block or shares or outer else self._strips(channels, height)
+        parts = shares or (1 if by_block else max(strips, self._shares(channels, height)))
         cut = depth not in (0, self.depth)
         sch, weights, product, result = self._packed(channels)
 
@@ -130,7 +151,7 @@ class Direct:
         share, row, tile_y = sch.split(y, [parts, None, height])
         column, tile_x = sch.split(x, [None, width])
         sums = sch.split(rc, [None, depth]) if cut else [rc]
-        around = (n, share, block) if outer == "rows" else (n, block, share)
+        around = (n, share, block) if outer == "rows" or strips > 1 else (n, block, share)
         if by_block:
             around = (block, n, share)
         products = (ry, sums[-1]) if self._skips_padding else (sums[-1], ry)
