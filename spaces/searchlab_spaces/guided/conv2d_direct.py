@@ -116,7 +116,7 @@ class Direct:
         for strips in factors(oh // height):
             balanced = not parallel(w, self.target) or even(w.n * blocks * strips, self.target.cores)
             if image <= strips * most and balanced:
-                return strips if image * blocks > weights * strips else 1
+                return strips if blocks > 1 and image * blocks > weights * strips else 1
         return 1
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
@@ -18,11 +19,12 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.measure.local import LocalMeasurer
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config
-from searchlab.target import Target, resolve_target
+from searchlab.target import Cache, Target, resolve_target
 from searchlab.workload import conv2d, gemm, parse_workload, preset_names
 from searchlab_spaces.guided.common import registers
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.conv2d_common import accumulators, even_shares
+from searchlab_spaces.guided.packed import Weights
 
 SPELLINGS = [
     "conv2d:1x8x8x32x16x3x3:p1",  # nothing to pad but the image
@@ -152,6 +154,36 @@ def test_the_model_s_blocks_are_among_those_searched(spelling: str, cores: int) 
         tiled = [wider for wider in searched.enumerate() if config.items() <= wider.items()]
         whole = [wider for wider in tiled if wider["depth"] == tiled[-1]["depth"]]
         assert sum(structural_equal(made, searched.schedule(wider).mod) for wider in whole) == 1
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("spelling", "weights", "cut"),
+    [
+        ("conv2d:2x14x14x64x64x1x1:bias", "plain", True),
+        ("conv2d:1x14x14x64x32x1x1", "packed", True),
+        ("conv2d:1x14x14x64x32x1x1", "plain", False),  # each block's weights are packed just before they are used
+        ("conv2d:2x7x7x64x16x1x1", "plain", False),  # the image stays in L2 anyway
+        ("conv2d:2x14x14x16x64x1x1", "plain", False),  # one block of channels
+    ],
+)
+def test_blocks_of_channels_share_a_strip_of_the_image(
+    spelling: str, weights: Weights, cut: bool, cores: int, measurer: LocalMeasurer
+) -> None:
+    small = tuple(Cache(size << 10, 8) for size in (4, 16, 64))
+    target = replace(native(cores), caches=small)
+    model, searched = (
+        GuidedConv2d(parse_workload(spelling), target, weights=weights, blocks=blocks) for blocks in ("model", "knobs")
+    )
+    config = next(c for c in model.enumerate() if c["lowering"] == "direct" and c["width"] in (7, 14))
+    made = model.schedule(config).mod
+    same = [
+        wider["outer"]
+        for wider in searched.enumerate()
+        if config.items() <= wider.items() and structural_equal(made, searched.schedule(wider).mod)
+    ]
+    assert same == (["rows"] if cut else ["channels"])
+    assert [result.failure for result in measurer.measure(model, [config])] == [None]
 
 
 @pytest.mark.parametrize("cores", [1, 2])
