@@ -63,7 +63,7 @@ def pad(sch: Schedule, workload: Conv2d, in_parallel: bool, block: str = "pad") 
     """Schedule the padded copy of the image, if any: channels in parallel, and rows without bound checks."""
     if block == "pad" and workload.padding == (0, 0):
         return
-    image, channel, _, column = sch.get_loops(block)
+    image, channel, _, column = sch.get_loops(block)[-4:]
     sch.annotate(column, EDGE, 1)
     if in_parallel:
         sch.parallel(sch.fuse(image, channel))

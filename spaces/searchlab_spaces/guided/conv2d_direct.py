@@ -108,10 +108,11 @@ class Direct:
         read the weights for each strip. It is also 1 if each block's weights are packed just before they are used.
         """
         w = self.workload
-        oh, _ = w.out_size
+        oh, ow = w.out_size
         if oh % height or (w.n == 1 and not self.packed):
             return 1
-        blocks, image, weights = ceil(w.co / channels), w.ci * w.h * w.w, w.co * w.reduction
+        blocks, weights = ceil(w.co / channels), w.co * w.reduction
+        image = w.ci * (oh * ow if self._skips_pixels else w.h * w.w)
         most = self.target.caches[1].size // 2 // np.dtype(w.dtype).itemsize
         for strips in factors(oh // height):
             balanced = not parallel(w, self.target) or even(w.n * blocks * strips, self.target.cores)
@@ -143,7 +144,7 @@ class Direct:
         strips = 1 if by_block or shares or outer else self._strips(channels, height)
         parts = shares or (1 if by_block else max(strips, self._shares(channels, height)))
         cut = depth not in (0, self.depth)
-        sch, weights, product, result = self._packed(channels)
+        sch, image, weights, product, result = self._packed(channels)
 
         conv = in_vectors(sch, product, 1, self.lanes) if self.dot else product
         n, o, y, x, rc, ry, rx = sch.get_loops(conv)
@@ -151,12 +152,19 @@ class Direct:
         share, row, tile_y = sch.split(y, [parts, None, height])
         column, tile_x = sch.split(x, [None, width])
         sums = sch.split(rc, [None, depth]) if cut else [rc]
-        around = (n, share, block) if outer == "rows" or strips > 1 else (n, block, share)
-        if by_block:
-            around = (block, n, share)
+        rows_first = outer == "rows" or strips > 1
+        strip = (n, share) if rows_first else () if by_block else (n,)
+        around = (*strip, *(loop for loop in (block, n, share) if loop not in strip))
         products = (ry, sums[-1]) if self._skips_padding else (sums[-1], ry)
         sch.reorder(*around, *sums[:-1], row, column, *products, rx, tile_y, tile_x, vector, *lane)
-        task = block if by_block else sch.fuse(*around)
+        # If the cores share the strips evenly, each prepares its own strip of the image just before it is used.
+        apart = not (by_block or self.dot) and (
+            not in_parallel or even(w.n * (parts if rows_first else 1), self.target.cores)
+        )
+        task = block if by_block else sch.fuse(*around[len(strip) if apart else 0 :])
+        shared = sch.fuse(*strip) if apart else task
+        if apart and image:
+            sch.compute_at(image, shared, preserve_unit_loops=True)
         own = not self.packed and (by_block or w.n == parts == 1)
         if own:
             sch.compute_at(weights, task, preserve_unit_loops=True)
@@ -172,9 +180,12 @@ class Direct:
 
         self._pack(sch, weights, in_parallel and not own)
         self._store(sch, result, channels, not cut)
-        pad(sch, w, in_parallel, "image" if self.dot else "pad")
+        if self._skips_pixels:
+            self._copy_pixels(sch, image, in_parallel and not apart)
+        else:
+            pad(sch, w, in_parallel and not apart, "image" if self.dot else "pad")
         if in_parallel:
-            sch.parallel(task)
+            sch.parallel(shared)
         if self.dot and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
         # This must be last, because it prevents unroll, vectorize and parallel.
@@ -200,14 +211,14 @@ class Direct:
         w = self.workload
         return self.packed and not self.dot and w.kh == w.kw == 1 and w.stride != (1, 1) and w.padding == (0, 0)
 
-    def _copy_pixels(self, sch: Schedule, pixels: SBlockRV) -> None:
+    def _copy_pixels(self, sch: Schedule, pixels: SBlockRV, in_parallel: bool) -> None:
         """Copy a row of as many channels at once as fill a cache line, so that what is read and written stays in L1."""
-        n, y, x, c = sch.get_loops(pixels)
+        n, y, x, c = sch.get_loops(pixels)[-4:]
         block, channel = sch.split(c, [None, min(self.lanes, self.workload.ci)])
         sch.reorder(n, y, block, x, channel)
         sch.vectorize(channel)
         sch.annotate(block, EDGE, 1)
-        if parallel(self.workload, self.target):
+        if in_parallel:
             sch.parallel(sch.fuse(n, y))
 
     def _without_padding(self, sch: Schedule, height: int, width: int) -> Schedule:
@@ -247,13 +258,17 @@ class Direct:
         main = structural_map(sch.mod["main"], [(SBlockRealize, product), (For, rows)])
         return Schedule(tvm.IRModule({"main": main}))
 
-    def _packed(self, channels: int) -> tuple[Schedule, SBlockRV, SBlockRV, SBlockRV]:
-        """Pack weights and sums. Return the schedule and the blocks for the weights, the sums and the result."""
+    def _packed(self, channels: int) -> tuple[Schedule, SBlockRV | None, SBlockRV, SBlockRV, SBlockRV]:
+        """Pack weights and sums. Return the schedule and the blocks for the image, the weights, the sums and the result.
+
+        The block for the image is the one that copies its pixels, if they are copied.
+        """
         from ..unchecked import Unchecked
 
         w = self.workload
         sch = Unchecked(ChannelWords(w, channels).module if self.dot else w.module)
         conv = sch.get_sblock("conv2d")
+        image = None if w.padding == (0, 0) or self.dot else sch.get_sblock("pad")
         if self.dot:
             weights = sch.get_sblock("weights")
         else:
@@ -265,7 +280,7 @@ class Direct:
                 if w.co % channels:
                     sch.pad_einsum(conv, [1, channels, 1, 1, 1, 1, 1])
                 if self._skips_pixels:
-                    self._copy_pixels(sch, patches)
+                    image = patches
                 else:
                     sch.compute_inline(patches)
             weights = sch.cache_read(conv, 1, "global")
@@ -277,7 +292,7 @@ class Direct:
         else:
             sch.transform_layout(weights, ("write", 0), lambda o, c, a, b: (o // channels, c, a, b, o % channels))
         sch.transform_layout(conv, ("write", 0), lambda n, o, y, x: (n, o // channels, y, x, o % channels))
-        return sch, weights, conv, result
+        return sch, image, weights, conv, result
 
     def _store(self, sch: Schedule, result: SBlockRV, channels: int, registers: bool) -> None:
         """Write the sums as NCHW in vectors of channels, so that loads, bias and ReLU are vectorised.
