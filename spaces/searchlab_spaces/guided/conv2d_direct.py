@@ -259,9 +259,10 @@ class Direct:
         return Schedule(tvm.IRModule({"main": main}))
 
     def _packed(self, channels: int) -> tuple[Schedule, SBlockRV | None, SBlockRV, SBlockRV, SBlockRV]:
-        """Pack weights and sums. Return the schedule and the blocks for the image, the weights, the sums and the result.
+        """Pack weights and sums. Return the schedule and four blocks.
 
-        The block for the image is the one that copies its pixels, if they are copied.
+        They copy the image's pixels (None if they are not copied), pack the weights, and compute the sums and the
+        result.
         """
         from ..unchecked import Unchecked
 
