@@ -1,5 +1,5 @@
 """Stochastic trace functions, as in MetaSchedule: the samples that a function draws span the space."""
 
-from .space import Trace
+from .space import Trace, last_sample
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "last_sample"]

@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV
 
+from searchlab.errors import SearchlabError
 from searchlab.space import Knob, Value
 
 from .. import decisions
@@ -17,16 +18,33 @@ ChooseSample = Callable[[Knob, int], Value]
 """Chooses a knob's value, given its position among all samples, counted from 0."""
 
 
+class Sampled(Exception):
+    """All samples have been drawn, and the program itself is not needed."""
+
+
 class Chooser(Unchecked):  # type: ignore[misc]
-    """A TVM schedule that calls ``choose`` for each sample without a given decision. A copy is a plain schedule."""
+    """A TVM schedule that calls ``choose`` for each sample without a given decision. A copy is a plain schedule.
 
-    __slots__ = ("_choose", "_names", "_taken")
+    Args:
+        module: The program to schedule.
+        choose: Makes the choices.
+        samples_only: Whether to raise :class:`Sampled` after the last sample, if the function declares which it is.
+    """
 
-    def __init__(self, module: tvm.IRModule, choose: ChooseSample) -> None:
+    __slots__ = ("_choose", "_ended", "_names", "_samples_only", "_taken")
+
+    def __init__(self, module: tvm.IRModule, choose: ChooseSample, *, samples_only: bool = False) -> None:
         super().__init__(module, seed=1, error_render_level="fast")
         self._choose = choose
         self._names = decisions.Names()
         self._taken = 0
+        self._samples_only = samples_only
+        self._ended = False
+
+    def end_samples(self) -> None:
+        self._ended = True
+        if self._samples_only:
+            raise Sampled
 
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
@@ -53,6 +71,8 @@ class Chooser(Unchecked):  # type: ignore[misc]
         """Return the given decision or, if there is none, the chosen one."""
         position = self._taken
         self._taken += 1
+        if self._ended:
+            raise SearchlabError("a trace function must not draw another sample after calling last_sample")
         if given is not None:
             return given
         legal = decisions.legal_choices(self, kind, [subject], attrs)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import EPILOGUE
 
+from .space import last_sample
+
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV
@@ -52,6 +54,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=whole if place else STEPS)
     unroll = not place or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
     pack = _pick(sch, 2)
+    last_sample(sch)
 
     v = sch.get(columns[1])
     if pack:
@@ -99,6 +102,10 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
     columns = sch.sample_perfect_tile(x, n=3, max_innermost_factor=PIXELS // sch.get(rows[1]))
     depth = sch.sample_perfect_tile(rc, n=2, max_innermost_factor=64)
     unroll_rx = _extent(sch, rx) > 1 and _pick(sch, 2)
+    blocks = _blocks(sch)
+    pad_place = _pick(sch, 4) if "pad" in blocks else 0
+    end_place = _pick(sch, 3)
+    last_sample(sch)
 
     v = sch.get(channels[1])
     weights = sch.cache_read(block, 1, "global")
@@ -117,11 +124,10 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
     if unroll_rx:
         sch.unroll(rx)
 
-    blocks = _blocks(sch)
     if "pad" in blocks:
         pad = sch.get_sblock("pad")
-        if place := _pick(sch, 4):
-            sch.compute_at(pad, [y0, x0, rc0][place - 1], preserve_unit_loops=True)
+        if pad_place:
+            sch.compute_at(pad, [y0, x0, rc0][pad_place - 1], preserve_unit_loops=True)
         else:
             _parallel(sch, *sch.get_loops(pad)[:2])
         _vectorize(sch, sch.get_loops(pad)[-1])
@@ -129,8 +135,8 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
     for before in ([result] if ends else []) + [sch.get_sblock(name) for name in ends[:-1]]:
         sch.compute_inline(before)
     end = sch.get_sblock(ends[-1]) if ends else result
-    if place := _pick(sch, 3):
-        sch.reverse_compute_at(end, [y0, x0][place - 1], preserve_unit_loops=True)
+    if end_place:
+        sch.reverse_compute_at(end, [y0, x0][end_place - 1], preserve_unit_loops=True)
     else:
         _parallel(sch, *sch.get_loops(end)[:2])
     _vectorize(sch, sch.get_loops(end)[-1])

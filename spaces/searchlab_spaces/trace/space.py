@@ -54,6 +54,18 @@ def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memo
     return _shared(function, workload, target) if isinstance(function, Hashable) else Memory()
 
 
+def last_sample(sch: Schedule) -> None:
+    """Declare that the trace function draws no more samples from ``sch``.
+
+    This is optional. Searches are faster if a function draws its samples first and then calls this, because a policy
+    that only requests configs skips the rest of the function. MetaSchedule runs such a function as usual.
+    """
+    from .chooser import Chooser
+
+    if isinstance(sch, Chooser):
+        sch.end_samples()
+
+
 class Trace(Space):
     """A stochastic trace function, as in MetaSchedule, which samples while it schedules; each sample is a knob.
 
@@ -68,7 +80,8 @@ class Trace(Space):
         function: A function, or its location as ``"module:function"``; the default is the built-in function for the
             workload and target. It is called with a schedule of the workload whenever choices that it has not yet seen
             are requested, so later choices may depend on earlier ones. It must do nothing but schedule: the same
-            choices must lead to the same program.
+            choices must lead to the same program. A search is faster if the function draws all samples first and then
+            calls ``searchlab_spaces.trace.last_sample``.
     """
 
     builds_programs = True
@@ -92,8 +105,11 @@ class Trace(Space):
         return self._memory.config(choose, self._ask, f"trace function {self._name!r}")
 
     def _ask(self, choose: Choose) -> None:
-        with suppress(_Failed):  # the choices made so far are still a config; `schedule` reports why it is invalid
-            self._run(lambda knob, _: choose(knob))
+        from .chooser import Sampled
+
+        # If the function fails, the choices made so far are still a config; `schedule` reports why it is invalid.
+        with suppress(_Failed, Sampled):
+            self._run(lambda knob, _: choose(knob), samples_only=True)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         known = self._memory.knobs(config)
@@ -157,8 +173,11 @@ class Trace(Space):
         name = self.function
         return name if isinstance(name, str) else f"{name.__module__}:{getattr(name, '__qualname__', name)}"
 
-    def _run(self, choose: ChooseSample) -> Schedule:
-        """Run the function with these choices. Raises _Failed if the function cannot continue."""
+    def _run(self, choose: ChooseSample, *, samples_only: bool = False) -> Schedule:
+        """Run the function with these choices. Raises _Failed if the function cannot continue.
+
+        With ``samples_only``, it also raises Sampled after the last sample if the function declares which it is.
+        """
         from .chooser import Chooser
 
         asking = False
@@ -171,7 +190,7 @@ class Trace(Space):
             return value
 
         try:
-            return self._scheduled(Chooser(self.workload.module, ask)).copy()  # a plain schedule
+            return self._scheduled(Chooser(self.workload.module, ask, samples_only=samples_only)).copy()  # plain
         except (RuntimeError, ValueError) as error:  # TVM's ScheduleError is a RuntimeError; failed checks are either
             if asking:  # the caller's `choose` failed, not the function
                 raise

@@ -17,7 +17,7 @@ from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
 from searchlab.space import Config, Knob, Value
 from searchlab.target import Target, resolve_target
 from searchlab.workload import gemm, parse_workload
-from searchlab_spaces.trace import Trace
+from searchlab_spaces.trace import Trace, last_sample
 from searchlab_spaces.trace.cpu import stochastic_schedule_gemm, stochastic_schedule_mm
 from tests.support.spaces.programs import assert_right, fingerprints, replayed, valid_configs
 
@@ -100,6 +100,38 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
     assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == drawn
     with pytest.raises(InvalidConfig, match="'pick_2' cannot be 2"):
         space.knobs({**known[0], "pick_2": 2})
+
+
+def test_the_rest_of_a_function_is_skipped_after_its_last_sample(native: Target) -> None:
+    ended = 0
+
+    def ordered(sch: Schedule) -> None:
+        nonlocal ended
+        i, j, k = sch.get_loops(sch.get_sblock("gemm"))
+        tile = sch.sample_perfect_tile(j, n=2)
+        last_sample(sch)
+        sch.reorder(i, k, *sch.split(j, tile))
+        ended += 1
+
+    space = Trace(gemm(16, 16, 16), native, function=ordered)
+    ended = 0
+    configs = list(space.enumerate())
+    assert len(configs) == 5
+    assert ended == 0
+    split = space.schedule(configs[1])
+    assert ended == 1
+    assert len(split.get_loops(split.get_sblock("gemm"))) == 4
+    ordered(drawn := Schedule(space.workload.module, seed=1))  # as MetaSchedule calls it
+    assert space.config_of(drawn) in configs
+
+
+def test_a_sample_after_the_last_one_is_an_error(native: Target) -> None:
+    def wrong(sch: Schedule) -> None:
+        last_sample(sch)
+        sch.sample_perfect_tile(sch.get_loops(sch.get_sblock("gemm"))[0], n=2)
+
+    with pytest.raises(SearchlabError, match="must not draw another sample after calling last_sample"):
+        Trace(gemm(16, 16, 16), native, function=wrong)
 
 
 def test_a_function_need_not_be_hashable(native: Target) -> None:
