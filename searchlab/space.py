@@ -439,21 +439,24 @@ class Space(ChecksOptions, ABC):
         """Draw a config by choosing uniformly among each knob's choices."""
         return self.decide(lambda knob: knob.choices[int(rng.integers(len(knob.choices)))])
 
+    def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
+        """Draw ``n`` configs, which are those that ``n`` calls of :meth:`sample` would draw."""
+        return [self.sample(rng) for _ in range(n)]
+
     def probe(self, count: int = 64) -> list[Config]:
         """Return ``count`` random configs, the same in every process, that show which knobs the space has."""
-        rng = np.random.default_rng(0)
-        return [self.sample(rng) for _ in range(count)]
+        return self.samples(np.random.default_rng(0), count)
 
     def sample_new(self, rng: np.random.Generator, n: int, seen: Container[Config]) -> list[Config]:
         """Draw ``n`` distinct configs that are not in ``seen``, or fewer if the space has no more."""
         new: dict[Config, None] = {}
-        misses = 0
-        while len(new) < n and misses < 50 + 10 * n:
-            config = self.sample(rng)
-            if config in seen or config in new:
-                misses += 1
-            else:
-                new[config] = None
+        misses, most = 0, 50 + 10 * n
+        while len(new) < n and misses < most:
+            for config in self.samples(rng, min(n - len(new), most - misses)):
+                if config in seen or config in new:
+                    misses += 1
+                else:
+                    new[config] = None
         if len(new) < n:
             # The space is nearly exhausted, at least where most samples fall. Enumerate it in random order, and collect
             # enough unseen configs to choose from.
@@ -643,6 +646,18 @@ class ProductSpace(Space):
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         return list(self.axes) if self._holds(config) else super().knobs(config)
+
+    def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
+        drawn_alike = self.independent and type(self).sample is Space.sample
+        return self._drawn(rng, n) if drawn_alike else super().samples(rng, n)
+
+    def _drawn(self, rng: np.random.Generator, n: int) -> list[Config]:
+        """Draw ``n`` configs of the complete product."""
+        # An array of limits consumes the same random bits as one limit after another.
+        drawn = rng.integers([len(knob.choices) for knob in self.axes], size=(n, len(self.axes))).tolist()
+        return [
+            Config.of({knob.name: knob.choices[i] for knob, i in zip(self.axes, row, strict=True)}) for row in drawn
+        ]
 
     def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
         if self.independent and self._holds(wanted):

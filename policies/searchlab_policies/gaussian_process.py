@@ -51,13 +51,9 @@ class Encoding:
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the rows of ``configs``, of shape (n, columns)."""
-        rows: list[list[float]] = []
-        for config in configs:
-            row: list[float] = []
-            for name, coder in self._coders.items():
-                row += coder(config[name]) if name in config else coder.absent
-            rows.append(row)
-        return np.array(rows).reshape(len(rows), len(self.knobs))
+        if not configs:
+            return np.empty((0, len(self.knobs)))
+        return np.hstack([coder([c.get(name) for c in configs]) for name, coder in self._coders.items()])
 
 
 def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
@@ -76,11 +72,10 @@ class _Coder:
 
     Attributes:
         width: The number of columns.
-        absent: The columns for a config without the knob.
     """
 
     def __init__(self, knob: Knob) -> None:
-        self._codes: dict[Value, list[float]] = {}
+        self._rows: dict[Value | None, int] = {}  # the row of the table for each value
         self._words: dict[Value, int] = {}
         self._permutation = knob.kind == "word" and _are_permutations(knob.choices)
         self._linear = knob.kind == "number" and any(n < 0 for n in knob.choices)  # type: ignore[operator]
@@ -96,18 +91,27 @@ class _Coder:
         )
         self._span = float(span) or 1.0
 
-    @cached_property
-    def absent(self) -> list[float]:
-        return [0.0] * self.width
+    def __call__(self, values: Sequence[Value | None]) -> Floats:
+        """Return the columns for ``values``, of shape (n, width). None stands for a knob that a config lacks."""
+        for value in dict.fromkeys(values):
+            if value not in self._rows:
+                self._rows[value] = len(self._table)
+                self._table = np.vstack([self._table, self._code(value)])
+        columns: Floats = self._table[[self._rows[value] for value in values]]
+        return columns
 
-    def __call__(self, value: Value) -> list[float]:
-        if value not in self._codes:
-            if self._words:
-                code = [math.sqrt(0.5) if word == value else 0.0 for word in self._words]
-            else:
-                code = [number / self._span for number in self._numbers(value)]
-            self._codes[value] = [1.0, *code, *self.absent][: self.width]
-        return self._codes[value]
+    @cached_property
+    def _table(self) -> Floats:
+        """The columns for all values so far."""
+        return np.empty((0, self.width))
+
+    def _code(self, value: Value | None) -> list[float]:
+        numbers: list[float] = []
+        if value is not None and self._words:
+            numbers = [1.0, *(math.sqrt(0.5) if word == value else 0.0 for word in self._words)]
+        elif value is not None:
+            numbers = [1.0, *(number / self._span for number in self._numbers(value))]
+        return [*numbers, *[0.0] * self.width][: self.width]
 
     def _numbers(self, value: Value) -> list[float]:
         if self._permutation:

@@ -22,7 +22,7 @@ from searchlab.analysis.stats.inference import paired_difference
 from searchlab.arrays import Floats, Ints
 from searchlab.records import SHORTEST
 from searchlab.run.study import Study
-from searchlab.space import Config, Knob, Space
+from searchlab.space import Config, Knob, Space, Value
 from searchlab.suite.compare import compare
 from searchlab.suite.trajectories import collect
 from searchlab_policies import gaussian_process, gp_prior
@@ -59,8 +59,8 @@ class Words(gaussian_process._Coder):
         words = Knob(knob.name, [str(choice) for choice in knob.choices])
         super().__init__(words)
 
-    def __call__(self, value: Any) -> list[float]:
-        return super().__call__(str(value))
+    def __call__(self, values: Sequence[Value | None]) -> Floats:
+        return super().__call__([None if value is None else str(value) for value in values])
 
 
 class AllWords(gaussian_process.Encoding):

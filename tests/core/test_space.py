@@ -33,6 +33,20 @@ def test_samples_mutants_children_and_neighbours_are_members(space: Space, seed:
         assert Config(json.loads(json.dumps(config.to_json()))) == config
 
 
+class Biased(toys.Large):
+    """A product whose samples are not uniform."""
+
+    def sample(self, rng: np.random.Generator) -> Config:
+        return self.config_at(int(rng.integers(10)))
+
+
+@given(st.one_of(spaces, st.just(Biased())), seeds, st.integers(0, 20))
+def test_samples_are_those_of_sample(space: Space, seed: int, count: int) -> None:
+    one, many = np.random.default_rng(seed), np.random.default_rng(seed)
+    assert space.samples(many, count) == [space.sample(one) for _ in range(count)]
+    assert one.bit_generator.state == many.bit_generator.state
+
+
 @given(spaces, seeds)
 def test_a_mutant_differs_and_a_child_of_twins_does_not(space: Space, seed: int) -> None:
     rng = np.random.default_rng(seed)

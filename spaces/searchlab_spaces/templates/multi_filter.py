@@ -43,6 +43,9 @@ class FilteredProduct(ProductSpace):
         """Draw a config uniformly."""
         return super().sample(rng) if self.filter is None else self.filter.sample(self.axes, rng)
 
+    def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
+        return self._drawn(rng, n) if self.filter is None else Space.samples(self, rng, n)
+
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         return super().knobs(config) if self.filter is None else Space.knobs(self, config)
 
