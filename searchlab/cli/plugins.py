@@ -171,8 +171,9 @@ def space_(
     named = Plugin(**plugin(space, option))
     searched = SPACES.make(named, parse_workload(workload), resolve_target(target))
     sample = searched.sample(np.random.default_rng(seed))
-    size = searched.size()
-    say(f"{searched.workload} in {named.name}: " + (f"{size:,} configs" if size else "more than 100,000 configs"))
+    limit = 10_000 if searched.builds_programs else 100_000  # counting takes seconds
+    size = searched.size(limit)
+    say(f"{searched.workload} in {named.name}: " + (f"{size:,} configs" if size else f"more than {limit:,} configs"))
     rows = []
     for knob in searched.knobs(sample):
         some = ", ".join(str(choice) for choice in knob.choices[:3]) + (", ..." if len(knob.choices) > 3 else "")

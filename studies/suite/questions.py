@@ -255,6 +255,10 @@ def rankings(suites: Sequence[Suite]) -> str:
     return f"{markdown(head, rows)}\n\n{agreements}"
 
 
+WARM = 64
+"""The number of trials after which proposals are compared with the fastest trials so far."""
+
+
 def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = ()) -> str:
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
@@ -291,7 +295,31 @@ def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Pat
         agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
     head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
     parts = [markdown(["strategy", *groups], rows), markdown(head, agreements), at_random(runs, walks, suites)]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, far_from_the_best(runs, names)])
+
+
+def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
+    """Return how much each strategy explores: the proportion of its trials that are far from all fast ones so far.
+
+    A trial is far from another if they differ in more than half of the knobs. Those after the first 64 are compared
+    with the four fastest so far. The cells contain the median of the runs.
+    """
+    rows = []
+    for name in names:
+        cells = []
+        for item in runs.values():
+            shares = []
+            for run in item.by_strategy[name]:
+                codes = encoded([Config(msgspec.json.decode(text)) for text in run.log.configs])
+                later = range(WARM, len(codes))
+                fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
+                different = [
+                    np.mean(codes[i] != codes[best], axis=1).min() for i, best in zip(later, fastest, strict=True)
+                ]
+                shares.append(np.mean(np.array(different) > 0.5))
+            cells.append(f"{np.median(shares):.0%}")
+        rows.append([f"`{name}`", *cells])
+    return markdown(["trials far from the fastest", *(f"`{workload}`" for workload in runs)], rows)
 
 
 def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]) -> str:
