@@ -1,6 +1,6 @@
 """Built-in stochastic trace functions for CPUs: GEMM and direct conv2d.
 
-They use only TVM and also run in MetaSchedule; the target in scope determines the number of cores.
+They also run in MetaSchedule; the target in scope determines the number of cores.
 """
 
 from __future__ import annotations

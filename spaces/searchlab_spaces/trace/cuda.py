@@ -2,7 +2,7 @@
 
 Tiles are drawn from the inside out, and each draw is limited by the previous ones. A thread's accumulators therefore
 always fit in its registers, and a block never has more threads than the hardware allows. Only the use of shared memory
-is checked in the program (see :mod:`..gpu_check`). The functions use only TVM and also run in MetaSchedule.
+is checked in the program (see :mod:`..gpu_check`). The functions also run in MetaSchedule.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..cuda_tiling import tile
 from ..gpu_check import MAX_VTHREAD, MOST, THREADS
+from .space import last_sample
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -57,6 +58,7 @@ def _sample_and_tile(
     outside, rest = _split_off(sch, reduced, DEPTH)
     outer, middle = _split_off(sch, outside, DEPTH // _size(sch, rest))
     unroll = sch.sample_categorical(list(UNROLL), [1 / len(UNROLL)] * len(UNROLL))
+    last_sample(sch)
     parts = zip(blocks, virtual, threads, inner, strict=True)
     tile(sch, block, batch, list(parts), list(zip(outer, middle, rest, strict=True)), unroll, 1)
 
