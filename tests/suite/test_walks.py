@@ -46,13 +46,17 @@ def test_real_runs_are_compared_with_tables_and_described(
     walks.main(["study.toml", "--out", "walks"])
     capsys.readouterr()
 
+    monkeypatch.setattr(questions, "WARM", 4)
     questions.main(["real", "v1/gemm-64x64x64-trace-1t", "--runs", "real", "--walks", "walks"])
     printed = capsys.readouterr().out
-    _, rows = printed.rsplit("\n\n", 1)
-    head, _, real, table = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows.splitlines()]
+    *_, spaces, far = printed.split("\n\n")
+    head, _, real, table = [[cell.strip() for cell in line.strip("|").split("|")] for line in spaces.splitlines()]
     assert real[0] == "`gemm:64x64x64`" and real[1] == "32"
     assert 0 < float(real[head.index("autocorrelation of neighbours")]) <= 1
     assert real[-1] == str(min(space.size(), walks.STEPS * walks.WALKS)) and table[-1] == ""
+    explored = dict(line.strip("| ").split(" | ") for line in far.splitlines()[2:])
+    assert explored.keys() == {"`random`", "`greedy-ils`"}
+    assert float(explored["`random`"].rstrip("%")) > float(explored["`greedy-ils`"].rstrip("%")) >= 0
     assert "| `greedy-ils` |" in printed and "real runs and v1/gemm-64x64x64-trace-1t | 2 |" in printed
 
 
