@@ -313,11 +313,11 @@ def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
                 codes = encoded([Config(msgspec.json.decode(text)) for text in run.log.configs])
                 later = range(WARM, len(codes))
                 fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
-                different = [
-                    np.mean(codes[i] != codes[best], axis=1).min() for i, best in zip(later, fastest, strict=True)
+                far = [
+                    np.mean(codes[i] != codes[best], axis=1).min() > 0.5 for i, best in zip(later, fastest, strict=True)
                 ]
-                shares.append(np.mean(np.array(different) > 0.5))
-            cells.append(f"{np.median(shares):.0%}")
+                shares += [np.mean(far)] if far else []  # a run may have no later trials
+            cells.append(f"{np.median(shares):.0%}" if shares else "")
         rows.append([f"`{name}`", *cells])
     return markdown(["trials far from the fastest", *(f"`{workload}`" for workload in runs)], rows)
 
