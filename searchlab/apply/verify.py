@@ -344,7 +344,7 @@ def _time_in_turn(
     Returns:
         Each program's readings in as many rounds as possible, its readings in the rounds with the untuned program, and
         the untuned program's readings in these rounds. If the untuned program is too slow for any rounds, its first
-        readings are returned instead. If any program fails, all readings are empty.
+        readings are returned instead. A program that fails has no readings, and the others are timed without it.
     """
     if not alive:
         return [], [], ()
@@ -357,11 +357,26 @@ def _time_in_turn(
         if plain and rounds:
             together = measurer.remeasure(space, [*alive, plain], rounds)
         apart = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, alive, own_rounds)
-    except CannotMeasure:
-        return [()] * len(alive), [()] * len(alive), ()
+    except CannotMeasure:  # time each program alone to find out which ones fail
+        works = [_can_be_timed(measurer, space, trial) for trial in alive]
+        beside = untuned if plain is None or _can_be_timed(measurer, space, plain) else None
+        if all(works) and beside is untuned:  # they fail only in turn
+            return [()] * len(alive), [()] * len(alive), ()
+        left = [trial for trial, one in zip(alive, works, strict=True) if one]
+        *timed, readings = _time_in_turn(measurer, space, left, beside)
+        apart, others = ([next(each) if one else () for one in works] for each in map(iter, timed))
+        return apart, others, readings
     if together:
         return apart, together[:-1], together[-1]
     return apart, apart, plain.measurement.seconds if plain else ()
+
+
+def _can_be_timed(measurer: LocalMeasurer, space: Space, trial: Trial) -> bool:
+    try:
+        measurer.remeasure(space, [trial], rounds=1)
+    except CannotMeasure:
+        return False
+    return True
 
 
 def _rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from tvm.s_tir import Schedule
 from searchlab import SearchlabError, load_log
 from searchlab.apply import verify
 from searchlab.apply.verify import fastest, sentences, verify_log
+from searchlab.measure.contract import CannotMeasure
+from searchlab.measure.local import LocalMeasurer
+from searchlab.records import Trial
 from searchlab.space import Choose, Config, Space
 from searchlab.target import Target, resolve_target
 from searchlab.workload import Gemm, Workload
@@ -104,6 +108,25 @@ def test_wrong_or_crashing_programs_are_reported_with_exit_code_1(tmp_path: Path
     assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
     assert "trial 1: crash: the running process died of SIGSEGV" in crash
     assert "trial 0: correct" in right and len(times) == 2
+
+
+@pytest.mark.parametrize("failing", [{"fault": "tiled"}, {}], ids=["tuned", "untuned"])
+def test_a_program_that_fails_when_it_is_timed_does_not_harm_the_others(
+    failing: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remeasure = LocalMeasurer.remeasure
+
+    def fails(self: LocalMeasurer, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+        if any(trial.config == Config(failing) for trial in trials):
+            raise CannotMeasure("on purpose")
+        return remeasure(self, space, trials, rounds)
+
+    monkeypatch.setattr(LocalMeasurer, "remeasure", fails)
+    log = made_log(tmp_path / "a.jsonl", [{"fault": "none"}, {"fault": "tiled"}])
+    tiled, plain = verify_log(log, top=2).programs
+    assert plain.failure is None and plain.seconds and (plain.speed_up is not None) == bool(failing)
+    if failing:
+        assert (tiled.failure, tiled.seconds) == ("run_error", ()) and "failed when it was timed" in tiled.message
 
 
 def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
