@@ -37,6 +37,7 @@ from xgboost import XGBRegressor
 
 from results import markdown, with_interval
 from searchlab.analysis import summarize
+from searchlab.analysis.model import Summary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
 from searchlab.analysis.stats.inference import paired_difference
@@ -294,8 +295,25 @@ def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Pat
         pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
         agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
     head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
-    parts = [markdown(["strategy", *groups], rows), markdown(head, agreements), at_random(runs, walks, suites)]
-    return "\n\n".join([*parts, far_from_the_best(runs, names)])
+    parts = [measured_runs(summary, names), markdown(["strategy", *groups], rows), markdown(head, agreements)]
+    return "\n\n".join([*parts, at_random(runs, walks, suites), far_from_the_best(runs, names)])
+
+
+def measured_runs(summary: Summary, names: Sequence[str]) -> str:
+    """Return each strategy's batch, its best GFLOPS for each workload, and what proposing costs.
+
+    The last column compares the seconds for proposing and training with those for building and running.
+    """
+    rows = []
+    for name in names:
+        items = [item.by_strategy[name] for item in summary.workloads]
+        best = [item.best_gflops for item in items]
+        spent = [(item.seconds.propose + item.seconds.train, item.seconds.build + item.seconds.run) for item in items]
+        ours, measuring = map(sum, zip(*spent, strict=True))
+        cells = [f"{one.median:.0f} ({one.lower:.0f} to {one.upper:.0f})" for one in best]
+        rows.append([f"`{name}`", str(items[0].batch), *cells, f"{ours / measuring:.0%}" if measuring else ""])
+    layers = [f"best GFLOPS on `{item.workload}`" for item in summary.workloads]
+    return markdown(["strategy", "batch", *layers, "proposing and training, of building and running"], rows)
 
 
 def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:

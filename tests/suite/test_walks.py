@@ -51,7 +51,8 @@ def test_real_runs_are_compared_with_tables_and_described(
     monkeypatch.setattr(questions, "WARM", 4)
     questions.main(["real", "v1/gemm-64x64x64-trace-1t", "--runs", "real", "--walks", "walks"])
     printed = capsys.readouterr().out
-    *_, spaces, far = printed.split("\n\n")
+    measured, *_, spaces, far = printed.split("\n\n")
+    assert "| `greedy-ils` | 8 | " in measured and measured.splitlines()[0].count("best GFLOPS on `gemm:64x64x64`") == 1
     head, _, real, table = [[cell.strip() for cell in line.strip("|").split("|")] for line in spaces.splitlines()]
     assert real[0] == "`gemm:64x64x64`" and real[1] == "32"
     assert 0 < float(real[head.index("autocorrelation of neighbours")]) <= 1
