@@ -26,6 +26,9 @@ from searchlab.workload import Workload, parse_workload
 Weights = Literal["plain", "packed"]
 """Whether searchlab's side packs the weights in every call, or only once."""
 
+BATCHES = (1, 8)
+"""The batch sizes of the default workloads."""
+
 TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
 """The name of each peer in tables."""
 
@@ -71,7 +74,7 @@ class Benchmark:
             help="numbers of threads per side (1 and all; in a table, all)",
         )
         parser.add_argument(
-            "--batch", nargs="+", type=int, default=[1, 8], metavar="N",
+            "--batch", nargs="+", type=int, metavar="N",
             help="batch sizes of the default workloads (1 8); named ones contain theirs: resnet50/conv2.1a:b8",
         )  # fmt: skip
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="dtype (float32)")
@@ -87,15 +90,21 @@ class Benchmark:
         if options.worker:
             self.work(json.loads(options.worker))
             return
+        batches = options.batch or BATCHES
         if options.markdown:
             if not (options.json and options.json.exists()):
                 sys.exit("--markdown prints the rows in a file; pass an existing file with --json FILE")
-            rows = [row for row in json.loads(options.json.read_text()) if row["batch"] in (0, *options.batch)]
+            rows = [row for row in json.loads(options.json.read_text()) if row["batch"] in (0, *batches)]
             print(markdown([row for row in rows if not options.threads or row["threads"] in options.threads]))
             return
         try:
             require(options.peers)
-            layers = self.workloads(options.batch, options.dtype)
+            layers = self.workloads(batches, options.dtype)
+            if options.batch and (others := [name for name in options.workloads if name not in layers]):
+                raise SearchlabError(
+                    f"--batch selects default workloads, and {others[0]} is none with batch "
+                    f"{' or '.join(map(str, batches))}; omit --batch, or append :bN to the name"
+                )
             workloads = {name: layers.get(name, 0) for name in options.workloads} or layers
             for name in workloads:
                 self.check(parse_workload(name), options.peers)

@@ -63,6 +63,11 @@ def test_a_layer_that_is_named_has_its_batch(
     assert [f"1 workload{batch} on 1 thread" in printed for batch in ("", " of batch 1", " of batch 8")] == [True] * 3
 
 
+def test_a_batch_that_a_named_layer_does_not_have_is_refused() -> None:
+    with pytest.raises(SystemExit, match=r"resnet50/gemm5.1b is none with batch 8; omit --batch, or append :bN"):
+        kernels.BENCHMARK.main(["resnet50/gemm5.1b", "--batch", "8"])
+
+
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         kernels.BENCHMARK.parse(["--peer", "blis"])
