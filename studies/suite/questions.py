@@ -37,7 +37,6 @@ from xgboost import XGBRegressor
 
 from results import markdown, with_interval
 from searchlab.analysis import summarize
-from searchlab.analysis.model import Summary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
 from searchlab.analysis.stats.inference import paired_difference
@@ -263,6 +262,9 @@ WARM = 64
 def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = ()) -> str:
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
+    The first table also contains the best GFLOPS of a run (median and quartiles), and the seconds for proposing and
+    training, relative to those for building and running.
+
     Only strategies that a suite and the runs have in common are ranked together. An area in the runs is relative to the
     best known program.
     """
@@ -285,35 +287,28 @@ def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Pat
     }
     groups = {f"real runs ({len(summary.workloads)})": measured}
     groups |= {f"{suite.name} ({len(suite.tables)})": tables[suite.name] for suite in suites}
-    rows = [
-        [f"`{name}`", *(f"{group[name].mean():.3f}" if name in group else "" for group in groups.values())]
-        for name in names
-    ]
-    agreements = []
-    for suite, areas in tables.items():
-        common = [name for name in names if name in areas]
-        pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
-        agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
-    head = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
-    parts = [measured_runs(summary, names), markdown(["strategy", *groups], rows), markdown(head, agreements)]
-    return "\n\n".join([*parts, at_random(runs, walks, suites), far_from_the_best(runs, names)])
-
-
-def measured_runs(summary: Summary, names: Sequence[str]) -> str:
-    """Return each strategy's batch, its best GFLOPS for each workload, and what proposing costs.
-
-    The last column compares the seconds for proposing and training with those for building and running.
-    """
     rows = []
     for name in names:
         items = [item.by_strategy[name] for item in summary.workloads]
         best = [item.best_gflops for item in items]
         spent = [(item.seconds.propose + item.seconds.train, item.seconds.build + item.seconds.run) for item in items]
         ours, measuring = map(sum, zip(*spent, strict=True))
-        cells = [f"{one.median:.0f} ({one.lower:.0f} to {one.upper:.0f})" for one in best]
-        rows.append([f"`{name}`", str(items[0].batch), *cells, f"{ours / measuring:.0%}" if measuring else ""])
-    layers = [f"best GFLOPS on `{item.workload}`" for item in summary.workloads]
-    return markdown(["strategy", "batch", *layers, "proposing and training, of building and running"], rows)
+        rows.append([
+            f"`{name}`", str(items[0].batch),
+            *(f"{one.median:.0f} ({one.lower:.0f} to {one.upper:.0f})" for one in best),
+            f"{100 * ours / measuring:.0f} %" if measuring else "",
+            *(f"{group[name].mean():.3f}" if name in group else "" for group in groups.values()),
+        ])  # fmt: skip
+    agreements = []
+    for suite, areas in tables.items():
+        common = [name for name in names if name in areas]
+        pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
+        agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
+    layers = [f"GFLOPS on `{item.workload}`" for item in summary.workloads]
+    head = ["strategy", "batch", *layers, "proposing, relative to measuring", *(f"area, {group}" for group in groups)]
+    compared = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
+    parts = [markdown(head, rows), markdown(compared, agreements)]
+    return "\n\n".join([*parts, at_random(runs, walks, suites), far_from_the_best(runs, names)])
 
 
 def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
