@@ -44,6 +44,7 @@ from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
+from searchlab.log.plan import Budget
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
@@ -259,16 +260,20 @@ WARM = 64
 """The number of trials after which proposals are compared with the fastest trials so far."""
 
 
-def reality(suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = ()) -> str:
+def reality(
+    suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = (), trials: int | None = None
+) -> str:
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
     The first table also contains the best GFLOPS of a run (median and quartiles), and the seconds for proposing and
     training, relative to those for building and running.
 
     Only strategies that a suite and the runs have in common are ranked together. An area in the runs is relative to the
-    best known program.
+    best known program. With ``trials``, only the first trials of each run count, but the best program of all trials.
     """
     runs = read_runs(*places)
+    if trials is not None:
+        runs = {name: item.within(Budget(trials), item.by_strategy) for name, item in runs.items()}
     summary = summarize(runs)
     by_seed = {
         name: [item.by_strategy[name].area.by_seed for item in summary.workloads]
@@ -547,7 +552,7 @@ QUESTIONS: Mapping[str, Callable[[Sequence[Suite], argparse.Namespace], str]] = 
     "portfolio": lambda suites, _: portfolio(suites[0]),
     "failures": lambda suites, given: failures(suites[0], read_results(given.runs)),
     "rankings": lambda suites, _: rankings(suites),
-    "real": lambda suites, given: reality(suites, given.runs, given.walks),
+    "real": lambda suites, given: reality(suites, given.runs, given.walks, given.trials),
     "landscapes": lambda suites, _: landscapes(suites),
     "losses": lambda suites, _: losses(suites[0]),
     "batches": lambda suites, given: batches(suites[0], read_results(given.runs)),
@@ -562,7 +567,10 @@ def main(arguments: Iterable[str] | None = None) -> None:
     )
     parser.add_argument("--runs", type=Path, nargs="+", default=[], help="directories of results or logs")
     parser.add_argument("--walks", type=Path, nargs="+", default=[], help="for `real`: directories of random walks")
+    parser.add_argument("--trials", type=int, help="for `real`: the number of trials of each run that count (all)")
     given = parser.parse_args(None if arguments is None else list(arguments))
+    if given.trials is not None and given.trials < 1:
+        parser.error(f"--trials must be at least 1, not {given.trials}")
     suites = [find_suite(name) for name in given.suite]
     try:
         print(QUESTIONS[given.question](suites, given))
