@@ -77,7 +77,7 @@ def test_without_random_search_a_space_cannot_be_described(
     assert "no run of the policy 'random'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["trace"])
+@pytest.mark.parametrize("name", ["trace", "long"])
 def test_the_published_results_are_those_of_the_logs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     published = (SUITE.parent / "RESULTS.md").read_text()
     questions.main(
