@@ -259,6 +259,9 @@ def rankings(suites: Sequence[Suite]) -> str:
 WARM = 64
 """The number of trials after which proposals are compared with the fastest trials so far."""
 
+NOISY = 1.5
+"""A reading that is larger than the lowest of its trial by more than this factor does not show the program's time."""
+
 
 def reality(
     suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = (), trials: int | None = None
@@ -313,7 +316,19 @@ def reality(
     head = ["strategy", "batch", *layers, "proposing, relative to measuring", *(f"area, {group}" for group in groups)]
     compared = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
     parts = [markdown(head, rows), markdown(compared, agreements)]
-    return "\n\n".join([*parts, at_random(runs, walks, suites), far_from_the_best(runs, names)])
+    return "\n\n".join([*parts, noise(runs), at_random(runs, walks, suites), far_from_the_best(runs, names)])
+
+
+def noise(runs: ComparedRuns) -> str:
+    """Return how many of the trials with several readings have one, or a median, above 1.5 times the lowest."""
+    rows = []
+    for item in runs.values():
+        readings = [one for run in item.runs for one in np.split(run.log.readings, np.cumsum(run.log.counts)[:-1])]
+        ratios = np.array([(one.max() / one.min(), np.median(one) / one.min()) for one in readings if len(one) > 1])
+        shares = [f"{share:.1%}" for share in np.mean(ratios > NOISY, axis=0)] if len(ratios) else ["", ""]
+        rows.append([f"`{item.workload}`", f"{len(ratios):,}", *shares])
+    head = ["workload", "trials with several readings", f"one is {NOISY} times the lowest", "the median is"]
+    return markdown(head, rows)
 
 
 def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:

@@ -83,7 +83,10 @@ def test_the_published_results_are_those_of_the_logs(name: str, capsys: pytest.C
     questions.main(
         ["real", "v1/gemm-64x64x64-trace-1t", "--runs", str(SUITE.parent / "reference" / "real" / "logs" / name)]
     )
-    _, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    measured, _, noise, *_ = capsys.readouterr().out.split("\n\n")
+    _, repeated, one, median = (cell.strip(" |%") for cell in noise.splitlines()[2].split(" | "))
+    assert int(repeated.replace(",", "")) > 5000 and 0 < float(median) < float(one) < 10
+    _, _, *rows = measured.splitlines()
     assert len(rows) >= 8
     for row in rows:
         strategy, batch, gflops, _, area, _ = (cell.strip() for cell in row.strip("|").split("|"))
