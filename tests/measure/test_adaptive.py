@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,8 +86,9 @@ def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_pruned(space: Co
             measure={"kind": "local", **QUICK, "finalists": 0, "sentinel": 0},
         )  # fmt: skip
     records = {record.config["us"]: record for record in read_log(log).records}
-    assert {us: record.pruned for us, record in records.items()} == {200: False, 300: False, 4000: True, 60000: True}
-    assert [len(records[us].seconds) for us in (200, 300, 4000, 60000)] == [3, 3, 1, 1]
+    slow = records[300].seconds[0] > 3 * statistics.median(records[200].seconds)  # only if the machine is busy
+    assert {us: record.pruned for us, record in records.items()} == {200: False, 300: slow, 4000: True, 60000: True}
+    assert [len(records[us].seconds) for us in (200, 300, 4000, 60000)] == [3, 1 if slow else 3, 1, 1]
     assert records[60000].measurement.pruned and space.count(60000) == 1
     header = json.loads(log.read_text().splitlines()[0])
     assert header["measure"]["prune_factor"] == 3 and header["measure"] == LocalSettings(**QUICK).identity()  # type: ignore[arg-type]
