@@ -316,11 +316,11 @@ def reality(
     head = ["strategy", "batch", *layers, "proposing, relative to measuring", *(f"area, {group}" for group in groups)]
     compared = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
     parts = [markdown(head, rows), markdown(compared, agreements)]
-    return "\n\n".join([*parts, noise(runs), at_random(runs, walks, suites), far_from_the_best(runs, names)])
+    return "\n\n".join([*parts, unreliable(runs), at_random(runs, walks, suites), far_from_the_best(runs, names)])
 
 
-def noise(runs: ComparedRuns) -> str:
-    """Return how many of the trials with several readings have one, or a median, above 1.5 times the lowest."""
+def unreliable(runs: ComparedRuns) -> str:
+    """Return how many of the trials with several readings have one, or a median, above :data:`NOISY` times the lowest."""
     rows = []
     for item in runs.values():
         readings = [one for run in item.runs for one in np.split(run.log.readings, np.cumsum(run.log.counts)[:-1])]
