@@ -320,7 +320,7 @@ def reality(
 
 
 def unreliable(runs: ComparedRuns) -> str:
-    """Return how many of the trials with several readings have one, or a median, above :data:`NOISY` times the lowest."""
+    """Return how many trials with several readings have one, or a median, above :data:`NOISY` times the lowest."""
     rows = []
     for item in runs.values():
         readings = [one for run in item.runs for one in np.split(run.log.readings, np.cumsum(run.log.counts)[:-1])]
