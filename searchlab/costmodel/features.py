@@ -184,7 +184,7 @@ class AutoTVMKnobFeatures(KnobFeatures):
 
 
 Elsewhere = Callable[[Space, str, Sequence[Config]], list[Floats] | None]
-"""A variant of :meth:`ScheduledFeatures.extract` that uses other processes, or returns None for too few configs."""
+"""A variant of :meth:`ScheduledFeatures.extract` that uses other processes, or returns None if there are none."""
 
 _elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
 

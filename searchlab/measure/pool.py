@@ -26,7 +26,6 @@ from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
 
-FEWEST = 16  # for fewer configs, sending them to other processes takes longer than it saves
 CHUNK = 16  # the maximum number of configs per feature-extraction job
 
 Job = TypeVar("Job")
@@ -224,8 +223,8 @@ class BuildPool(WorkerPool):
         batch.run()
         return batch.builds
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
-        """Return each config's ``features``, shape (d,), or None if there are too few configs to be worth distributing.
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
+        """Return each config's ``features``, of shape (d,).
 
         The rows do not depend on which process extracts them. A row is empty if the config has no program, kills the
         process, or exceeds ``build_timeout``. In the last two cases, a warning names the first such config.
@@ -233,8 +232,8 @@ class BuildPool(WorkerPool):
         Raises:
             SearchlabError: If a process cannot load ``space``.
         """
-        if len(configs) < FEWEST:
-            return None
+        if not configs:
+            return []
         batch = _Extraction(self, space, features, configs)
         batch.run()
         self.extract_seconds += batch.seconds
@@ -411,7 +410,7 @@ class BuildingMeasurer(Measurer):
                 best = min(best, measurement.cost)
                 yield measurement
 
-    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
+    def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         return self._builders.extract(space, features, configs)
 
     def extract_seconds(self) -> float:

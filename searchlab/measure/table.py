@@ -224,12 +224,13 @@ class TableMeasurer(Measurer):
         if self._pool is None and len(new) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
-        rows = self._pool.extract(space, features, new) if self._pool is not None else None
-        if new and rows is None:
+        if self._pool is not None:
+            rows = self._pool.extract(space, features, new)
+        else:
             here = make_features(features, space)
             assert isinstance(here, ScheduledFeatures)
             rows = here.extract(new)
-        known.update(zip(new, rows or (), strict=True))
+        known.update(zip(new, rows, strict=True))
         return [known[config] for config in configs]
 
     def extract_seconds(self) -> float:

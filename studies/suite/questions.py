@@ -311,12 +311,45 @@ def reality(
     for suite, areas in tables.items():
         common = [name for name in names if name in areas]
         pair = [np.array([group[name] for name in common]) for group in (measured, areas)]
-        agreements.append([f"real runs and {suite}", str(len(common)), *agreement(*pair)])
-    layers = [f"GFLOPS on `{item.workload}`" for item in summary.workloads]
+        found = agreement(*pair) if len(common) > 1 else ["", ""]
+        agreements.append([f"real runs and {suite}", str(len(common)), *found])
+    layer_names = [f"`{item.workload}`" for item in summary.workloads]
+    layers = [f"GFLOPS on {name}" for name in layer_names]
     head = ["strategy", "batch", *layers, "proposing, relative to measuring", *(f"area, {group}" for group in groups)]
     compared = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
     parts = [markdown(head, rows), markdown(compared, agreements)]
+    parts.append(repeatability(layer_names, np.array([measured[name] for name in names])))
     return "\n\n".join([*parts, unreliable(runs), at_random(runs, walks, suites), far_from_the_best(runs, names)])
+
+
+def repeatability(workloads: Sequence[str], areas: Floats) -> str:
+    """Return how well the order of strategies in some runs agrees with that in others: no suite can predict more.
+
+    Agreement is the rank correlation of the strategies' mean areas. Between halves of the seeds, it is the mean over
+    all ways to divide the seeds in two (as equally as possible).
+
+    Args:
+        workloads: The names of the workloads.
+        areas: The areas, of shape (strategies, workloads, seeds).
+    """
+    seeds = areas.shape[2]
+
+    def between_halves(some: Floats) -> str:
+        if seeds < 2 or len(some) < 2:
+            return ""
+        parts = [list(part) for part in combinations(range(seeds), seeds // 2)]
+        pairs = [(some[..., part], np.delete(some, part, axis=-1)) for part in parts]
+        return f"{np.mean([correlation(one.mean(axis=(1, 2)), other.mean(axis=(1, 2))) for one, other in pairs]):.2f}"
+
+    def with_others(place: int) -> str:
+        if len(workloads) < 2 or len(areas) < 2:
+            return ""
+        return f"{correlation(areas[:, place].mean(axis=1), np.delete(areas, place, axis=1).mean(axis=(1, 2))):.2f}"
+
+    rows = [[name, between_halves(areas[:, [i]]), with_others(i)] for i, name in enumerate(workloads)]
+    if len(workloads) > 1:
+        rows.append(["all", between_halves(areas), ""])
+    return markdown(["rank correlation", "between halves of the seeds", "with the other workloads"], rows)
 
 
 def unreliable(runs: ComparedRuns) -> str:

@@ -63,7 +63,7 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     configs = [*good, *bad, *good * 4]
     with pytest.warns(SearchlabWarning, match="cannot extract program features for .* (SIGSEGV|4 s)") as said:
         rows = pool.extract(space, "program", configs)
-    assert rows is not None and len(said) == 1
+    assert len(said) == 1
     here = ProgramFeatures(space).extract([*good, *bad[:2]])
     for row, expected in zip([*rows[:5], *rows[7:10]], [*here, *here[:3]], strict=True):
         np.testing.assert_array_equal(row, expected)
@@ -71,11 +71,17 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the warning was given already
         again = pool.extract(space, "program", faults(*["none"] * 16, "schedule segfaults"))
-    assert again is not None and [len(row) for row in again] == [328] * 16 + [0]
+    assert [len(row) for row in again] == [328] * 16 + [0]
 
 
-def test_few_configs_are_not_worth_other_processes(pool: BuildPool, native: Target) -> None:
-    assert pool.extract(Faulty(parse_workload("gemm:8x8x8"), native), "program", faults("none")) is None
+def test_a_run_survives_a_config_that_kills_the_process_extracting_its_features(tmp_path: Path) -> None:
+    with pytest.warns(SearchlabWarning, match="cannot extract program features for .* SIGSEGV"):
+        result = tune(
+            "gemm:8x8x8", space="tests.support.measure.faulty:Crashing", features="program",
+            policy={"name": "xgb", "options": {"n_startup": 2}}, log=tmp_path / "log.jsonl", trials=4, batch=2,
+        )  # fmt: skip
+    failures = {trial.config["fault"]: trial.measurement.failure for trial in result.trials}
+    assert failures == {"none": None, "tiled": None, "schedule segfaults": "crash", "schedule raises": "build_error"}
 
 
 def test_a_table_has_processes_for_a_large_batch_only(

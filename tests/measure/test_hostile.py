@@ -16,7 +16,6 @@ import pytest
 
 from searchlab.errors import LONGEST_TEXT, cut
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.pool import FEWEST
 from searchlab.measure.process import Channel, answered
 from searchlab.records import Measurement
 from searchlab.space import Config
@@ -95,7 +94,7 @@ def test_a_config_that_spoils_the_process_costs_no_other_its_features(measurer: 
     space = hostile.Misbehaving(
         parse_workload("gemm:16x16x16"), measurer.target, "building", {"mode": hostile.code_of("limits open files")}
     )
-    configs = [Config({"mode": mode}) for mode in ("good 1", "mode", *["good 2"] * FEWEST)]
+    configs = [Config({"mode": mode}) for mode in ("good 1", "mode", *["good 2"] * 16)]
     rows = measurer.extract(space, "program", configs)
     fine = measurer.extract(space, "program", [config for config in configs if config["mode"] != "mode"] * 2)
     assert rows and fine and len(rows[0]) and len(rows[-1])

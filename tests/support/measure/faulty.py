@@ -77,6 +77,15 @@ class Faulty(ProductSpace):
         return schedule
 
 
+class Crashing(Faulty):
+    """A few configs, one of which kills any process that schedules it."""
+
+    def __init__(self, workload: Workload, target: Target) -> None:
+        ProductSpace.__init__(
+            self, workload, target, [Knob("fault", ("none", "tiled", "schedule segfaults", "schedule raises"))]
+        )
+
+
 class Unloadable(Faulty):
     """A space that cannot be unpickled."""
 
