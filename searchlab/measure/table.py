@@ -224,9 +224,10 @@ class TableMeasurer(Measurer):
         if self._pool is None and len(new) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
+        rows: list[Floats] = []
         if self._pool is not None:
             rows = self._pool.extract(space, features, new)
-        else:
+        elif new:
             here = make_features(features, space)
             assert isinstance(here, ScheduledFeatures)
             rows = here.extract(new)
