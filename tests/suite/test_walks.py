@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from searchlab.run.study import Study
@@ -65,6 +66,19 @@ def test_real_runs_are_compared_with_tables_and_described(
     assert "| `greedy-ils` |" in printed and "real runs and v1/gemm-64x64x64-trace-1t | 2 |" in printed
 
 
+def test_runs_whose_order_does_not_repeat_predict_nothing() -> None:
+    strong = np.array([3.0, 2.0, 1.0])[:, None, None]
+    same = questions.repeatability(["`a`", "`b`"], np.broadcast_to(strong, (3, 2, 5)))
+    assert same.splitlines()[2:] == ["| `a` | 1.00 | 1.00 |", "| `b` | 1.00 | 1.00 |", "| all | 1.00 |  |"]
+    opposite = questions.repeatability(
+        ["`a`", "`b`"], np.stack([strong[:, 0], -strong[:, 0]], axis=1).repeat(4, axis=2)
+    )
+    assert opposite.splitlines()[2:4] == ["| `a` | 1.00 | -1.00 |", "| `b` | 1.00 | -1.00 |"]
+    changing = strong * np.array([1.0, -1.0, 1.0, -1.0])  # two of six divisions reverse the order; the others see none
+    assert questions.repeatability(["`a`"], changing).splitlines()[2:] == ["| `a` | -0.33 |  |"]
+    assert questions.repeatability(["`a`"], strong).splitlines()[2:] == ["| `a` |  |  |"]
+
+
 def test_without_random_search_a_space_cannot_be_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trusting: None
 ) -> None:
@@ -83,7 +97,7 @@ def test_the_published_results_are_those_of_the_logs(name: str, capsys: pytest.C
     questions.main(
         ["real", "v1/gemm-64x64x64-trace-1t", "--runs", str(SUITE.parent / "reference" / "real" / "logs" / name)]
     )
-    measured, _, noise, *_ = capsys.readouterr().out.split("\n\n")
+    measured, _, _, noise, *_ = capsys.readouterr().out.split("\n\n")
     _, repeated, one, median = (cell.strip(" |%") for cell in noise.splitlines()[2].split(" | "))
     assert int(repeated.replace(",", "")) > 5000 and 0 < float(median) < float(one) < 10
     _, _, *rows = measured.splitlines()
