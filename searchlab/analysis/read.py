@@ -37,8 +37,9 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     """Read logs, including all logs in directories, as runs to compare.
 
     In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
-    trials there are skipped with a SearchlabWarning. Each table in a suite is a separate workload. A log that is passed
-    twice is read once. If a directory contains many logs, a cache is created there; see :mod:`searchlab.log.columns`.
+    trials there are skipped with a SearchlabWarning. Logs may be compressed (``*.jsonl.gz``). Each table in a suite is
+    a separate workload. A log that is passed twice is read once. If a directory contains many logs, a cache is created
+    there; see :mod:`searchlab.log.columns`.
 
     Args:
         *where: Logs and directories. If this is a single directory, the names of logs are relative to it.
@@ -139,7 +140,7 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
     for path in paths:
         if (home := study_of(path.parent)) is None:
             logs.append((path, Budget()))
-        elif run := plans[home].get(path.relative_to(home).as_posix()):
+        elif run := plans[home].get(path.relative_to(home).as_posix().removesuffix(".gz")):
             logs.append((path, run.budget))
         else:
             left_out.append(path)
