@@ -264,8 +264,9 @@ NOISY = 1.5
 
 
 def reality(
-    suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = (), trials: int | None = None
-) -> str:
+    suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = (), trials: int | None = None,
+    earlier: Path | None = None,
+) -> str:  # fmt: skip
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
     The first table also contains the best GFLOPS of a run (median and quartiles), and the seconds for proposing and
@@ -273,6 +274,7 @@ def reality(
 
     Only strategies that a suite and the runs have in common are ranked together. An area in the runs is relative to the
     best known program. With ``trials``, only the first trials of each run count, but the best program of all trials.
+    ``earlier`` is the ``summary.json`` of a report on other runs with the same workloads and strategies.
     """
     runs = read_runs(*places)
     if trials is not None:
@@ -284,6 +286,8 @@ def reality(
         if all(name in item.by_strategy and item.by_strategy[name].area.by_seed for item in summary.workloads)
     }
     seeds = min((len(areas) for group in by_seed.values() for areas in group), default=0)  # others may still run
+    if not seeds:
+        raise SearchlabError("no strategy has finished a run on every workload; wait for the runs, or repeat the study")
     measured = {name: np.array([areas[:seeds] for areas in group]) for name, group in by_seed.items()}
     names = sorted(measured, key=lambda name: -measured[name].mean())
     tables = {
@@ -318,11 +322,25 @@ def reality(
     head = ["strategy", "batch", *layers, "proposing, relative to measuring", *(f"area, {group}" for group in groups)]
     compared = ["rankings of", "strategies in common", "rank correlation", "95 % interval"]
     parts = [markdown(head, rows), markdown(compared, agreements)]
-    parts.append(repeatability(layer_names, np.array([measured[name] for name in names])))
+    before = areas_in(earlier, [item.workload for item in summary.workloads], names) if earlier else None
+    parts.append(repeatability(layer_names, np.array([measured[name] for name in names]), before))
     return "\n\n".join([*parts, unreliable(runs), at_random(runs, walks, suites), far_from_the_best(runs, names)])
 
 
-def repeatability(workloads: Sequence[str], areas: Floats) -> str:
+def areas_in(file: Path, workloads: Sequence[str], strategies: Sequence[str]) -> Floats:
+    """Return the mean areas in a report's ``summary.json``, of shape (strategies, workloads); NaN if one is missing."""
+    try:
+        found = {
+            (item["workload"], row["strategy"]): np.mean(row["area"]["by_seed"])
+            for item in msgspec.json.decode(file.read_bytes())["workloads"]
+            for row in item["strategies"]
+        }
+    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        raise SearchlabError(f"{file} is not the summary.json of a report: {type(error).__name__}: {error}") from None
+    return np.array([[found.get((workload, name), np.nan) for workload in workloads] for name in strategies])
+
+
+def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | None = None) -> str:
     """Return how well the order of strategies in some runs agrees with that in others: no suite can predict more.
 
     Agreement is the rank correlation of the strategies' mean areas. Between halves of the seeds, it is the mean over
@@ -331,25 +349,32 @@ def repeatability(workloads: Sequence[str], areas: Floats) -> str:
     Args:
         workloads: The names of the workloads.
         areas: The areas, of shape (strategies, workloads, seeds).
+        earlier: The mean areas in earlier runs, of shape (strategies, workloads); NaN if there were none.
     """
-    seeds = areas.shape[2]
+    parts = [list(part) for part in combinations(range(areas.shape[2]), areas.shape[2] // 2)]
 
-    def between_halves(some: Floats) -> str:
-        if seeds < 2 or len(some) < 2:
-            return ""
-        parts = [list(part) for part in combinations(range(seeds), seeds // 2)]
-        pairs = [(some[..., part], np.delete(some, part, axis=-1)) for part in parts]
-        return f"{np.mean([correlation(one.mean(axis=(1, 2)), other.mean(axis=(1, 2))) for one, other in pairs]):.2f}"
+    def row(name: str, some: Sequence[int]) -> list[str]:
+        """Return the row for the workloads at the places in ``some``."""
+        chosen = areas[:, some]
+        others = np.delete(areas, some, axis=1).mean(axis=(1, 2)) if len(some) < len(workloads) else None
+        halves = [
+            correlation(chosen[..., part].mean(axis=(1, 2)), np.delete(chosen, part, axis=2).mean(axis=(1, 2)))
+            for part in parts
+            if part
+        ]
+        cells = [np.mean(halves) if halves else None]
+        cells += [correlation(chosen.mean(axis=(1, 2)), others) if others is not None else None]
+        if earlier is not None:
+            known = np.isfinite(earlier[:, some]).all(axis=1)
+            before = chosen[known].mean(axis=(1, 2)), earlier[known][:, some].mean(axis=1)
+            cells += [correlation(*before) if known.sum() > 1 else None]
+        return [name, *("" if cell is None else f"{cell:.2f}" for cell in cells)]
 
-    def with_others(place: int) -> str:
-        if len(workloads) < 2 or len(areas) < 2:
-            return ""
-        return f"{correlation(areas[:, place].mean(axis=1), np.delete(areas, place, axis=1).mean(axis=(1, 2))):.2f}"
-
-    rows = [[name, between_halves(areas[:, [i]]), with_others(i)] for i, name in enumerate(workloads)]
+    rows = [row(name, [place]) for place, name in enumerate(workloads)]
     if len(workloads) > 1:
-        rows.append(["all", between_halves(areas), ""])
-    return markdown(["rank correlation", "between halves of the seeds", "with the other workloads"], rows)
+        rows.append(row("all", range(len(workloads))))
+    head = ["rank correlation", "between halves of the seeds", "with the other workloads"]
+    return markdown([*head, *(["with the earlier runs"] if earlier is not None else [])], rows)
 
 
 def unreliable(runs: ComparedRuns) -> str:
@@ -600,7 +625,7 @@ QUESTIONS: Mapping[str, Callable[[Sequence[Suite], argparse.Namespace], str]] = 
     "portfolio": lambda suites, _: portfolio(suites[0]),
     "failures": lambda suites, given: failures(suites[0], read_results(given.runs)),
     "rankings": lambda suites, _: rankings(suites),
-    "real": lambda suites, given: reality(suites, given.runs, given.walks, given.trials),
+    "real": lambda suites, given: reality(suites, given.runs, given.walks, given.trials, given.earlier),
     "landscapes": lambda suites, _: landscapes(suites),
     "losses": lambda suites, _: losses(suites[0]),
     "batches": lambda suites, given: batches(suites[0], read_results(given.runs)),
@@ -616,6 +641,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, nargs="+", default=[], help="directories of results or logs")
     parser.add_argument("--walks", type=Path, nargs="+", default=[], help="for `real`: directories of random walks")
     parser.add_argument("--trials", type=int, help="for `real`: the number of trials of each run that count (all)")
+    parser.add_argument("--earlier", type=Path, help="for `real`: summary.json of a report on earlier runs, to compare")
     given = parser.parse_args(None if arguments is None else list(arguments))
     if given.trials is not None and given.trials < 1:
         parser.error(f"--trials must be at least 1, not {given.trials}")

@@ -77,6 +77,19 @@ def test_runs_whose_order_does_not_repeat_predict_nothing() -> None:
     changing = strong * np.array([1.0, -1.0, 1.0, -1.0])  # two of six divisions reverse the order; the others see none
     assert questions.repeatability(["`a`"], changing).splitlines()[2:] == ["| `a` | -0.33 |  |"]
     assert questions.repeatability(["`a`"], strong).splitlines()[2:] == ["| `a` |  |  |"]
+    before = np.array([[1.0], [np.nan], [2.0]])  # one strategy is new, and the others were in the other order
+    assert questions.repeatability(["`a`"], strong, before).splitlines()[2:] == ["| `a` |  |  | -1.00 |"]
+
+
+def test_an_earlier_report_is_read_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = SUITE.parent / "reference" / "real" / "first.json"
+    areas = questions.areas_in(before, ["conv2d:1x14x14x256x256x3x3:p1", "gemm:1x1x1"], ["gp-prior", "grid"])
+    assert 0.7 < areas[0, 0] < 0.9 and np.isnan(areas[1]).all() and np.isnan(areas[0, 1])
+    logs = str(SUITE.parent / "reference" / "real" / "logs" / "trace")
+    for file in (tmp_path / "none.json", SUITE.parent / "RESULTS.md", SUITE / "v1" / "manifest.json"):
+        with pytest.raises(SystemExit):
+            questions.main(["real", "v1/gemm-64x64x64-trace-1t", "--runs", logs, "--earlier", str(file)])
+        assert "is not the summary.json of a report" in capsys.readouterr().err
 
 
 def test_without_random_search_a_space_cannot_be_described(
