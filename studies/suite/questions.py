@@ -13,7 +13,8 @@
 Each command prints Markdown tables. `portability` and `importance` compare tables with the same configs, such as those
 of one kernel on several GPUs; `portfolio`, `failures`, `rankings`, `landscapes` and `losses` compare the baselines.
 `batches`, and `failures` with `--runs`, use the results of `searchlab suite baselines SUITE LOGS... --out DIR`; `real`
-uses the logs of a study that measured programs, and those of `walks.py` through the same spaces.
+uses the logs of a study that measured programs, those of `walks.py` through the same spaces, and the `summary.json` of
+a report on earlier runs (`--earlier`).
 """
 
 from __future__ import annotations
@@ -341,7 +342,7 @@ def areas_in(file: Path, workloads: Sequence[str], strategies: Sequence[str]) ->
 
 
 def repeatability(workloads: Sequence[str], areas: Floats, earlier: Floats | None = None) -> str:
-    """Return how well the order of strategies in some runs agrees with that in others: no suite can predict more.
+    """Return how well the order of strategies in some runs agrees with that in others, to compare suites with.
 
     Agreement is the rank correlation of the strategies' mean areas. Between halves of the seeds, it is the mean over
     all ways to divide the seeds in two (as equally as possible).

@@ -104,6 +104,23 @@ def test_without_random_search_a_space_cannot_be_described(
     assert "no run of the policy 'random'" in capsys.readouterr().err
 
 
+def test_strategies_without_a_common_workload_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trusting: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for size, policy in ((64, "random"), (32, "grid")):
+        workload = f"gemm:{size}x{size}x{size}"
+        table = write_table(
+            tmp_path / f"tables{size}" / "table.jsonl", toys.Small(parse_workload(workload)), toys.smooth
+        )
+        study = STUDY.replace("gemm:64x64x64", workload).replace('"random", "greedy-ils"', f'"{policy}"')
+        Path("study.toml").write_text(study.replace('path = "tables"', f'path = "{table.parent}"'))
+        Study.load("study.toml").run(Path("real", policy), progress=False)
+    with pytest.raises(SystemExit):
+        questions.main(["real", "v1/gemm-64x64x64-trace-1t", "--runs", "real"])
+    assert "no strategy has finished a run on every workload" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore:some logs contain more trials")
 @pytest.mark.parametrize("name", ["real", "trace", "long"])
 def test_the_published_results_are_those_of_the_logs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
