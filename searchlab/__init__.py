@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .run.study import Study
     from .run.tune import tune
     from .space import Config, Knob, ProductSpace, Space
-    from .store import Store
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
 
@@ -48,7 +47,6 @@ _HOMES = {
     "log.result": ("Result", "Results", "load_log"),
     "space": ("Config", "Knob", "ProductSpace", "Space"),
     "run.study": ("Study",),
-    "store": ("Store",),
     "run.tune": ("tune",),
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
@@ -59,7 +57,7 @@ _PACKAGES = ("analysis", "apply", "conformance")
 __all__ = [
     "BoundCostModel", "Comparison", "Config", "CostModel", "InvalidConfig", "Knob", "Measurement", "NeverTwice",
     "Policy", "ProductSpace", "Result", "Results", "RunExecutor", "ScheduledTask", "Scheduler", "SearchlabError",
-    "Space", "Store", "Study", "Target", "Trial", "UnsupportedSpace", "UnsupportedWorkload", "Workload", "__version__",
+    "Space", "Study", "Target", "Trial", "UnsupportedSpace", "UnsupportedWorkload", "Workload", "__version__",
     "apply_best", "apply_history_best", "build_best", "compare", "conv2d", "gemm", "load_log", "parse_workload",
     "resolve_target", "tasks_of", "trusting", "tune",
     "tune_model",

@@ -30,7 +30,7 @@ LAYERS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis", "watch", "store"},
+    {"measure", "analysis", "watch"},
     {"apply", "exchange", "executors"},
     {"run"},
     {"model"},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import find_logs, workload_of
+from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
-from ..store import Store
-from ..store.store import Held, spelled_target
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, packed_by
 from .best import use_threads_of
@@ -29,7 +28,7 @@ Logs = OneLog | Sequence[OneLog]
 
 
 def apply_history_best(
-    mod: tvm.IRModule, logs: Logs | Store, target: str | Mapping[str, Any] | Target | None = None
+    mod: tvm.IRModule, logs: Logs, target: str | Mapping[str, Any] | Target | None = None
 ) -> tvm.IRModule:
     """Replace a module's TIR functions with the best programs from one or more logs.
 
@@ -44,13 +43,10 @@ def apply_history_best(
 
     Args:
         mod: A Relax module, after ``relax.transform.LegalizeOps``.
-        logs: A log, a result, a directory of logs, several of these, or a :class:`~searchlab.store.Store`. The fastest
-            trial of each workload is used. Logs without a successful trial and logs imported for analysis are ignored.
-            From a store, only programs for ``target`` that were measured on this machine are used;
-            ``store.results(target=..., machine=...)`` returns others.
+        logs: A log, a result, a directory of logs, or several of these. The fastest trial of each workload is used.
+            Logs without a successful trial and logs imported for analysis are ignored.
         target: The target to build for, in any form that :func:`~searchlab.target.resolve_target` accepts. Logs for
-            other targets are ignored. The default is the logs' target if they all have the same one, and ``"native"``
-            for a store.
+            other targets are ignored. The default is the logs' target if they all have the same one.
 
     Returns:
         A new module.
@@ -59,9 +55,8 @@ def apply_history_best(
         SearchlabError: If a log cannot be read, or if no log can be used.
 
     Warns:
-        SearchlabWarning: If a program uses packed weights that are not constants in the module; if no function computes
-            a log's workload; if all of a workload's programs in a store were measured for a different target or
-            machine; or if a store contains nothing for the module.
+        SearchlabWarning: If a program uses packed weights that are not constants in the module, or if no function
+            computes a log's workload.
 
     Example:
         >>> import searchlab
@@ -96,10 +91,7 @@ def apply_history_best(
         orders = {variable: order_of(function, reference) for variable, function in functions.items()}
         return {variable: order for variable, order in orders.items() if order is not None}
 
-    if isinstance(logs, Store):
-        best = _stored_best(logs, resolve_target("native" if target is None else target), computing)
-    else:
-        best = _best(_results(logs), None if target is None else resolve_target(target))
+    best = _best(_results(logs), None if target is None else resolve_target(target))
     replaced: dict[Any, Any] = {}
     with_packed: dict[str, PackedFunction] = {}
     missing: list[Workload] = []
@@ -156,7 +148,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
         raise SearchlabError(
             f"no log has a successful trial in a searchlab space: {paths}; tune first, or pass different logs"
         )
-    targets = {_target(one): one.log.header.target for one in usable}
+    targets = {_target_of(one): one.log.header.target for one in usable}
     listed = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
@@ -164,7 +156,7 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
         target = resolve_target(*targets.values())
     best: dict[Workload, Best] = {}
     for one in usable:
-        if _target(one) != spelled_target(target):
+        if _target_of(one) != _target_name(target):
             continue
         workload = one.workload
         if workload not in best or one.best.seconds < best[workload].seconds:
@@ -177,56 +169,13 @@ def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     return best
 
 
-def _target(result: Result) -> str:
-    return spelled_target(resolve_target(result.log.header.target))
+def _target_of(result: Result) -> str:
+    return _target_name(resolve_target(result.log.header.target))
 
 
-def _stored_best(store: Store, target: Target, computing: Callable[[Workload], Sized]) -> dict[Workload, Best]:
-    """Return the fastest program in ``store`` for each workload in the module, for ``target`` and this machine.
-
-    If a program's schedule cannot be rebuilt because its space is missing or has changed, the next fastest is used. A
-    SearchlabWarning is issued in this case, for each workload that was measured only for other targets or machines, and
-    if the module computes none of the workloads.
-
-    Args:
-        store: The store.
-        target: The target.
-        computing: A function that returns the module's functions that compute a workload.
-
-    Raises:
-        SearchlabError: If the store is empty.
-    """
-    held: dict[Workload, list[Held]] = {}
-    for one in store.find():
-        workload = workload_of(one.header, store.path)
-        if workload.op != "kernel":  # kernels come from other tuners, which recorded only times
-            held.setdefault(workload, []).append(one)
-    if not held:
-        raise SearchlabError(f"the store {store.path} contains no programs; add logs with `searchlab store add`")
-    needed = {workload: own for workload, own in held.items() if computing(workload)}
-    if not needed:
-        _warn(f"no function in the module computes any of the {len(held)} workloads in the store {store.path}")
-    best: dict[Workload, Best] = {}
-    for workload, own in needed.items():
-        failed = ""
-        for result in store.fastest(own, target):
-            try:
-                result.best.schedule()
-            except SearchlabError as error:
-                failed = failed or str(error)
-                continue
-            best[workload] = result.best
-            break
-        if failed:
-            instead = "the next one is" if workload in best else "none is"
-            _warn(f"the fastest program for {workload} cannot be rebuilt, so {instead} used: {failed}")
-        elif workload not in best:
-            _warn(f"{store.nothing(str(workload), own, target)}. None of these programs is used")
-    return best
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, SearchlabWarning, stacklevel=4)  # refers to the call of apply_history_best
+def _target_name(target: Target) -> str:
+    """Return a target as canonical JSON, without its cache sizes, which do not affect the programs that it can run."""
+    return json.dumps({name: value for name, value in target.spec.items() if name != "caches"}, sort_keys=True)
 
 
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:

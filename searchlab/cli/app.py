@@ -39,7 +39,6 @@ COMMANDS = {
     "table": ("logs:table", "Record tables of measurements that stand in for the machine."),
     "suite": ("suite:suites", "Compare policies on suites of tables, with registered baselines."),
     "fleet": ("fleet:fleet", "Measure on remote devices behind TVM's RPC tracker."),
-    "store": ("store:store", "Store and look up the measurements from all studies."),
     "log": ("logs:log", "Check the logs of runs."),
     "costmodel": ("logs:costmodel", "Evaluate cost models without a search."),
 }

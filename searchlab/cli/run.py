@@ -148,9 +148,8 @@ def tune(
     warm_start: Annotated[
         list[str] | None,
         Option(
-            help="An earlier log to learn from, or a directory of logs; or `store` or `store:FILE`, for everything "
-            "in the store for this space, target and machine. May be repeated.",
-            metavar="LOG|store",
+            help="An earlier log to learn from, or a directory of logs. May be repeated.",
+            metavar="LOG|DIR",
         ),
     ] = None,
     measure: MeasureSpec = None,

@@ -10,7 +10,7 @@ import re
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,9 @@ from ..log.format import (
     Header,
     Log,
     RandomDraws,
+    decode_log,
     find_logs,
+    read_bytes,
     read_held,
     read_log,
     workload_name,
@@ -45,14 +47,12 @@ from ..plugins import Plugin, PluginSpec, trusting
 from ..policy import POLICIES, Policy
 from ..records import Statistic, Trial
 from ..space import SPACES, Space
-from ..store import Store
-from ..store.store import in_words, named_store, places, spelled_target
 from ..target import Target
 from ..workload import Workload, kind_of
 
-Source = str | Path | Store | Result
-"""A source of earlier runs: a log, a directory of logs, a result, a store, ``"store"`` or ``"store:PATH"``, or the
-tables of a suite, such as ``"suite:v1/dev"``."""
+Source = str | Path | Result
+"""A source of earlier runs: a log, a directory of logs, a result, or the tables of a suite, such as
+``"suite:v1/dev"``."""
 
 OF_TABLE = 128
 """The number of random trials that a warm start uses from each table of a suite."""
@@ -72,7 +72,7 @@ class EarlierRun:
     log: Log
     digest: str  # the log's digest
     statistic: Statistic  # the statistic that the new run uses as the cost
-    stored: bool = field(default=False, compare=False)  # whether it comes from a store and not from a specified log
+    in_directory: bool = field(default=False, compare=False)  # whether it was found in a directory and may be unused
     asked_for: bool = field(default=False, compare=False)  # whether its space is being searched and may be imported
     of_suite: bool = False  # whether it is part of a suite's table, which runs for the same workload must not use
 
@@ -106,34 +106,72 @@ class EarlierRun:
 
 
 @dataclass(frozen=True)
-class StoredRuns:
-    """The runs in a store that can be used as a warm start."""
+class LogDirectory:
+    """A directory of logs that serves as a warm start. A run uses those logs in it from which it can learn."""
 
-    store: Store
+    path: Path
     statistic: Statistic  # the statistic that the new run uses as the cost
-    _read: dict[tuple[str, str], list[EarlierRun]] = field(default_factory=dict, compare=False, repr=False)
 
-    def of(self, space: Space, machine: str) -> list[EarlierRun]:
-        """Return the runs in ``space`` (including its target) that were measured on ``machine``.
+    @cached_property
+    def runs(self) -> list[EarlierRun]:
+        """The runs in the directory that have trials, oldest first. Issues a warning about unreadable logs."""
+        runs: dict[str, EarlierRun] = {}
+        problems: list[str] = []
+        for path in find_logs(self.path):
+            try:
+                run = read_earlier_run(path, self.statistic, in_directory=True)
+            except SearchlabError as error:
+                problems.append(str(error))
+                continue
+            if run.trials:
+                runs.setdefault(run.digest, run)
+        if problems:
+            others = f"; so are {len(problems) - 1} others" if len(problems) > 1 else ""
+            warnings.warn(f"a log to start from is unreadable: {problems[0]}{others}", SearchlabWarning, stacklevel=2)
+        return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
 
-        If there are none, a SearchlabWarning lists the targets and machines for which the workload was measured.
+    def usable(self, space: Space, machine: str) -> list[EarlierRun]:
+        """Return the runs except those in ``space`` that were measured on a machine other than ``machine``.
+
+        The name of a machine is "" if it is unknown.
         """
-        key = space.fingerprint, machine
-        if key not in self._read:
-            held = self.store.find(space.workload)
-            own = [one.key for one in held if (one.key.fingerprint, one.key.machine) == key]
-            if not own:
-                where = in_words(spelled_target(space.target), machine)
-                elsewhere = f"; for this workload, it contains only these programs: {places(held)}" if held else ""
-                warnings.warn(
-                    f"the store {self.store.path} contains no trials of {space.workload} in this space for {where} "
-                    f"to start from{elsewhere}",
-                    SearchlabWarning,
-                    stacklevel=2,
-                )
-            runs = self.store.states(own)
-            self._read[key] = [EarlierRun(log, digest, self.statistic, stored=True) for digest, log in runs]
-        return self._read[key]
+        usable, elsewhere = [], set()
+        for run in self.runs:
+            measured_on = run.log.header.measured_on
+            if run.log.header.fingerprint == space.fingerprint and machine and measured_on not in ("", machine):
+                elsewhere.add(measured_on)
+            else:
+                usable.append(run)
+        if elsewhere:
+            warnings.warn(
+                f"the logs of {space.workload} in {self.path} that were measured on {' and '.join(sorted(elsewhere))} "
+                f"are no warm start for runs on {machine}",
+                SearchlabWarning,
+                stacklevel=2,
+            )
+        return usable
+
+    def run_with(self, digest: str) -> EarlierRun | None:
+        """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since."""
+        for run in self.runs:
+            if run.digest == digest:
+                return run
+        for path in find_logs(self.path):
+            sha, size = hashlib.sha256(), 0
+            for line in read_bytes(path).splitlines(keepends=True):
+                sha.update(line)
+                size += len(line)
+                if sha.hexdigest().startswith(digest):
+                    log = decode_log(path, read_bytes(path)[:size])
+                    return EarlierRun(log, digest, self.statistic, in_directory=True)
+        return None
+
+
+def read_earlier_run(path: Path, statistic: Statistic, in_directory: bool = False) -> EarlierRun:
+    """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
+    data = read_bytes(path)
+    log = decode_log(path, data)
+    return EarlierRun(log, hashlib.sha256(data[: log.size]).hexdigest()[:32], statistic, in_directory)
 
 
 @dataclass(frozen=True)
@@ -142,7 +180,7 @@ class WarmStart:
 
     own: tuple[EarlierRun, ...] = ()  # in the same space
     others: tuple[EarlierRun, ...] = ()
-    stores: tuple[Store, ...] = ()  # the stores that contain some of these runs, as they were when the run began
+    directories: tuple[LogDirectory, ...] = ()  # the directories that contain some of these runs
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
@@ -155,6 +193,14 @@ class WarmStart:
     @property
     def trials(self) -> list[Trial]:
         return [trial for run in self.own for trial in run.trials]
+
+    def without(self, logs: Set[Path]) -> WarmStart:
+        """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
+
+        def is_kept(run: EarlierRun) -> bool:
+            return not (run.in_directory and run.log.path.resolve() in logs)
+
+        return replace(self, own=tuple(filter(is_kept, self.own)), others=tuple(filter(is_kept, self.others)))
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
@@ -169,17 +215,15 @@ class WarmStart:
             policy.warm_start(self.trials)
 
 
-def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> list[EarlierRun | StoredRuns]:
-    """Return the earlier runs and the stores specified by ``sources``, whose paths are relative to ``base``.
+def earlier_runs(
+    sources: Sequence[Source], statistic: Statistic, base: Path = Path()
+) -> list[EarlierRun | LogDirectory]:
+    """Return the earlier runs and the directories of logs in ``sources``, whose paths are relative to ``base``.
 
     Raises SearchlabError if a log is damaged, has no trials or is specified twice.
     """
-    runs: list[EarlierRun | StoredRuns] = []
+    runs: list[EarlierRun | LogDirectory] = []
     for source in sources:
-        path = named_store(source, base) if isinstance(source, str) else None
-        if isinstance(source, Store) or path is not None:
-            runs.append(StoredRuns(source if isinstance(source, Store) else Store(path), statistic))
-            continue
         if isinstance(source, str) and source.startswith("suite:"):
             runs += (_of_table(table, statistic) for table in find_suite(source.removeprefix("suite:"), base).tables)
             continue
@@ -187,18 +231,21 @@ def earlier_runs(sources: Sequence[Source], statistic: Statistic, base: Path = P
             source = source.log.path.absolute()
         if not isinstance(source, str | Path):
             raise SearchlabError(
-                f"a warm start must be a log, a directory of logs, a result or a store, not {source!r:.200}"
+                f"a warm start must be a log, a directory of logs, a result or a suite, not {source!r:.200}"
             )
-        logs = find_logs(base / source)
-        if not logs:
-            raise SearchlabError(f"no logs (*.jsonl) found in {base / source} to start from")
-        for log in logs:
-            run = EarlierRun(read_log(log), hashlib.sha256(log.read_bytes()).hexdigest()[:32], statistic)
-            if not run.trials:
-                raise SearchlabError(f"{log} contains no measured trials to start from")
-            if any(isinstance(other, EarlierRun) and other.digest == run.digest for other in runs):
-                raise SearchlabError(f"{log} is specified twice, or is a copy of another log; specify each log once")
-            runs.append(run)
+        path = base / source
+        if path.is_dir():
+            directory = LogDirectory(path, statistic)
+            if not directory.runs:
+                raise SearchlabError(f"no logs (*.jsonl) with trials found in {path} to start from")
+            runs.append(directory)
+            continue
+        run = read_earlier_run(path, statistic)
+        if not run.trials:
+            raise SearchlabError(f"{path} contains no measured trials to start from")
+        if any(isinstance(other, EarlierRun) and other.digest == run.digest for other in runs):
+            raise SearchlabError(f"{path} is specified twice, or is a copy of another log; specify each log once")
+        runs.append(run)
     return runs
 
 
@@ -232,8 +279,11 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: S
     return WarmStart(own, others)
 
 
-def check_used(earlier: Sequence[EarlierRun | StoredRuns], warm_starts: Sequence[WarmStart]) -> None:
-    """Raise SearchlabError if none of ``warm_starts`` uses a log in ``earlier``. Stores and suites may be unused."""
+def check_used(earlier: Sequence[EarlierRun | LogDirectory], warm_starts: Sequence[WarmStart]) -> None:
+    """Raise SearchlabError if none of ``warm_starts`` uses a log in ``earlier``.
+
+    Suites, and logs in directories, may be unused.
+    """
     used = {digest for warm in warm_starts for digest in warm.digests}
     for run in earlier:
         if isinstance(run, EarlierRun) and not run.of_suite and run.digest not in used:
@@ -450,7 +500,7 @@ def plan_run(
     seed: int,
     batch: int,
     log: Path,
-    earlier: Sequence[EarlierRun | StoredRuns] = (),
+    earlier: Sequence[EarlierRun | LogDirectory] = (),
     base: Path = Path(),
 ) -> Run:
     """Plan a run that starts from the ``earlier`` runs that are usable. The plan is also valid for other seeds.
@@ -478,13 +528,13 @@ def plan_run(
             stacklevel=2,
         )
         strategy = replace(strategy, features=strategy.without_programs)
-    runs = {one.digest: one for one in earlier if isinstance(one, EarlierRun)}
-    stored = [one for one in earlier if isinstance(one, StoredRuns)]
-    machine = settings.machine(searched.space.target, base) if stored else ""
-    for one in stored:
-        runs |= {run.digest: run for run in one.of(searched.space, machine) if run.digest not in runs}
+    runs = {run.digest: run for run in earlier if isinstance(run, EarlierRun)}
+    directories = tuple(source for source in earlier if isinstance(source, LogDirectory))
+    machine = settings.machine(searched.space.target, base) if directories else ""
+    for directory in directories:
+        runs = {run.digest: run for run in directory.usable(searched.space, machine)} | runs
     warm_start = usable(list(runs.values()), searched.plugin, searched.space, strategy)
-    warm_start = replace(warm_start, stores=tuple(one.store for one in stored))
+    warm_start = replace(warm_start, directories=directories)
     run = Run(
         searched, strategy, seed, batch, budget.trials, settings, log, warm_start, seconds=budget.seconds,
         stop_after=budget.stop_after,
@@ -503,39 +553,48 @@ def plan_run(
 
 
 def as_begun(runs: Sequence[Run]) -> list[Run]:
-    """Return ``runs``, with the original warm start restored in those that start from a store.
+    """Return ``runs``, with the original warm start restored in those that start from directories of logs.
 
     Each strategy's logs are in the same directory. The first existing log determines the warm start for all runs there,
-    so that all seeds start from the same trials. Raises SearchlabError if this log is damaged, or if the stores no
-    longer contain the runs from which it started.
+    so that all seeds start from the same trials. The logs of ``runs`` themselves are no warm start.
+
+    Raises:
+        SearchlabError: If an existing log is damaged, or its warm start is no longer in the directories.
     """
+    logs = {run.log.resolve() for run in runs}
     begun: dict[Path, Header] = {}
     for run in runs:
-        if run.warm_start.stores and run.log.parent not in begun and (held := read_held(run.log)) is not None:
-            begun[run.log.parent] = held.header
+        starts_from_directory = bool(run.warm_start.directories)
+        if starts_from_directory and run.log.parent not in begun and (log := read_held(run.log)) is not None:
+            begun[run.log.parent] = log.header
     return [
-        _from(run, begun[run.log.parent]) if run.warm_start.stores and run.log.parent in begun else run for run in runs
+        _with_original_warm_start(run, begun[run.log.parent])
+        if run.warm_start.directories and run.log.parent in begun
+        else replace(run, warm_start=run.warm_start.without(logs))
+        for run in runs
     ]
 
 
-def _from(run: Run, header: Header) -> Run:
+def _with_original_warm_start(run: Run, header: Header) -> Run:
     """Return ``run`` with the warm start in ``header`` and newly specified logs, which are rejected later."""
     warm = run.warm_start
-    known = {one.digest: one for one in warm.runs}
-    runs = [known.get(digest) or _stored(run, digest) for digest in header.warm_start]
-    runs += [one for digest, one in known.items() if not one.stored and digest not in header.warm_start]
+    specified = {earlier.digest: earlier for earlier in warm.runs}
+    runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in header.warm_start]
+    runs += [
+        earlier for digest, earlier in specified.items() if not earlier.in_directory and digest not in header.warm_start
+    ]
     again = usable(runs, run.searched.plugin, run.space, run.strategy)
-    return replace(run, warm_start=replace(again, stores=warm.stores))
+    return replace(run, warm_start=replace(again, directories=warm.directories))
 
 
-def _stored(run: Run, digest: str) -> EarlierRun:
-    for store in run.warm_start.stores:
-        if (log := store.log_of(digest)) is not None:
-            return EarlierRun(log, digest, run.settings.statistic, stored=True)
-    paths = ", ".join(str(store.path) for store in run.warm_start.stores)
+def _run_with_digest(run: Run, digest: str) -> EarlierRun:
+    for directory in run.warm_start.directories:
+        if (earlier := directory.run_with(digest)) is not None:
+            return earlier
+    paths = ", ".join(str(directory.path) for directory in run.warm_start.directories)
     raise SearchlabError(
-        f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); add that log "
-        f"to the store, or choose a different path for this run's log"
+        f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); restore that "
+        f"log, or choose a different path for this run's log"
     )
 
 

@@ -39,10 +39,10 @@ from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .plan import (
     EarlierRun,
+    LogDirectory,
     OnRun,
     Run,
     Searched,
-    StoredRuns,
     Strategy,
     WarmStart,
     as_begun,
@@ -186,11 +186,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU name such as ``"znver4"``, or a TVM target as a TOML
             table. The default is this machine, or the target of the recorded table. For a fleet, it must be specified.
         measure: Where and how programs are measured.
-        warm_start: Logs of earlier runs, or directories of logs. Specify ``"store"`` or ``"store:PATH"`` to use a
-            store's runs for the same space, target and machine, or ``"suite:v1/dev"`` to use 128 random trials from
-            each table of a suite, except those of the run's own workload. Each policy learns from runs in its own
-            space. A cost model with program features is also trained on all other runs. Policies that transfer, such as
-            ``copula``, and cost models with knob features also learn from runs for other shapes in the same space.
+        warm_start: Logs of earlier runs, or directories of logs, such as ``"results/"``; the study's own logs there are
+            not used. Specify ``"suite:v1/dev"`` to use 128 random trials from each table of a suite, except those of
+            the run's own workload. Each policy learns from runs in its own space. A cost model with program features is
+            also trained on all other runs. Policies that transfer, such as ``copula``, and cost models with knob
+            features also learn from runs for other shapes in the same space.
         contrasts: The pairs of strategies, by name or label, that the study is designed to compare. They are registered
             in each run's log when the run begins. Reports test them with more power than all other pairs.
         claims: Published claims, which reports test on the study's runs. In a study over a suite, claims and contrasts
@@ -464,7 +464,7 @@ class Study:
                     raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
         left_out: list[str] = []
         runs: list[Run] = []
-        earlier: dict[tuple[str, ...], list[EarlierRun | StoredRuns]] = {}  # by the sources of a warm start
+        earlier: dict[tuple[str, ...], list[EarlierRun | LogDirectory]] = {}  # by the sources of a warm start
         warm: dict[tuple[str, ...], list[WarmStart]] = {}
         for group in self._places(left_out):
             planned: list[Run] = []

@@ -15,7 +15,6 @@ from ..options import Count, Natural, NonNegative, checked
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
-from ..store import Store
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
@@ -64,11 +63,10 @@ def tune(
         features: The features for the cost model. The default is the policy's own features, or ``knob`` if it has none.
         target: The target; see :func:`resolve_target`. The default is this machine, or the table's target.
         measure: How to measure, as in a study file: ``{"kind": "local", "repeat": 5}``.
-        warm_start: Logs of earlier runs, directories of logs, results, or a :class:`Store`. Pass ``"store"`` for the
-            default store, or ``"store:PATH"`` for the store at PATH. The policy learns from earlier runs in the same
-            space; runs in a store must also have been measured on the same machine. A cost model with program features
-            is also trained on all other runs, and one with knob features on runs for other shapes in the same space. A
-            resumed run keeps its original warm start even if the store has grown.
+        warm_start: Logs of earlier runs, directories of logs, or results. The policy learns from earlier runs in the
+            same space; those in a directory must also have been measured on the same machine. A cost model with program
+            features is also trained on all other runs, and one with knob features on runs for other shapes in the same
+            space. A resumed run keeps its original warm start even if the directory has grown.
         on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order. ``replayed`` is True if the trial
             was already in the log when the run began. To stop the run, raise an exception: the trial is kept, the
             exception propagates, and the same call resumes the run. The return value is ignored.
@@ -107,7 +105,7 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
-    sources = [warm_start] if isinstance(warm_start, str | Path | Store | Result) else warm_start
+    sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
         Searched.of(space, parse_workload(workload), resolved, settings=settings),

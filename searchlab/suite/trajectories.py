@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+import platformdirs
 
 from ..errors import SearchlabError, did_you_mean
 from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpacked
@@ -26,10 +27,9 @@ from ..measure.suite import RUNS, Suite, SuiteTable
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import Config
-from ..store.store import default_path
 
 FORMAT = 1
-USES = "test-splits.jsonl"  # the file, next to the user's store, of strategies that were run over a test split
+USES = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run over a test split
 
 
 class Trajectory(msgspec.Struct, frozen=True, array_like=True):
@@ -290,7 +290,7 @@ def count_use(result: Trajectories) -> int:
 
     A strategy counts once, however often it is run. Raises SearchlabError if the file cannot be written.
     """
-    path = default_path().with_name(USES)
+    path = platformdirs.user_data_path("searchlab") / USES
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
     use = Use(result.suite, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
     known: set[str] = set()

@@ -22,7 +22,6 @@ from searchlab.log.format import read_log
 from searchlab.log.writer import examine
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from searchlab.store.store import default_path
 from searchlab.tables.info import TableInfo, info_table
 from tests.support import toys
 from tests.support.cli import searchlab
@@ -157,14 +156,6 @@ def test_a_gzip_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SEARCHLAB_UNPACK_MB", "all")
     with pytest.raises(SearchlabError, match="SEARCHLAB_UNPACK_MB must be a number of megabytes, not 'all'"):
         read_log(line)
-
-
-def test_an_empty_home_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    monkeypatch.delenv("SEARCHLAB_STORE", raising=False)
-    monkeypatch.setenv("HOME", "")
-    with pytest.raises(SearchlabError, match="has no home directory for a store"):
-        default_path()
 
 
 def test_an_interrupt_while_modules_are_imported_is_quiet() -> None:

@@ -259,7 +259,7 @@ def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results:
 def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SEARCHLAB_STORE", str(tmp_path / "data" / "store.db"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "mine.py").write_text(TOY)
     words = ("suite", "run", sealed, "--policy", "mine:HillClimb", "--option", "restart=0.5", "--out", tmp_path / "out")
     done = searchlab(*words, "--against", "random,xgb", "--split", "test", cwd=tmp_path)
@@ -293,7 +293,7 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
 def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_are_counted(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SEARCHLAB_STORE", str(tmp_path / "data" / "store.db"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "mine.py").write_text(TOY)
     test = [name for name, (split, *_) in TABLES.items() if split == "test"]
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
@@ -53,3 +55,21 @@ def decided(log: Path) -> list[dict[str, Any]]:
         f"[{','.join(log.read_text().splitlines())}]",
         object_hook=lambda found: {k: v for k, v in found.items() if k not in timing},
     )
+
+
+def searched(path: Path, space: Space, cost: Cost, first: int, count: int, **header: Any) -> Path:
+    """A log of ``count`` configs of a toy space from the ``first`` on, in order, at their made-up costs."""
+    facts = {
+        "workload": str(space.workload),
+        "space": Plugin(f"{type(space).__module__}:{type(space).__name__}"),
+        "fingerprint": space.fingerprint,
+        "target": space.target.to_json(),
+        "measure": {},
+        "host": {},
+        **header,
+    }
+    with LogWriter(path, msgspec.structs.replace(HEADER, **facts), durable=False) as writer:
+        for index, config in enumerate(list(space.enumerate())[first : first + count]):
+            if index >= len(writer.records):
+                writer.append(Record.of(Trial(index, config, cost(config)), 0.0, 0.0))
+    return path
