@@ -282,10 +282,13 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: S
 def check_used(earlier: Sequence[EarlierRun | LogDirectory], warm_starts: Sequence[WarmStart]) -> None:
     """Raise SearchlabError if none of ``warm_starts`` uses a log in ``earlier``.
 
-    Suites, and logs in directories, may be unused.
+    Suites may be unused. A directory that is not used causes a SearchlabWarning.
     """
     used = {digest for warm in warm_starts for digest in warm.digests}
     for run in earlier:
+        if isinstance(run, LogDirectory) and used.isdisjoint(earlier_run.digest for earlier_run in run.runs):
+            text = f"no run can learn from any of the {len(run.runs)} logs in {run.path}, so it starts without them"
+            warnings.warn(text, SearchlabWarning, stacklevel=2)
         if isinstance(run, EarlierRun) and not run.of_suite and run.digest not in used:
             header = run.log.header
             raise SearchlabError(
