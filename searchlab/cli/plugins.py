@@ -18,10 +18,8 @@ from typer import Argument, Option
 
 from ..conformance import (
     cost_model_checks,
-    executor_checks,
     policy_checks,
     run_checks,
-    scheduler_checks,
     selected,
     space_checks,
     workload_checks,
@@ -55,7 +53,7 @@ from .terminal import (
 
 Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
 Shown = StrEnum("Shown", ["policy", "space", "costmodel", "scheduler", "workload"])
-Contract = StrEnum("Contract", ["policy", "space", "costmodel", "scheduler", "workload", "executor"])
+Contract = StrEnum("Contract", ["policy", "space", "costmodel", "workload"])
 KINDS: dict[str, PluginKind[Any]] = {
     "spaces": SPACES, "policies": POLICIES, "costmodels": COST_MODELS, "executors": EXECUTORS,
     "schedulers": SCHEDULERS, "space": SPACES, "policy": POLICIES, "costmodel": COST_MODELS, "scheduler": SCHEDULERS,
@@ -217,10 +215,6 @@ def check(
         if option:
             raise SearchlabError("a workload has no options; omit --option")
         checks = workload_checks(name, seed=seed)
-    elif kind is Contract.executor:
-        checks = executor_checks(spec, seed=seed)
-    elif kind is Contract.scheduler:
-        checks = scheduler_checks(spec, seed=seed)
     else:
         checks = cost_model_checks(spec, seed=seed)
     count = passed = 0

@@ -1,4 +1,4 @@
-"""Contract checks for authors of policies, spaces, cost models, workloads, executors and schedulers.
+"""Contract checks for authors of policies, spaces, cost models and workloads.
 
 ``searchlab check policy acme_policies:Bandit`` runs the checks on the command line, the classes in
 :mod:`searchlab.conformance.pytest` run them in a test suite, and the functions in this package run them anywhere::
@@ -11,13 +11,19 @@ A plug-in is specified by a registered name, ``"module:Class"``, ``{"name": ...,
 
 from .check import Check, CheckFailed, NotApplicable, Outcome, run_checks, selected
 from .costmodels import cost_model_checks
-from .executors import executor_checks
 from .policies import policy_checks
-from .schedulers import scheduler_checks
 from .spaces import space_checks
 from .workloads import workload_checks
 
 __all__ = [
-    "Check", "CheckFailed", "NotApplicable", "Outcome", "cost_model_checks", "executor_checks", "policy_checks",
-    "run_checks", "scheduler_checks", "selected", "space_checks", "workload_checks",
-]  # fmt: skip
+    "Check",
+    "CheckFailed",
+    "NotApplicable",
+    "Outcome",
+    "cost_model_checks",
+    "policy_checks",
+    "run_checks",
+    "selected",
+    "space_checks",
+    "workload_checks",
+]

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pytest
 
 from ..plugins import PluginSpec
-from . import costmodels, executors, policies, schedulers, spaces, workloads
+from . import costmodels, policies, spaces, workloads
 from .check import Check, NotApplicable, Rule
 
 
@@ -79,15 +79,3 @@ class WorkloadTests(_Tests):
     """A base class for the tests of a workload. The class variable ``plugin`` is a small workload or its name."""
 
     _rules, _make = workloads.RULES, staticmethod(workloads.workload_checks)
-
-
-class ExecutorTests(_Tests):
-    """A base class for the tests of an executor."""
-
-    _rules, _make = executors.RULES, staticmethod(executors.executor_checks)
-
-
-class SchedulerTests(_Tests):
-    """A base class for the tests of a scheduler."""
-
-    _rules, _make = schedulers.RULES, staticmethod(schedulers.scheduler_checks)

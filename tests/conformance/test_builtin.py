@@ -1,4 +1,4 @@
-"""The kit over every registered policy, space, cost model and scheduler."""
+"""The kit over every registered policy, space, cost model and workload."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import pytest
 
 from searchlab.conformance import (
     cost_model_checks,
-    executor_checks,
     policy_checks,
     run_checks,
-    scheduler_checks,
     space_checks,
     workload_checks,
 )  # fmt: skip
 from searchlab.conformance.check import Check
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
-from searchlab.model import SCHEDULERS
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import WORKLOADS, parse_workload
@@ -73,16 +70,6 @@ WORKLOADS_OF = {
 @pytest.mark.parametrize("kind", WORKLOADS.installed())
 def test_workload(kind: str) -> None:
     held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in ("kernel", "tir"))
-
-
-def test_executor() -> None:
-    """Those that need a cluster are tested with one in ``tests/executors``."""
-    held([check for check in executor_checks("local") if check.name != "exclusive"])
-
-
-@pytest.mark.parametrize("name", SCHEDULERS.installed())
-def test_scheduler(name: str) -> None:
-    held(scheduler_checks(name))
 
 
 def test_a_space_is_checked_where_it_has_programs() -> None:

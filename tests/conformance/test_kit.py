@@ -9,22 +9,18 @@ import pytest
 
 from searchlab import conformance
 from searchlab.conformance import costmodels as costmodel_rules
-from searchlab.conformance import executors as executor_rules
 from searchlab.conformance import policies as policy_rules
 from searchlab.conformance import run_checks, toys
-from searchlab.conformance import schedulers as scheduler_rules
 from searchlab.conformance import spaces as space_rules
 from searchlab.conformance import workloads as workload_rules
 from searchlab.conformance.check import Check, Rule, innermost
-from tests.conformance.broken import costmodels, executors, policies, schedulers, spaces, workloads
+from tests.conformance.broken import costmodels, policies, spaces, workloads
 from tests.support.stopping import Stops
 
 KINDS: dict[str, tuple[Any, tuple[Rule, ...], dict[str, list[Any]]]] = {
     "policy": (conformance.policy_checks, policy_rules.RULES, policies.BROKEN),
     "space": (conformance.space_checks, space_rules.RULES, spaces.BROKEN),
     "costmodel": (conformance.cost_model_checks, costmodel_rules.RULES, costmodels.BROKEN),
-    "scheduler": (conformance.scheduler_checks, scheduler_rules.RULES, schedulers.BROKEN),
-    "executor": (conformance.executor_checks, executor_rules.RULES, executors.BROKEN),
     "workload": (lambda cls: conformance.workload_checks(cls(16)), workload_rules.RULES, workloads.BROKEN),
 }
 SLOW = {"every-process", "fingerprint", "one-function", "right-answer"}
@@ -78,19 +74,12 @@ def test_a_broken_plugin_fails_the_check_meant_for_it(kind: str, name: str, cls:
         ("space", toys.Dependent),
         ("costmodel", costmodels.Sound),
         ("workload", workloads.Sound),
-        ("scheduler", schedulers.Sound),
     ],
 )
 def test_a_sound_plugin_passes(kind: str, cls: type[Any]) -> None:
     outcomes = list(run_checks(checks_of(kind, cls)))
     assert {outcome.status for outcome in outcomes} <= {"pass", "n/a"}, outcomes
     assert [outcome.name for outcome in outcomes if outcome.status == "n/a"] == ["index"] * (cls is toys.Dependent)
-
-
-def test_a_sound_executor_passes() -> None:
-    outcomes = list(run_checks(checks_of("executor", executors.Sound)))
-    assert {outcome.status for outcome in outcomes} == {"pass", "n/a"}, outcomes
-    assert [outcome.name for outcome in outcomes if outcome.status == "n/a"] == ["lost-workers", "exclusive"]
 
 
 def test_the_line_of_the_plugin_is_named() -> None:
