@@ -22,6 +22,7 @@ SOURCES = {
 
 LAYERS = [
     {"errors", "console", "arrays"},
+    {"files"},
     {"options", "schema"},
     {"plugins"},
     {"workload", "machine", "target"},

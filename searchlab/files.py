@@ -1,0 +1,272 @@
+"""The one way to open files that come from outside, and the one way to write files.
+
+Whatever is read is a regular file of bounded size, so that neither a pipe nor a device can hang this process or exhaust
+its memory. Whatever is written first gets a different, unique name and is then renamed, so that a process that is
+killed leaves the previous file as it was, and never blocks the next process. If a directory is passed as ``under``,
+files are read and written only within it, even if links in it lead elsewhere, because directories may come from
+strangers. The directory itself may be a link, since the user chose it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+import uuid
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from .errors import SearchlabError, SearchlabWarning
+
+T = TypeVar("T")
+
+MAX_BYTES = 256 << 20
+"""The default maximum size of a file, in bytes. No file but logs and tables ever comes near it."""
+
+MAX_NAME = 100
+"""The maximum length of a name made by :func:`file_name`, in bytes. File systems allow 255, including endings."""
+
+RESERVED = "report"
+RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".packed", ".log")
+"""Names, and endings of names, that :func:`file_name` avoids, because searchlab's own files are found by them."""
+
+SHOWN = 5
+"""The maximum number of files that are named in warnings."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class FileMissing(SearchlabError):
+    """Raised if there is no file, nor a link, with the given name."""
+
+
+def open_file(path: str | Path, *, under: Path | None = None, kind: str = "") -> BinaryIO:
+    """Open a regular file for reading.
+
+    Args:
+        path: The file.
+        under: The directory outside which nothing may be read, or None if the user chose the file.
+        kind: The kind of file to name in error messages, such as ``"the log"``.
+
+    Raises:
+        FileMissing: If there is no such file.
+        SearchlabError: If the file cannot be opened, is not a regular file, or is outside ``under``.
+    """
+    name = f"{kind} {path}".lstrip()
+    try:
+        target = Path(path) if under is None else resolve_inside(path, under)
+        _check_regular(os.stat(target), name)  # before opening it, which may already have an effect on a device
+        follow = 0 if under is None else os.O_NOFOLLOW
+        file = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
+        try:
+            _check_regular(os.fstat(file), name)
+            return os.fdopen(file, "rb")
+        except BaseException:
+            os.close(file)
+            raise
+    except (OSError, ValueError) as error:  # a ValueError is raised for a name with a null byte
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, FileNotFoundError) and not os.path.islink(path):
+            raise FileMissing(f"cannot read {name}: {reason}") from None
+        if isinstance(error, FileNotFoundError):
+            reason = f"it is a link to {os.readlink(path)}, which does not exist"
+        raise SearchlabError(f"cannot read {name}: {reason}") from None
+
+
+def read_bytes(path: str | Path, *, under: Path | None = None, kind: str = "", limit: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most ``limit`` bytes; see :func:`open_file`."""
+    with open_file(path, under=under, kind=kind) as file:
+        size = os.fstat(file.fileno()).st_size
+        name = f"{kind} {path}".lstrip()
+        if size > limit:
+            raise SearchlabError(
+                f"cannot read {name}: its size is {size >> 20:,} MB, and at most {limit >> 20:,} MB are read"
+            )
+        try:
+            return file.read(size or 1 << 20)  # the files of /proc have a size of 0
+        except OSError as error:
+            raise SearchlabError(f"cannot read {name}: {error.strerror}") from None
+        except MemoryError:
+            raise SearchlabError(f"cannot read {name}: its {size >> 20:,} MB do not fit into memory") from None
+
+
+def read_text(path: str | Path, *, under: Path | None = None, kind: str = "", limit: int = MAX_BYTES) -> str:
+    """Return the content of a text file in UTF-8, without a byte order mark and with ``\\n`` as line ending.
+
+    Raises the errors of :func:`read_bytes`, and SearchlabError if the file is not text in UTF-8.
+    """
+    data = read_bytes(path, under=under, kind=kind, limit=limit)
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise SearchlabError(
+            f"cannot read {f'{kind} {path}'.lstrip()}: it is not text in UTF-8 ({error.reason} at byte {error.start:,})"
+        ) from None
+
+
+def resolve_inside(path: str | Path, under: Path) -> Path:
+    """Return ``path`` with all links resolved. Raises SearchlabError if it is outside the directory ``under``."""
+    resolved = os.path.realpath(path)
+    if not Path(resolved).is_relative_to(os.path.realpath(under)):
+        raise SearchlabError(
+            f"{path} leads to {resolved}, outside {under}, so it is neither read nor written; if you trust it, replace "
+            f"the link with the file itself"
+        )
+    return Path(resolved)
+
+
+def _check_regular(status: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
+        what = kinds.get(stat.S_IFMT(status.st_mode), "device")
+        raise SearchlabError(f"{name} is a {what}, not a file; pass a regular file")
+
+
+def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
+    """Return all files in ``directory`` and its subdirectories whose names end in one of ``endings``, sorted.
+
+    Links that lead out of the directory, to directories or nowhere, pipes and devices are left out with a
+    SearchlabWarning.
+    """
+    files: list[Path] = []
+    problems: dict[Path, str] = {}
+    for folder, folders, names in os.walk(directory):
+        for path in [Path(folder, name) for name in (*names, *folders) if name.endswith(endings)]:
+            try:
+                status = os.lstat(path)
+                if stat.S_ISDIR(status.st_mode):
+                    continue
+                if stat.S_ISLNK(status.st_mode):
+                    status = os.stat(resolve_inside(path, directory))
+                _check_regular(status, str(path))
+                files.append(path)
+            except OSError as error:
+                problems[path] = f"cannot read {path}: {error.strerror}"
+            except SearchlabError as error:
+                problems[path] = str(error)
+    _warn_skipped([problems[path] for path in sorted(problems)])
+    return sorted(files)
+
+
+def read_each(paths: Iterable[Path], read: Callable[[Path], T], chosen: Collection[Path] = ()) -> list[T]:
+    """Return ``read(path)`` for each of ``paths``, without those that cannot be read.
+
+    They are left out with a SearchlabWarning each, since one damaged file must not take the others with it.
+
+    Args:
+        paths: The files.
+        read: The function that reads a file.
+        chosen: The files that the user named and that therefore must be readable.
+
+    Raises:
+        SearchlabError: If one of the ``chosen`` files cannot be read, or none of the files can be read.
+    """
+    values: list[T] = []
+    problems: list[SearchlabError] = []
+    for path in paths:
+        try:
+            values.append(read(path))
+        except SearchlabError as error:
+            if path in chosen:
+                raise
+            problems.append(error)
+    if problems and not values:
+        raise problems[0]
+    _warn_skipped([str(error) for error in problems])
+    return values
+
+
+def _warn_skipped(problems: list[str]) -> None:
+    for problem in problems[:SHOWN]:
+        warnings.warn(f"skipped: {problem}", SearchlabWarning, stacklevel=1)  # at one place, so each is shown once
+    if len(problems) > SHOWN:
+        more = len(problems) - SHOWN
+        warnings.warn(f"skipped: {more:,} more files that cannot be read", SearchlabWarning, stacklevel=1)
+
+
+@contextmanager
+def replace_file(path: str | Path, *, under: Path | None = None, durable: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file that replaces ``path`` when the context ends without an error, and is removed otherwise.
+
+    The new file has a unique name in the same directory until then. If ``path`` is a link, the link is replaced, not
+    the file that it leads to. Missing directories are created.
+
+    Args:
+        path: The file to write.
+        under: The directory outside which nothing may be written, or None if the user chose the file.
+        durable: Whether to force the file to disk before it is renamed.
+
+    Raises:
+        SearchlabError: If the file cannot be written, for example because the disk is full.
+    """
+    path = Path(path)
+    part = path.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        if under is not None:
+            resolve_inside(path.parent, under)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            _check_regular(os.stat(path), str(path))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
+            try:
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+                os.replace(part, path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        if durable:
+            sync_directory(path.parent)
+    except (OSError, ValueError) as error:
+        raise write_error(path, error) from None
+
+
+def write_error(path: str | Path, error: OSError | ValueError) -> SearchlabError:
+    """Return the error to raise if ``path`` could not be written because of ``error``."""
+    full = getattr(error, "errno", None) in _FULL
+    remedy = "; free some space or check the disk, then run the command again" if full else ""
+    return SearchlabError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}{remedy}")
+
+
+def write_file(path: str | Path, data: bytes | str, *, under: Path | None = None, durable: bool = False) -> None:
+    """Write ``data``, text in UTF-8, to the file ``path``; see :func:`replace_file`."""
+    with replace_file(path, under=under, durable=durable) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def copy_file(source: Path, path: Path, *, under: Path | None = None, target_under: Path | None = None) -> None:
+    """Copy the regular file ``source``, which must be within ``under``, to ``path`` within ``target_under``."""
+    with open_file(source, under=under) as file, replace_file(path, under=target_under) as copy:
+        while piece := file.read(1 << 20):
+            copy.write(piece)
+
+
+def sync_directory(directory: Path) -> None:
+    """Force the names in ``directory`` to disk, so that a new file's name survives a crash of the system."""
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def file_name(text: str) -> str:
+    """Return a name for a file or directory: ``text`` with ``_`` for what may not be portable, cut if it is long.
+
+    Names in which searchlab looks for files of its own, such as ``plan.json`` and ``report``, get a ``_`` at the end.
+    """
+    name = re.sub(r"[^\w.+-]+", "_", text) or "_"
+    if len(encoded := name.encode()) > MAX_NAME:
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        name = f"{encoded[: MAX_NAME - 13].decode('utf-8', 'ignore')}-{digest}"
+    if name.startswith("."):
+        name = f"_{name.lstrip('.')}"  # neither hidden nor ".."
+    return f"{name}_" if name == RESERVED or name.endswith(RESERVED_ENDINGS) else name
