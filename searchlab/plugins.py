@@ -27,7 +27,7 @@ from .options import SUPPLIED, checked, declared_options
 T = TypeVar("T")
 
 
-class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
+class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A plug-in's name and options."""
 
     name: str

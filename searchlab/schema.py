@@ -21,6 +21,43 @@ def explained(data: Any, kind: Any, source: str) -> Any:
         raise SearchlabError(f"{source}: {_explain(data, kind, '', str(error))}") from None
 
 
+def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:
+    """Remove the keys that the type ``kind`` does not have from plain data, at any depth.
+
+    Args:
+        data: The data, as decoded from JSON. It is not checked in any other respect.
+        kind: The type to which the data is to be converted.
+        where: The position of ``data``, such as ``".model"``, for the clauses.
+
+    Returns:
+        The rest of the data, and a clause for each removed key, with the nearest known one.
+    """
+    structs = [struct for struct in _structs(kind) if isinstance(data, dict)]
+    tags = [struct.__struct_config__.tag for struct in structs]
+    if len(structs) > 1 and data.get("kind") in tags:
+        structs = [structs[tags.index(data["kind"])]]
+    if len(structs) != 1:
+        items = [item for item in _items(kind) if isinstance(data, list)]
+        if len(items) != 1:
+            return data, ()
+        pairs = [known_part(value, items[0], f"{where}[{place}]") for place, value in enumerate(data)]
+        return [value for value, _ in pairs], tuple(clause for _, clauses in pairs for clause in clauses)
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(structs[0])}
+    tag = structs[0].__struct_config__.tag_field
+    known: dict[str, Any] = {}
+    unknown: list[str] = []
+    for key, value in data.items():
+        if key in fields:
+            known[key], clauses = known_part(value, fields[key], f"{where}.{key}")
+            unknown += clauses
+        elif key == tag:
+            known[key] = value
+        else:
+            hint = did_you_mean(key, fields)
+            unknown.append(f"unknown field {f'{where}.{key}'.lstrip('.')!r}{hint if hint.endswith('?') else ''}")
+    return known, tuple(unknown)
+
+
 def _explain(data: Any, kind: Any, where: str, text: str) -> str:
     """Describe what is wrong with ``data`` at ``where``, as specifically as possible, or return msgspec's ``text``."""
     within: list[tuple[str, Any, Any]] = []

@@ -174,7 +174,9 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
                 say(f"{one.path}, line {line.number}: {line.problem}")
             if not one.problems:
                 say(f"{one.path} is intact: {one.trials:,} trials")
-            elif one.intact:
+            for note in one.notes:
+                say(f"{one.path} has a newer format than this version of searchlab: {note} is ignored")
+            if one.damaged and one.intact:
                 keep = f"head -n {one.intact} {one.path} > NEW.jsonl"
                 say(f"to resume the run from the {one.trials:,} trials before the damage, keep only these: {keep}")
     if any(one.problems for one in examined):

@@ -17,7 +17,7 @@ import numpy as np
 from ..arrays import Floats, Ints
 
 
-class ModelQuality(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelQuality(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """This module's metrics for one set of trials. A metric that is undefined is None.
 
     Attributes:

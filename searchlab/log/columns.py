@@ -30,9 +30,6 @@ from ..errors import SearchlabWarning, described
 from ..records import FAILURES
 from ..schema import UNREADABLE
 from .format import (
-    COMPUTATIONS,
-    DRAFT,
-    FORMAT,
     SPENT,
     STARTS,
     ConfigJson,
@@ -46,6 +43,7 @@ from .format import (
     check_follows,
     current,
     decode_log,
+    minor_version,
     read_bytes,
 )
 from .packed import costs_of
@@ -199,9 +197,11 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
         latest[type(item)] = item
         start = note.end() + 1
     rows += _ROWS.decode_lines(data[start:])
-    if header.searchlab_log not in (FORMAT, COMPUTATIONS, DRAFT) or data.count(b"\n") != 1 + len(notes) + len(rows):
+    if minor_version(header.searchlab_log) is None or data.count(b"\n") != 1 + len(notes) + len(rows):
         return None
     if [row.index for row in rows] != list(range(len(rows))):
+        return None
+    if any(not row.seconds and row.failure is None for row in rows):
         return None
     configs = list(map(bytes, map(attrgetter("config"), rows)))
     for text in set(configs).difference(texts):

@@ -16,7 +16,9 @@ import gzip
 import io
 import math
 import os
+import re
 import time
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,10 +33,10 @@ import numpy as np
 from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning
 from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
-from ..schema import UNREADABLE
+from ..schema import UNREADABLE, known_part
 from ..space import Config
 from ..workload import Workload, logged_workload, parse_workload
 from . import packed
@@ -45,6 +47,12 @@ FORMAT = "1.0"
 
 COMPUTATIONS = "1.1"
 """The version of logs that contain a :class:`Computation`. Apart from that, it is the same as :data:`FORMAT`."""
+
+NEWEST = COMPUTATIONS
+"""The newest version that this searchlab writes. Newer versions 1.x can be read, but not extended."""
+
+OPEN = 2
+"""The minor version from which logs may contain kinds of lines that readers do not know and skip."""
 
 DRAFT = 1
 """The version before 1.0, used by the tables in suite v1. Its lines have no ``kind`` and no ``batch``."""
@@ -65,7 +73,7 @@ UNPACK = "SEARCHLAB_UNPACK_MB"
 """The environment variable that limits the size of unpacked files, in MB."""
 
 
-class Passes(msgspec.Struct, frozen=True, kw_only=True):
+class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order."""
 
     count: int
@@ -78,7 +86,7 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 0  # the number of rounds in which the finalists were timed
 
 
-class RandomDraws(msgspec.Struct, frozen=True):
+class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The results of random search in a space with a complete table, as natural logarithms of seconds."""
 
     expected: tuple[float, ...]  # the expected value of the lowest latency after 1, 2, ... draws
@@ -86,7 +94,7 @@ class RandomDraws(msgspec.Struct, frozen=True):
     slowest: float  # the latency of the slowest working config
 
 
-class Computation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The facts about a plug-in's workload that are needed to read a log."""
 
     flops: Annotated[int, msgspec.Meta(ge=1)]
@@ -103,7 +111,7 @@ DEFINED = ("gemm", "conv2d", "kernel")
 """The kinds of workloads that the format itself defines, for which a header contains no computation."""
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="header"):
     """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes."""
 
     searchlab_log: str | int = FORMAT
@@ -188,8 +196,15 @@ ConfigJson = dict[str, _Scalar | list[_Scalar]]
 
 
 class Record(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"
-):  # gc=False: it holds no cycle
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,  # it holds no cycle
+    tag_field="kind",
+    tag="trial",
+):
     """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
 
     index: int
@@ -245,14 +260,14 @@ class Record(
         return Measurement(*[getattr(self, name) for name in _MEASURED])
 
 
-class Finalist(msgspec.Struct, frozen=True):
+class Finalist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A trial that was measured again. ``seconds`` contains one value for each round."""
 
     index: int
     seconds: tuple[_Measured, ...]
 
 
-class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalists"):
+class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="finalists"):
     """The line that records the finalists: the fastest of the preceding ``trials`` trials, measured again in turn."""
 
     trials: int
@@ -260,7 +275,15 @@ class Final(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="fi
     time: float = 0.0
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="ended"):
+class Ended(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="kind",
+    tag="ended",
+):
     """The line that records why a run ended after ``trials`` trials, possibly fewer than its budget allowed.
 
     ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.plan.Budget`. If neither is
@@ -312,7 +335,17 @@ def _defined(workload: str) -> Workload | None:
     return parse_workload(workload) if workload.partition(":")[0] in DEFINED else None
 
 
-_ITEMS = msgspec.json.Decoder(Record | Final | Ended)
+class UnknownLine(msgspec.Struct, frozen=True):
+    """A line of a kind that this version of searchlab does not know."""
+
+    kind: str
+
+
+KINDS = ("header", "trial", "finalists", "ended")
+"""The kinds of lines."""
+
+_LINES = Record | Final | Ended
+_ITEMS = msgspec.json.Decoder(_LINES)
 _DRAFT_ITEMS = msgspec.json.Decoder(Record)  # a single type needs no ``kind``
 
 
@@ -378,6 +411,7 @@ class Log(LoggedTrials):
     final: Final | None = None  # the finalists, or None unless they were chosen from exactly these records
     ended: Ended | None = None  # why the run ended, or None unless it ended after exactly these records
     size: int = field(default=0, compare=False)  # the uncompressed size of its complete lines, in bytes
+    unknown_lines: tuple[str, ...] = ()  # the kinds of those lines that this version of searchlab does not know
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
@@ -415,29 +449,50 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     number: int  # from 1
     data: bytes
-    item: Header | Record | Final | Ended | None  # None if the line is damaged
+    item: Header | Record | Final | Ended | UnknownLine | None  # None if the line is damaged
     problem: str = ""  # the message to print after "line 3: ", or "" if nothing is wrong
     torn: bool = False  # whether it is an incomplete last line, written when the run was killed
+    unknown: tuple[str, ...] = ()  # a clause for each field that this version does not know and has ignored
+
+
+def minor_version(version: Any) -> int | None:
+    """Return N if ``version`` is ``"1.N"``, -1 if it is that of the draft, or None if it cannot be read."""
+    if version == DRAFT:
+        return -1
+    match = re.fullmatch(r"1\.(\d{1,9})", version) if isinstance(version, str) else None
+    return int(match[1]) if match else None
+
+
+def is_newer(header: Header) -> bool:
+    """Return whether the log's format is newer than :data:`NEWEST`, so that it may contain unknown fields and lines."""
+    return (minor_version(header.searchlab_log) or 0) > (minor_version(NEWEST) or 0)
 
 
 def scan(data: bytes) -> Iterator[Line]:
     """Yield every line in a log, with its problem if it has one."""
     *complete, rest = data.split(b"\n")
     expected, lost = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
-    batch = -1
+    batch = minor = -1
     decode = _ITEMS.decode
     for number, line in enumerate(complete, 1):
         if number == 1:
             header = _header(line)
-            if isinstance(header.item, Header) and header.item.searchlab_log == DRAFT:
-                decode = _DRAFT_ITEMS.decode
+            if isinstance(header.item, Header):
+                minor = minor_version(header.item.searchlab_log) or 0
+                if minor < 0:
+                    decode = _DRAFT_ITEMS.decode
             yield header
             continue
+        unknown: tuple[str, ...] = ()
         try:
-            item = decode(line)
+            try:
+                item: Record | Final | Ended | UnknownLine = decode(line)
+            except msgspec.ValidationError:
+                item, unknown = _partly_known(line, Record if minor < 0 else _LINES, minor)
             if not isinstance(item, Record):
-                check_follows(item, expected)
-                yield Line(number, line, item)
+                if not isinstance(item, UnknownLine):
+                    check_follows(item, expected)
+                yield Line(number, line, item, unknown=unknown)
                 continue
         except UNREADABLE as error:
             lost += 1
@@ -448,13 +503,34 @@ def scan(data: bytes) -> Iterator[Line]:
             problem = f"it contains trial {item.index} instead of trial {expected + lost}"
         elif item.batch is not None and item.batch < batch:
             problem = f"its batch is {item.batch}, after batch {batch}"
+        elif not item.seconds and item.failure is None:
+            problem = "; ".join(("the trial has neither times (seconds) nor a failure", *unknown))
         expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
-        yield Line(number, line, item, problem)
+        yield Line(number, line, item, problem, unknown=unknown)
     if rest:
         number = 1 + len(complete)
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
-        item = None if number > 1 else _header(rest).item
-        yield Line(number, rest, item, f"it is incomplete: its end is missing; {remedy}", torn=True)
+        torn_header = None if number > 1 else _header(rest).item
+        yield Line(number, rest, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
+
+
+def _partly_known(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
+    """Decode ``line`` as ``kind``, ignoring unknown fields. Raises the errors in ``UNREADABLE``.
+
+    Args:
+        line: A line that is not exactly of this kind.
+        kind: A struct, or a union of structs.
+        minor: The minor version of the log's format. From :data:`OPEN` on, a line may be of an unknown kind.
+
+    Returns:
+        The line's content, and a clause for each field that is unknown.
+    """
+    data = msgspec.json.decode(line)
+    name = data.get("kind") if isinstance(data, dict) else None
+    if minor >= OPEN and isinstance(name, str) and name not in KINDS:
+        return UnknownLine(name), ()
+    known, unknown = known_part(data, kind)
+    return msgspec.convert(known, kind), unknown
 
 
 def _header(line: bytes) -> Line:
@@ -465,11 +541,12 @@ def _header(line: bytes) -> Line:
             return Line(
                 1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
             )
-        if version not in (FORMAT, COMPUTATIONS, DRAFT):
-            return Line(
-                1, line, None, f"its log format is {version!r}; this version of searchlab reads format {COMPUTATIONS}"
-            )
-        return Line(1, line, msgspec.json.decode(line, type=Header))
+        if minor_version(version) is None:
+            return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
+        known, unknown = known_part(fields, Header)
+        if version == DRAFT:
+            unknown = ()  # the draft had other optional fields, too
+        return Line(1, line, msgspec.convert(known, Header), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
 
@@ -596,19 +673,28 @@ def decode_log(path: Path, data: bytes) -> Log:
         raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
     records: list[Record] = []
     latest: dict[type, Any] = {}  # the latest line of each other kind
+    unknown_lines: dict[str, None] = {}
+    unknown_fields: list[str] = []
     for line in scan(data):
         if line.torn:
             break
         if line.problem:
             raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
+        unknown_fields += [f"line {line.number}: {clause}" for clause in line.unknown]
         if type(line.item) is Record:
             records.append(line.item)
+        elif isinstance(line.item, UnknownLine):
+            unknown_lines[line.item.kind] = None
         else:
             latest[type(line.item)] = line.item
     if Header not in latest:
         raise SearchlabError(f"{path} has no header yet, so it cannot be read")
+    header = latest[Header]
+    if unknown_fields and not is_newer(header):
+        more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
+        warnings.warn(f"{path}, {unknown_fields[0]}; it is ignored{more}", SearchlabWarning, stacklevel=3)
     final, ended = (current(latest.get(kind), len(records)) for kind in (Final, Ended))
-    return Log(path, latest[Header], tuple(records), final, ended, data.rfind(b"\n") + 1)
+    return Log(path, header, tuple(records), final, ended, data.rfind(b"\n") + 1, tuple(unknown_lines))
 
 
 def current(note: Any, trials: int) -> Any:

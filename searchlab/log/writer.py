@@ -15,13 +15,14 @@ from typing import IO, Any, Self
 
 import msgspec
 
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, did_you_mean, first_line
 from ..machine.scratch import NO_LOCKS
 from . import packed
 from .format import (
-    COMPUTATIONS,
-    FORMAT,
+    DRAFT,
     IDENTITY,
+    KINDS,
+    NEWEST,
     SPENT,
     Ended,
     Final,
@@ -29,8 +30,10 @@ from .format import (
     Line,
     Log,
     Record,
+    UnknownLine,
     computation_of,
     decode_log,
+    is_newer,
     read_bytes,
     read_held,
     scan,
@@ -109,6 +112,12 @@ class LogWriter:
             self.sync()
             return
         check_identity(self.path, held.header, header)
+        if held.unknown_lines:
+            raise SearchlabError(
+                f"{self.path} contains lines of the kind {held.unknown_lines[0]!r}, which this version of searchlab "
+                f"does not know, so it cannot be extended; use the version that wrote it, or choose a different log "
+                f"file"
+            )
         if held.size < self._file.size:  # the last line is incomplete
             with self._storing():
                 self._file.own(held.size)
@@ -196,9 +205,10 @@ class LogWriter:
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise SearchlabError if the log at ``path`` with the header ``old`` does not belong to the run with ``new``."""
-    if old.searchlab_log not in (FORMAT, COMPUTATIONS):
+    if old.searchlab_log == DRAFT or is_newer(old):
         raise SearchlabError(
-            f"{path} has the log format {old.searchlab_log}, which is read-only; choose a different log file"
+            f"{path} has the log format {old.searchlab_log}, which is read-only here: this version of searchlab writes "
+            f"format {NEWEST}; choose a different log file"
         )
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
@@ -374,32 +384,47 @@ class Examined:
 
     Attributes:
         path: The path of the log.
-        problems: The damaged lines.
+        problems: The damaged lines, and those with fields or of kinds that the log's format does not define.
         trials: The number of trials before the first damaged line.
         intact: The number of lines before the first damaged line.
+        damaged: Whether any line is damaged, so that the run can be resumed only from the intact lines.
+        notes: A sentence for each kind of line and each field of a newer format that this version does not know.
     """
 
     path: Path
     problems: tuple[Line, ...]
     trials: int
     intact: int
+    damaged: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def examine(path: Path) -> Examined:
     """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read."""
     problems: list[Line] = []
+    notes: dict[str, None] = {}
     trials = intact = 0
+    newer = damaged = False
     for line in scan(read_bytes(path)):
         if isinstance(line.item, Header):
+            newer = is_newer(line.item)
             try:
                 computation_of(line.item)
             except SearchlabError as error:
                 line = msgspec.structs.replace(line, problem=f"the header is damaged: {error}")
+        unknown = line.unknown
+        if isinstance(line.item, UnknownLine):
+            unknown = (f"unknown kind of line {line.item.kind!r}{did_you_mean(line.item.kind, KINDS)}",)
+        damaged = damaged or bool(line.problem)
+        if newer:
+            notes |= dict.fromkeys(clause.partition(";")[0] for clause in unknown)
+        elif unknown and not line.problem:
+            line = msgspec.structs.replace(line, problem="; ".join(unknown))
         if line.problem:
             problems.append(line)
-        elif not problems:
+        if not damaged:
             trials += isinstance(line.item, Record)
             intact = line.number
     if not problems and not intact:
         problems.append(Line(1, b"", None, "the log is empty: it has no header yet"))
-    return Examined(path, tuple(problems), trials, intact)
+    return Examined(path, tuple(problems), trials, intact, damaged, tuple(notes))

@@ -103,7 +103,7 @@ def test_a_torn_header_is_rewritten_and_a_foreign_file_is_not_touched(tmp_path: 
         (1, b'{"index":0,"config":{}}', "line 2: it is damaged.*kind"),
         (2, b'{"kind":"trial","index":1,"batch":-1,"config":{}}', "line 3: it is damaged.*batch"),
         (0, b'{"searchlab_log":1}', "line 1: the header is damaged"),
-        (0, b'{"searchlab_log":99}', "format is 99; this version of searchlab reads format 1.1"),
+        (0, b'{"searchlab_log":99}', "format is 99; this version of searchlab reads formats 1.x"),
     ],
 )
 def test_damage_is_named_with_its_line_and_nothing_is_touched(

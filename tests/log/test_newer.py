@@ -1,0 +1,118 @@
+"""Fields, lines and versions that this version of searchlab does not know."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.columns import read_columns
+from searchlab.log.format import Follower, read_header, read_log
+from searchlab.log.writer import LogWriter, examine
+from tests.log.test_format import written
+from tests.support.cli import searchlab
+from tests.support.logs import HEADER
+
+NEWER = "1.9"
+
+
+def edited(path: Path, line: int, edit: dict[str, Any] | bytes, version: str = "1.0") -> Path:
+    """Write a log of three trials, in which a line has other members (None removes one) or is a different line."""
+    lines = written(path, 3).splitlines()
+    lines[0] = json.dumps(json.loads(lines[0]) | {"searchlab_log": version}, separators=(",", ":")).encode()
+    if isinstance(edit, bytes):
+        lines.insert(line, edit)
+    else:
+        data = json.loads(lines[line]) | edit
+        lines[line] = json.dumps({name: value for name, value in data.items() if value is not None}).encode()
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+UNKNOWN = [
+    (0, {"effectve": {"n": 3}}, "effectve", "effective"),
+    (0, {"policy": {"name": "random", "optoins": {"n": 1}}}, "policy.optoins", "options"),
+    (0, {"computation": {"flops": 3, "unti": "runs/s"}}, "computation.unti", "unit"),
+    (2, {"statistc": "mean"}, "statistc", "statistic"),
+    (2, {"model": {"trials": 1, "k": 1, "rmze": 0.5}}, "model.rmze", "rmse"),
+]
+
+
+@pytest.mark.parametrize(("line", "edit", "field", "nearest"), UNKNOWN)
+def test_an_unknown_field_is_reported(
+    tmp_path: Path, line: int, edit: dict[str, Any], field: str, nearest: str
+) -> None:
+    path = edited(tmp_path / "a.jsonl", line, edit)
+    (problem,) = examine(path).problems
+    assert problem.number == line + 1 and f"{field!r}" in problem.problem and f"{nearest!r}?" in problem.problem
+    for read in (read_log, lambda file: read_columns(file, {})):
+        with pytest.warns(SearchlabWarning, match=field):
+            read(path)
+    result = searchlab("log", "check", path)
+    assert result.returncode == 1 and field in result.stdout and "head -n" not in result.stdout
+
+
+@pytest.mark.parametrize("edit", [{"seconds": None, "secnds": [0.5]}, {"seconds": []}])
+def test_a_trial_without_result_is_damaged(tmp_path: Path, edit: dict[str, Any]) -> None:
+    path = edited(tmp_path / "a.jsonl", 2, edit)
+    with pytest.raises(SearchlabError, match="line 3"):
+        read_log(path)
+    with pytest.raises(SearchlabError, match="line 3"):
+        read_columns(path, {})
+    assert ("'seconds'?" in searchlab("log", "check", path).stdout) == ("secnds" in edit)
+
+
+@pytest.mark.parametrize(
+    ("line", "edit"),
+    [
+        (0, {"digests": {"policy": "0123"}}),
+        (2, {"frequency": 3.1e9}),
+        (2, b'{"kind":"temperature","celsius":61.5}'),
+        (4, b'{"kind":"temperature","celsius":61.5}'),
+    ],
+)
+def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: dict[str, Any] | bytes) -> None:
+    path = edited(tmp_path / "a.jsonl", line, edit, NEWER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_log(path).records) == read_columns(path, {}).trials == 3
+        assert read_header(path).searchlab_log == NEWER
+        follower = Follower(path)
+        follower.look()
+    assert (follower.trials, follower.problem) == (3, "")
+    before = path.read_bytes()
+    with pytest.raises(SearchlabError, match=NEWER):
+        LogWriter(path, HEADER)
+    assert path.read_bytes() == before
+    found = examine(path)
+    assert not found.problems and found.trials == 3 and len(found.notes) == 1
+    result = searchlab("log", "check", path)
+    assert result.returncode == 0 and "intact" in result.stdout and "newer" in result.stdout
+
+
+def test_a_log_with_unknown_lines_is_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("searchlab.log.format.NEWEST", NEWER)
+    path = edited(tmp_path / "a.jsonl", 2, b'{"kind":"temperature"}', NEWER)
+    with pytest.raises(SearchlabError, match="temperature"):
+        LogWriter(path, HEADER)
+    result = searchlab("log", "check", path)
+    assert result.returncode == 1 and "temperature" in result.stdout and "head -n" not in result.stdout
+
+
+def test_in_a_closed_format_an_unknown_line_is_damage(tmp_path: Path) -> None:
+    path = edited(tmp_path / "a.jsonl", 4, b'{"kind":"trail","index":3,"config":{}}')
+    with pytest.raises(SearchlabError, match="line 5.*trail"):
+        read_log(path)
+    assert examine(path).damaged
+
+
+@pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "", 2, 1.5, None, ["1.0"]])
+def test_other_versions_are_refused(tmp_path: Path, version: Any) -> None:
+    path = edited(tmp_path / "a.jsonl", 0, {"searchlab_log": version})
+    for read in (read_log, read_header, lambda file: read_columns(file, {})):
+        with pytest.raises(SearchlabError):
+            read(path)
