@@ -60,11 +60,11 @@ def open_file(path: str | Path, *, under: Path | None = None, kind: str = "") ->
     name = f"{kind} {path}".lstrip()
     try:
         target = Path(path) if under is None else resolve_inside(path, under)
-        _check_regular(os.stat(target), name)  # before opening it, which may already have an effect on a device
+        _check_regular(os.stat(target), f"read {name}")  # opening a device may have effects
         follow = 0 if under is None else os.O_NOFOLLOW
         file = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
         try:
-            _check_regular(os.fstat(file), name)
+            _check_regular(os.fstat(file), f"read {name}")
             return os.fdopen(file, "rb")
         except BaseException:
             os.close(file)
@@ -120,11 +120,11 @@ def resolve_inside(path: str | Path, under: Path) -> Path:
     return Path(resolved)
 
 
-def _check_regular(status: os.stat_result, name: str) -> None:
+def _check_regular(status: os.stat_result, purpose: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
         what = kinds.get(stat.S_IFMT(status.st_mode), "device")
-        raise SearchlabError(f"{name} is a {what}, not a file; pass a regular file")
+        raise SearchlabError(f"cannot {purpose}: it is a {what}; pass a regular file")
 
 
 def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
@@ -143,7 +143,7 @@ def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
                     continue
                 if stat.S_ISLNK(status.st_mode):
                     status = os.stat(resolve_inside(path, directory))
-                _check_regular(status, str(path))
+                _check_regular(status, f"read {path}")
                 files.append(path)
             except OSError as error:
                 problems[path] = f"cannot read {path}: {error.strerror}"
@@ -211,7 +211,7 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
             resolve_inside(path.parent, under)
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            _check_regular(os.stat(path), str(path))
+            _check_regular(os.stat(path), f"write {path}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
             try:

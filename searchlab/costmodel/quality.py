@@ -10,6 +10,7 @@ Datasets and Benchmarks), and ``metric.py`` in its code.
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -27,8 +28,8 @@ class ModelQuality(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         predict_seconds: The time spent on all predictions that were made to choose these trials, in seconds.
     """
 
-    trials: int
-    k: int
+    trials: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+    k: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
     pairwise_accuracy: float | None = None
     kendall_tau: float | None = None
     top_k_recall: float | None = None

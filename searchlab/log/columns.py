@@ -40,6 +40,7 @@ from .format import (
     LoggedTrials,
     Record,
     batch_numbers,
+    check_bounds,
     check_follows,
     current,
     decode_log,
@@ -186,7 +187,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     start = data.find(b"\n") + 1
     if not start or not data.startswith(STARTS):
         return None
-    header = msgspec.json.decode(data[:start], type=Header)
+    header = check_bounds(msgspec.json.decode(data[:start], type=Header))
     rows: list[_Row] = []
     latest: dict[type, Any] = {}
     notes = list(_NOTE.finditer(data, start - 1))

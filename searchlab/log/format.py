@@ -20,12 +20,13 @@ import re
 import time
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -33,7 +34,9 @@ import numpy as np
 from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
+from ..files import find_files, read_each
+from ..files import read_bytes as read_file
 from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE, known_part
@@ -41,6 +44,8 @@ from ..space import Config
 from ..workload import Workload, logged_workload, parse_workload
 from . import packed
 from .packed import Packed
+
+T = TypeVar("T")
 
 FORMAT = "1.0"
 """The version of the log format; see docs/design/log-format.md."""
@@ -69,35 +74,69 @@ GAIN = 0.01
 LOGS = (".jsonl", ".jsonl.gz", packed.SUFFIX)
 """The file-name endings of logs."""
 
+MOST_LINES = 10_000_000
+"""The maximum number of lines in a log."""
+
 UNPACK = "SEARCHLAB_UNPACK_MB"
 """The environment variable that limits the size of unpacked files, in MB."""
+
+
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+"""A number of something. Every JSON parser, and float64, represents numbers below this limit exactly."""
+
+Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Any other integer, such as the value of a knob."""
+
+Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
+"""A name, or the value of a knob."""
+
+Message = Annotated[str, msgspec.Meta(max_length=6 * LONGEST_TEXT)]
+"""A failure message of at most LONGEST_TEXT characters, each of which may have been escaped as six."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
+"""The duration of one execution, in seconds. Times beyond these bounds are implausible and could cause overflows."""
+
+Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
+"""The duration of any other step, in seconds."""
+
+Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
+"""A time of day, in seconds since 1970, from a clock that may be wrong."""
+
+LARGEST = 10**300
+"""The largest number in a header. The size of a space may exceed 2^63, but it must be a finite float64."""
+
+DEEPEST = 20
+"""The number of levels to which a header's options may be nested."""
+
+LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
+"""The natural logarithm of a duration in seconds."""
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order."""
 
-    count: int
-    block: int  # the number of programs between two readings of the sentinel
+    count: Number
+    block: Number  # the number of programs between two readings of the sentinel
     sentinel: tuple[
-        tuple[float, float], ...
+        tuple[Spent, Spent], ...
     ]  # for each reading, the time since the first pass began, and the median; both in seconds
-    again: int = 0  # the number of blocks that were timed again because the sentinel deviated
-    finalists: int = 0  # the number of fastest programs that were timed again, in turn
-    rounds: int = 0  # the number of rounds in which the finalists were timed
+    again: Number = 0  # the number of blocks that were timed again because the sentinel deviated
+    finalists: Number = 0  # the number of fastest programs that were timed again, in turn
+    rounds: Number = 0  # the number of rounds in which the finalists were timed
 
 
 class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The results of random search in a space with a complete table, as natural logarithms of seconds."""
 
-    expected: tuple[float, ...]  # the expected value of the lowest latency after 1, 2, ... draws
-    median: float  # the median latency of the working configs, weighted by how often they are drawn
-    slowest: float  # the latency of the slowest working config
+    expected: tuple[LogSeconds, ...]  # the expected value of the lowest latency after 1, 2, ... draws
+    median: LogSeconds  # the median latency of the working configs, weighted by how often they are drawn
+    slowest: LogSeconds  # the latency of the slowest working config
 
 
 class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The facts about a plug-in's workload that are needed to read a log."""
 
-    flops: Annotated[int, msgspec.Meta(ge=1)]
+    flops: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
     unit: str = "GFLOPS"
     cluster: str = ""
     content: str = ""  # see Workload.content
@@ -121,8 +160,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     policy: Plugin
     cost_model: Plugin | None = None
     features: str = "knob"
-    seed: int
-    batch: int
+    seed: Integer
+    batch: Number
     target: dict[str, Any]
     measure: dict[str, Any]
     host: dict[str, Any] = {}
@@ -133,7 +172,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     label: str = ""
     space_label: str = ""
     space_size: int | None = None  # None if its configs were not counted
-    optimum: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    optimum: Seconds | None = None
     """The lowest cost of any config in the space, in seconds, if the run used a complete table; None if unknown."""
     random: RandomDraws | None = None
     """The results of random search within the trial budget, if the run used a complete table."""
@@ -141,9 +180,9 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The pairs of strategies, by name, that the study registered for comparison before the run began."""
     effective: dict[str, Any] = {}
     """Options that the policy could not use as specified (or by default), with the values that it used instead."""
-    workers: Annotated[int, msgspec.Meta(ge=1)] = 1
+    workers: Annotated[int, msgspec.Meta(ge=1, lt=1 << 53)] = 1
     versions: dict[str, str] = {}
-    created: Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)] = 0.0  # a clock may be wrong
+    created: Moment = 0.0
     passes: Passes | None = None  # None unless the log is a table that was timed in passes
     computation: Computation | None = None  # None for the kinds of workloads in DEFINED
 
@@ -178,20 +217,14 @@ IDENTITY = (
     "host", "warm_start", "starts",
 )  # fmt: skip
 
-_Measured = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""The duration of one execution, in seconds. Times beyond these bounds are implausible and could cause overflows."""
-
-_Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
-"""The duration of any other step, in seconds."""
-
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
 """The fields of a record with this type. All except the last are charged."""
 
 _MEASURED = [one.name for one in dataclasses.fields(Measurement)]
 
-_Scalar = bool | int | float | str | None
+_Scalar = bool | Integer | float | Text | None
 
-ConfigJson = dict[str, _Scalar | list[_Scalar]]
+ConfigJson = dict[Text, _Scalar | list[_Scalar]]
 """A config in a log."""
 
 
@@ -207,26 +240,26 @@ class Record(
 ):
     """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
 
-    index: int
-    batch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None  # None in the draft format
+    index: Number
+    batch: Number | None = None  # None in the draft format
     config: ConfigJson
-    seconds: tuple[_Measured, ...] = ()
-    at: tuple[float, ...] = ()  # when each of these times was measured, in a table that was timed in passes
+    seconds: tuple[Seconds, ...] = ()
+    at: tuple[Spent, ...] = ()  # when each of these times was measured, in a table that was timed in passes
     failure: Failure | None = None
-    message: str = ""
-    build_seconds: _Spent = 0.0
-    run_seconds: _Spent = 0.0
-    connect_seconds: _Spent = 0.0
-    program: str = ""
+    message: Message = ""
+    build_seconds: Spent = 0.0
+    run_seconds: Spent = 0.0
+    connect_seconds: Spent = 0.0
+    program: Text = ""
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
     statistic: Statistic = "median"
-    propose_seconds: _Spent = 0.0  # its share of the CPU time that the policy used to propose the batch
-    train_seconds: _Spent = 0.0  # its share of the CPU time that the policy used to learn from the previous batch
-    time: float = 0.0
+    propose_seconds: Spent = 0.0  # its share of the CPU time that the policy used to propose the batch
+    train_seconds: Spent = 0.0  # its share of the CPU time that the policy used to learn from the previous batch
+    time: Moment = 0.0
     model: ModelQuality | None = None  # in a batch's last record: how well the batch was predicted
-    sentinel: _Measured | None = None  # in some batches' first record: the time of the run's first program just before
+    sentinel: Seconds | None = None  # in some batches' first record: the time of the run's first program just before
 
     @classmethod
     def of(
@@ -263,16 +296,16 @@ class Record(
 class Finalist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A trial that was measured again. ``seconds`` contains one value for each round."""
 
-    index: int
-    seconds: tuple[_Measured, ...]
+    index: Number
+    seconds: tuple[Seconds, ...]
 
 
 class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="finalists"):
     """The line that records the finalists: the fastest of the preceding ``trials`` trials, measured again in turn."""
 
-    trials: int
+    trials: Number
     finalists: tuple[Finalist, ...]
-    time: float = 0.0
+    time: Moment = 0.0
 
 
 class Ended(
@@ -290,10 +323,10 @@ class Ended(
     set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
     """
 
-    trials: int
-    time: float = 0.0
-    seconds: float | None = None
-    stop_after: int | None = None
+    trials: Number
+    time: Moment = 0.0
+    seconds: Spent | None = None
+    stop_after: Number | None = None
 
     @property
     def by_policy(self) -> bool:
@@ -546,9 +579,36 @@ def _header(line: bytes) -> Line:
         known, unknown = known_part(fields, Header)
         if version == DRAFT:
             unknown = ()  # the draft had other optional fields, too
-        return Line(1, line, msgspec.convert(known, Header), unknown=unknown)
+        return Line(1, line, check_bounds(msgspec.convert(known, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
+
+
+def check_bounds(header: Header) -> Header:
+    """Return ``header``. Raises msgspec.ValidationError if a name or number in it is too large, or it is too deep."""
+    _check_plain(msgspec.structs.replace(header, computation=None))
+    if header.computation:
+        _check_plain(msgspec.structs.replace(header.computation, content=""))
+    return header
+
+
+def _check_plain(value: Any, depth: int = 0) -> None:
+    """Raise msgspec.ValidationError if ``value`` contains a long name, a huge number, or is nested too deeply."""
+    if isinstance(value, str):
+        if len(value) > LONGEST_TEXT:
+            raise msgspec.ValidationError(
+                f"{value[:20]!r}... has {len(value):,} characters; at most {LONGEST_TEXT:,} are read"
+            )
+    elif isinstance(value, int | float):
+        if abs(value) > LARGEST:
+            raise msgspec.ValidationError(f"it contains a number of {len(str(value)):,} digits")
+    elif value is not None:
+        if depth > DEEPEST:
+            raise msgspec.ValidationError(f"it is nested more than {DEEPEST} levels deep")
+        if isinstance(value, msgspec.Struct):
+            value = msgspec.structs.asdict(value)
+        for item in chain(value, value.values()) if isinstance(value, dict) else value:
+            _check_plain(item, depth + 1)
 
 
 def check_follows(item: Final | Ended, trials: int) -> None:
@@ -564,18 +624,21 @@ def check_follows(item: Final | Ended, trials: int) -> None:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:  # a ValueError is raised for an invalid name, such as one with a null byte
-        raise SearchlabError(f"cannot read the log {path}: {getattr(error, 'strerror', None) or error}") from None
+    return read_file(path, kind="the log", limit=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the uncompressed bytes of the log at ``path``. Raises SearchlabError if it cannot be read."""
+    """Return the uncompressed bytes of the log at ``path``, with spaces in place of a byte order mark.
+
+    Raises SearchlabError if the log cannot be read, is no regular file, or has too many lines.
+    """
     data = _read(path)
     if path.suffix == packed.SUFFIX:
         return _unpacked_table(packed.unpack(path, data))
-    return unpacked(path, data) if path.suffix == ".gz" else data
+    data = unpacked(path, data) if path.suffix == ".gz" else data
+    if (lines := data.count(b"\n")) > MOST_LINES:
+        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MOST_LINES:,} are read")
+    return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
 
 
 def read_packed(path: Path) -> Packed:
@@ -629,10 +692,28 @@ def _unpacked_table(table: Packed) -> bytes:
 
 
 def find_logs(path: Path) -> list[Path]:
-    """Return ``path`` if it is a file. If it is a directory, return all logs in it and its subdirectories, sorted."""
-    if not path.is_dir():
-        return [path]
-    return sorted(log for log in path.rglob("*") if log.name.endswith(LOGS))
+    """Return ``path`` if it is not a directory. Otherwise, return the logs in it; see :func:`files.find_files`."""
+    return find_files(path, LOGS) if path.is_dir() else [path]
+
+
+def read_found(places: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
+    """Return ``read(log)`` for each log in ``places``, which are logs or directories of logs.
+
+    A log in a directory that cannot be read is skipped with a SearchlabWarning.
+
+    Raises:
+        SearchlabError: If a log in ``places`` cannot be read, if none can be read, or if there are no logs.
+    """
+    paths = dict.fromkeys(path for place in places for path in find_logs(place))
+    if not paths:
+        raise no_logs(places)
+    return read_each(paths, read, chosen=places)
+
+
+def no_logs(places: Iterable[Path]) -> SearchlabError:
+    """Return the error to raise if there are no logs in ``places``."""
+    where = ", ".join(map(str, places)) or "an empty list of logs"
+    return SearchlabError(f"no logs (*.jsonl) in {where}; pass logs, or directories of logs")
 
 
 def read_header(path: str | Path) -> Header:
