@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning, encodable
+from ..files import find_files
 from ..log.columns import Columns, Texts, read_logs
 from ..log.format import Log, find_logs, workload_name
 from ..log.plan import PLAN, Budget, Claim, read_plan
@@ -65,8 +66,9 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     running = {path for path, _ in paths.values() if is_locked(path)}  # before reading, as runs may end meanwhile
-    logs = read_logs(directory, [path for path, _ in paths.values()], {}, readings)
-    within = [budget.cut(log) for log, (_, budget) in zip(logs, paths.values(), strict=True)]
+    budgets = dict(paths.values())
+    logs = read_logs(directory, list(budgets), {}, readings, chosen=where)
+    within = [budgets[log.path].cut(log) for log in logs]
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "some logs contain more trials than are now part of the study, which are skipped")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
@@ -78,7 +80,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
 
 def planned_claims(*where: Path) -> list[Claim]:
     """Return the claims of all studies whose plans are in the directories in ``where``."""
-    plans = (read_plan(path.parent) for place in where if place.is_dir() for path in sorted(place.rglob(PLAN)))
+    plans = (read_plan(path.parent) for place in where if place.is_dir() for path in find_files(place, (PLAN,)))
     return [claim for plan in plans if plan for claim in plan.claims]
 
 
@@ -129,7 +131,7 @@ def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
 
 def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
     """Return the ``paths`` that are in the plan of their study, or do not belong to a study, with their budgets."""
-    plans = {path.parent: plan.by_log for path in place.rglob(PLAN) if (plan := read_plan(path.parent))}
+    plans = {path.parent: plan.by_log for path in find_files(place, (PLAN,)) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import find_logs
+from ..log.format import no_logs, read_found
 from ..log.result import Best, Result, load_log
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, packed_by
@@ -134,9 +134,9 @@ def _results(logs: Logs) -> list[Result]:
     given: Sequence[OneLog] = [logs] if isinstance(logs, str | Path | Result) else logs
     results: list[Result] = []
     for one in given:
-        results += [one] if isinstance(one, Result) else [load_log(path) for path in find_logs(Path(one))]
+        results += [one] if isinstance(one, Result) else read_found([Path(one)], load_log)
     if not results:
-        raise SearchlabError(f"no logs (*.jsonl) were found in {', '.join(map(str, given)) or 'an empty list of logs'}")
+        raise no_logs([])
     return results
 
 

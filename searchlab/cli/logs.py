@@ -16,7 +16,7 @@ from ..console import plain
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..log.columns import read_logs
-from ..log.format import find_logs, read_log
+from ..log.format import find_logs, no_logs, read_found, read_log
 from ..log.result import Best, drift, fastest, load_log, noise, sentences
 from ..log.writer import examine
 from .terminal import (
@@ -49,14 +49,6 @@ ShowForm = Annotated[
         )
     ),
 ]
-
-
-def find(places: list[Path]) -> list[Path]:
-    """Return the logs in ``places``, which are logs or directories. Raises SearchlabError if there are none."""
-    found = [path for place in places for path in find_logs(place)]
-    if not found:
-        raise SearchlabError(f"no logs (*.jsonl) in {', '.join(map(str, places))}; pass logs, or directories of logs")
-    return found
 
 
 # --- the fastest program ------------------------------------------------------------------------------------
@@ -103,7 +95,9 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
 
 
 def _best_by_workload(directory: Path) -> list[Best]:
-    logs = read_logs(directory, find([directory]), {})
+    if not (paths := find_logs(directory)):
+        raise no_logs([directory])
+    logs = read_logs(directory, paths, {})
     least: dict[str, tuple[float, Path]] = {}
     for one in logs:
         if np.isfinite(one.costs).any():
@@ -161,7 +155,7 @@ def verify(
 @log.command(name="check")
 def log_check(files: Logs, as_json: AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any."""
-    examined = [examine(path) for path in find(files)]
+    examined = read_found(files, examine)
     if as_json:
         problems = [[{"line": line.number, "text": line.problem} for line in one.problems] for one in examined]
         say_json([
@@ -242,7 +236,7 @@ def table_info(files: Logs, as_json: AsJson = False) -> None:
     """
     from ..tables.info import TableInfo, info_table
 
-    infos = [TableInfo(read_log(path)) for path in find(files)]
+    infos = read_found(files, lambda path: TableInfo(read_log(path)))
     if as_json:
         say_json([info.to_json() for info in infos])
     else:

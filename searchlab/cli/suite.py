@@ -17,6 +17,7 @@ from typer import Argument, Option
 from ..analysis import summarize
 from ..analysis.report import overall_tables, write_report
 from ..errors import SearchlabError
+from ..log.format import find_logs
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
 from ..policy import POLICIES
@@ -31,7 +32,6 @@ from ..suite.trajectories import (
     trajectories_path,
     write_trajectories,
 )
-from .logs import find
 from .terminal import (
     AsJson,
     CostModelName,
@@ -306,7 +306,7 @@ def suite_baselines(
 ) -> None:
     """Create a suite's baselines from the logs of a study over it. Seal the suite afterwards."""
     found = find_suite(suite).part(None)
-    logs = [path for path in find(results) if "report" not in path.parts]
+    logs = [path for place in results for path in find_logs(place) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(
             f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report; "

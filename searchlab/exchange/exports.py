@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import find_logs, read_log
+from ..log.format import read_found, read_log
 from . import kernel_tuner
 
 _FINALISTS = "the finalists' times from when they were measured again"
@@ -39,9 +39,7 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
     Raises:
         SearchlabError: If no log is found, or if ``out`` cannot be written.
     """
-    logs = [read_log(path) for given in paths for path in find_logs(given)]
-    if not logs:
-        raise SearchlabError(f"no logs (*.jsonl) were found in {', '.join(map(str, paths))}")
+    logs = read_found(paths, read_log)
     notes: list[str] = []
     try:
         match format:

@@ -12,13 +12,12 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any, NamedTuple, Self
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -26,7 +25,8 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
-from ..errors import SearchlabWarning, described
+from ..errors import SearchlabError, SearchlabWarning, described
+from ..files import FileMissing, open_file, read_each, replace_file
 from ..records import FAILURES
 from ..schema import UNREADABLE
 from .format import (
@@ -242,10 +242,10 @@ class Stamp(NamedTuple):
     def of(cls, path: Path) -> Stamp | None:
         """Return the stamp of the file at ``path``, or None if the file cannot be read."""
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open_file(path) as file:
                 status = os.fstat(file.fileno())
                 tail = os.pread(file.fileno(), _TAIL, max(0, status.st_size - _TAIL))
-        except (OSError, ValueError):
+        except (OSError, SearchlabError):
             return None
         digest = hashlib.blake2b(tail, digest_size=16).digest()
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
@@ -273,23 +273,30 @@ class _Index(msgspec.Struct, frozen=True, array_like=True):
     logs: list[_Cached]
 
 
-def read_logs(directory: Path | None, paths: Sequence[Path], texts: Texts, readings: bool = True) -> list[Columns]:
-    """Read the logs at ``paths``, in order. Raises SearchlabError in the same cases as :func:`read_columns`.
+def read_logs(
+    directory: Path | None,
+    paths: Sequence[Path],
+    texts: Texts,
+    readings: bool = True,
+    chosen: Collection[Path] = (),
+) -> list[Columns]:
+    """Read the logs at ``paths``, in order, without those that cannot be read; see :func:`~searchlab.files.read_each`.
 
     Args:
         directory: The logs' common directory, in which the cache is stored, or None for no cache.
         paths: The paths of the logs.
         texts: The configs that are already known. The logs' configs are added to it.
         readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
+        chosen: The logs that the user named and that therefore must be readable.
     """
     if directory is None or len(paths) < FEWEST:
-        return [read_columns(path, texts) for path in paths]
+        return read_each(paths, lambda path: read_columns(path, texts), chosen)
     stamps = {path: Stamp.of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
     held = _read_cache(directory, stamps, texts, readings)
     stale = len(paths) - len(held) > STALE * len(paths)
     if stale and held and not readings:
         held = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
-    logs = [held.get(path) or read_columns(path, texts) for path in paths]
+    logs = read_each(paths, lambda path: held.get(path) or read_columns(path, texts), chosen)
     if stale:
         _write_cache(directory, [(stamp, log) for log in logs if (stamp := stamps[log.path])])
     return logs
@@ -301,12 +308,12 @@ def _read_cache(
     """Return those logs in ``stamps`` that are in the cache and have not changed since they were cached."""
     path = directory / CACHE
     try:
-        with path.open("rb") as file:
+        with open_file(path, under=directory) as file:
             if os.fstat(file.fileno()).st_uid != os.geteuid():
                 return {}
             with ZipFile(file) as archive:
                 return _cached(directory, archive, stamps, texts, readings)
-    except FileNotFoundError:
+    except FileMissing:
         pass
     except Exception as error:  # damage may cause any error
         warnings.warn(f"{path} is damaged ({described(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
@@ -366,14 +373,11 @@ def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None
         for name in _ARRAYS:
             yield name, np.concatenate([getattr(log, name) for _, log in logs])
 
-    with suppress(OSError):
-        handle, part = mkstemp(dir=directory, prefix=f"{CACHE}.", suffix=".part")
-        try:
-            with open(handle, "wb") as out, ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive:
-                for name, array in arrays():
-                    with archive.open(name, "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            os.replace(part, directory / CACHE)
-        finally:
-            with suppress(FileNotFoundError):  # it already has its final name
-                os.unlink(part)
+    with (
+        suppress(SearchlabError),
+        replace_file(directory / CACHE, under=directory) as out,
+        ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        for name, array in arrays():
+            with archive.open(name, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

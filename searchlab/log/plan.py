@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
+from ..files import FileMissing, open_file, read_text, write_file
 from ..schema import UNREADABLE
 from .columns import Columns
 from .format import GAIN, Ended, Log
@@ -165,24 +166,16 @@ class StudyPlan(msgspec.Struct, frozen=True):
 
 def write_plan(directory: Path, runs: Sequence[PlannedRun], claims: Sequence[Claim] = ()) -> None:
     """Write the plan for ``runs`` to ``directory``. Raises SearchlabError if this fails."""
-    path, part = directory / PLAN, directory / f"{PLAN}.part"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(msgspec.json.encode(StudyPlan(1, tuple(runs), tuple(claims))))
-        part.replace(path)
-    except OSError as error:
-        raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
+    write_file(directory / PLAN, msgspec.json.encode(StudyPlan(1, tuple(runs), tuple(claims))), under=directory)
 
 
 def read_plan(directory: Path) -> StudyPlan | None:
     """Return the plan in ``directory``, or None if it does not exist. Raises SearchlabError if it is damaged."""
     path = directory / PLAN
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StudyPlan)
-    except FileNotFoundError:
+        return msgspec.json.decode(read_text(path, under=directory), type=StudyPlan)
+    except FileMissing:
         return None
-    except OSError as error:
-        raise SearchlabError(f"cannot read {path}: {error.strerror}") from None
     except UNREADABLE as error:
         raise SearchlabError(f"{path} is damaged: {error}; run the study again to recreate it, or delete it") from None
 
@@ -190,10 +183,9 @@ def read_plan(directory: Path) -> StudyPlan | None:
 def keep_study(directory: Path, name: str, text: str) -> None:
     """Write the copy of a study unless it is up to date. A directory that is not writable is left unchanged."""
     path = directory / name
-    with suppress(OSError):
-        if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
-            directory.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+    with suppress(SearchlabError):
+        if not path.exists() or read_text(path, under=directory) != text:
+            write_file(path, text, under=directory)
 
 
 def kept_studies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
@@ -202,6 +194,6 @@ def kept_studies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
     found = sorted(place / name for place in places for name in (TOML, JSON) if (place / name).is_file())
     texts = []
     for path in found:
-        with suppress(OSError), path.open("rb") as file:
+        with suppress(OSError, SearchlabError), open_file(path, under=path.parent) as file:
             texts.append((path, file.read(_LONGEST).decode("utf-8", errors="replace")))
     return texts

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, first_line
+from ..files import open_file, write_file
 from ..machine.scratch import NO_LOCKS
 from . import packed
 from .format import (
@@ -349,33 +350,26 @@ def _lock(file: int | IO[bytes]) -> None:
 
 def is_locked(path: Path) -> bool:
     """Return whether a process is writing the log at ``path``, or False if the log cannot be read."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(file)
+    with suppress(SearchlabError), open_file(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
     return False
 
 
 def pack(log: Path, to: Path) -> None:
     """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``) and remove ``log``. Equal logs yield equal files."""
-    part = to.with_name(to.name + ".part")
+    data = read_bytes(log)
+    if to.suffix == packed.SUFFIX:
+        data = packed.pack(data.partition(b"\n")[0], decode_log(log, data).records)
+    else:
+        data = gzip.compress(data, mtime=0)
     try:
-        data = log.read_bytes()
-        if to.suffix == packed.SUFFIX:
-            data = packed.pack(data.partition(b"\n")[0], decode_log(log, data).records)
-        else:
-            data = gzip.compress(data, mtime=0)
-        part.write_bytes(data)
-        part.replace(to)
-        log.unlink()
-    except OSError as error:
-        raise SearchlabError(f"cannot write {to}: {error.strerror}; the complete log remains at {log}") from None
+        write_file(to, data, durable=True)
+    except SearchlabError as error:
+        raise SearchlabError(f"{error}; the complete log remains at {log}") from None
+    log.unlink()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header, Record, find_logs, read_header, read_log, read_packed
+from ..log.format import Header, Record, read_found, read_header, read_log, read_packed
 from ..log.packed import SUFFIX, Packed
 from ..machine.host import own_cores
 from ..plugins import Plugin
@@ -126,17 +126,14 @@ class TableSettings(
 
 
 def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
-    """Return the headers of the logs at ``paths``, searching directories recursively.
+    """Return the headers of the logs at ``paths``, searching directories recursively; see :func:`read_found`.
 
     Raises:
-        SearchlabError: If a path contains no logs, or a log cannot be read.
+        SearchlabError: If a path contains no logs that can be read.
     """
     headers: dict[Path, Header] = {}
     for given in paths:
-        logs = find_logs(given)
-        if not logs:
-            raise SearchlabError(f"no logs (*.jsonl) found in {given}")
-        headers.update({path: read_header(path) for path in logs})
+        headers.update(read_found([given], lambda path: (path, read_header(path))))
     return headers
 
 

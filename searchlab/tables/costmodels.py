@@ -21,7 +21,7 @@ from ..costmodel import Rows, bind, fit_model, make_cost_model, predictions, sco
 from ..costmodel.features import FEATURES, laid_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
-from ..log.format import find_logs, read_log
+from ..log.format import read_found, read_log
 from ..log.result import Result
 from ..options import Between, Count, Natural, checked
 from ..plugins import Plugin
@@ -80,9 +80,7 @@ def evaluate(
             f"the by-task split trains on other workloads, but {features} features are not comparable between spaces; "
             f"choose program features or the within-task split"
         )
-    recorded = [_RecordedTrials(path) for path in dict.fromkeys(path for given in logs for path in find_logs(given))]
-    if not recorded:
-        raise SearchlabError(f"no logs (*.jsonl) in {', '.join(map(str, logs))}")
+    recorded = read_found(logs, _RecordedTrials)
     if split == "by-task":
         parts = list(_by_task(recorded, features))
     else:

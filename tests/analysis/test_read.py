@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from searchlab.analysis.read import footing_notes, read_runs
-from searchlab.errors import SearchlabError
+from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -31,9 +31,16 @@ def test_a_directory_without_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"searchlab_log":1}\n', '{"searchlab_log":99}\n'])
-def test_a_file_that_is_no_log_is_not_skipped(tmp_path: Path, text: str) -> None:
-    write(tmp_path, "good", 0, [1])
-    (tmp_path / "bad.jsonl").write_text(text)
+def test_a_file_that_is_no_log_is_named_and_skipped(tmp_path: Path, text: str) -> None:
+    good = write(tmp_path, "good", 0, [1])
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(text)
+    with pytest.warns(SearchlabWarning, match=r"bad\.jsonl"):
+        (workload,) = read_runs(tmp_path).values()
+    assert [run.log.path for run in workload.runs] == [good]
+    with pytest.raises(SearchlabError, match=r"bad\.jsonl"):  # the user named it
+        read_runs(good, bad)
+    good.unlink()
     assert "bad.jsonl" in refused(tmp_path)
 
 

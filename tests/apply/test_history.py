@@ -281,7 +281,7 @@ def test_logs_from_machines_with_other_caches_have_one_target(tmp_path: Path) ->
 
 def test_logs_without_anything_to_apply_are_refused(tmp_path: Path) -> None:
     module = legal(lambda _, a, b: relax.op.matmul(a, b), (8, 20), (20, 12))
-    with pytest.raises(SearchlabError, match="no logs .* were found in"):
+    with pytest.raises(SearchlabError, match="no logs"):
         apply_history_best(module, tmp_path)
     with pytest.raises(SearchlabError, match="an empty list"):
         apply_history_best(module, [])

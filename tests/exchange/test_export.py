@@ -114,7 +114,7 @@ def test_a_time_that_is_no_date_is_refused(format: str, tmp_path: Path) -> None:
     lines = table(tmp_path / "a.jsonl").read_text().splitlines()
     damaged = re.sub(r'"time":[0-9.]+', '"time":1e300', lines[3])
     (tmp_path / "b.jsonl").write_text("\n".join([*lines[:3], damaged, ""]))
-    with pytest.raises(SearchlabError, match="not a valid date"):
+    with pytest.raises(SearchlabError, match="damaged"):
         export_logs([tmp_path / "b.jsonl"], format, tmp_path / "out")
 
 
@@ -142,5 +142,5 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "not carried over" not in run("import", tmp_path / "own", "--out", tmp_path / "d.jsonl")  # it is all there
     with pytest.raises(SearchlabError, match="--option sets an option of a space"):
         run("import", DATA / "autotvm_matmul512.log", "--out", log, "--option", "a=1")
-    with pytest.raises(SearchlabError, match="no logs .* were found in"):
+    with pytest.raises(SearchlabError, match="no logs"):
         run("export", tmp_path / "db", "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
