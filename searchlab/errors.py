@@ -90,10 +90,11 @@ class RunsFailed(SearchlabError):
         alike: dict[str, list[Path]] = {}
         for log, reason in reasons.items():
             alike.setdefault(reason, []).append(log)
-        said = [
-            f"{logs[0]}{f' and {len(logs) - 1} more' if len(logs) > 1 else ''}: {reason}"
-            for reason, logs in list(alike.items())[:SHOWN]
-        ]
+        said = []
+        for reason, logs in list(alike.items())[:SHOWN]:
+            more = f" and {len(logs) - 1} more" if len(logs) > 1 else ""
+            names_log = not more and reason.startswith(str(logs[0]))
+            said.append(reason if names_log else f"{logs[0]}{more}: {reason}")
         if len(alike) > SHOWN:
             said.append(f"{len(alike) - SHOWN} other reasons")
         super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(said)}")

@@ -11,7 +11,7 @@ import sysconfig
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -258,6 +258,41 @@ def names_code(value: Any) -> bool:
         return any(names_code(item) for item in value)
     registered = (point.value for group in _GROUPS for point in entry_points_of(group))
     return isinstance(value, str) and ":" in value and value not in registered
+
+
+def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the functions and classes among the values of options, at any depth, loading those given by name."""
+    pending: list[Any] = list(options.values())
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif callable(value) and hasattr(value, "__module__"):
+            yield value
+        elif isinstance(value, str) and ":" in value and value.partition(":")[0] in sys.modules:
+            with suppress(SearchlabError):
+                yield load_attribute(value, "an option")
+
+
+def unspecified_options(cls: type[Any], plugin: Plugin, positional: int) -> dict[str, Any]:
+    """Return the defaults of the options of ``cls`` that ``plugin`` does not specify, as plain data or text.
+
+    Args:
+        cls: The plug-in's class.
+        plugin: The plug-in with the specified options.
+        positional: The number of parameters of the constructor before the options.
+    """
+    defaults: dict[str, Any] = {}
+    for parameter in list(inspect.signature(cls).parameters.values())[positional:]:
+        is_option = parameter.name not in SUPPLIED and parameter.default is not inspect.Parameter.empty
+        if is_option and parameter.name not in plugin.options:
+            try:
+                defaults[parameter.name] = msgspec.json.decode(msgspec.json.encode(parameter.default))
+            except (TypeError, ValueError):
+                defaults[parameter.name] = repr(parameter.default)
+    return defaults
 
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:

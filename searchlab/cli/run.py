@@ -34,6 +34,15 @@ from .terminal import (
     say_table,
 )
 
+Discard = Annotated[
+    bool,
+    Option(
+        "--discard",
+        help="Move logs aside that cannot be continued, because they belong to different runs or because code has "
+        "changed and no longer reproduces them, and start these runs again.",
+    ),
+]
+
 
 def run(
     study: StudyFile,
@@ -58,6 +67,7 @@ def run(
             help="Run only shard i of n. Afterwards, copy the logs of all shards into one directory.", metavar="i/n"
         ),
     ] = "",
+    discard: Discard = False,
     dry_run: Annotated[
         bool,
         Option(
@@ -78,7 +88,9 @@ def run(
     failed = summary = None
     with interruptible():
         try:
-            results = loaded.run(directory, jobs=jobs, executor=executor, shard=(part, parts), progress=out)
+            results = loaded.run(
+                directory, jobs=jobs, executor=executor, shard=(part, parts), discard=discard, progress=out
+            )
         except RunsFailed as error:
             failed = error
         if parts == 1:
@@ -152,6 +164,7 @@ def tune(
             metavar="LOG|DIR",
         ),
     ] = None,
+    discard: Discard = False,
     measure: MeasureSpec = None,
 ) -> None:
     """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
@@ -159,7 +172,7 @@ def tune(
         result = tune_run(
             workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
             stop_after=stop_after, batch=batch, seed=seed, target=target, features=features,
-            cost_model=cost_model and plugin(cost_model), warm_start=warm_start or [],
+            cost_model=cost_model and plugin(cost_model), warm_start=warm_start or [], discard=discard,
             measure=json_object(measure, "--measure"), progress=out,
         )  # fmt: skip
     done, best = len(result.trials), result.best

@@ -32,6 +32,7 @@ from ..schema import UNREADABLE
 from .format import (
     SPENT,
     STARTS,
+    Changed,
     ConfigJson,
     Ended,
     Final,
@@ -58,7 +59,7 @@ Texts = dict[bytes, bytes]
 _PER_TRIAL = ("costs", "batches", "spent", "failures", "nearest", "reused", "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
-_NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended)",[^\n]*)')  # a line that is not a trial
+_NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended|changed)",[^\n]*)')  # a line that is not a trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +96,19 @@ class Columns(LoggedTrials):
     qualities: Floats
     final: Final | None = None
     ended: Ended | None = None
+    changes: tuple[Changed, ...] = ()
 
     @classmethod
     def of(cls, log: Log, texts: Texts) -> Self:
         """Return the columns of ``log``, and add its configs to ``texts``."""
         encoded = [msgspec.json.encode(record.config) for record in log.records]
         configs = [texts.setdefault(text, text) for text in encoded]
-        return cls._of(log.path, log.header, log.records, configs, log.final, log.ended)
+        return cls._of(log.path, log.header, log.records, configs, log.final, log.ended, log.changes)
 
     @classmethod
     def _of(
         cls, path: Path, header: Header, rows: Sequence[Record], configs: Sequence[bytes], final: Final | None,
-        ended: Ended | None,
+        ended: Ended | None, changes: tuple[Changed, ...],
     ) -> Self:  # fmt: skip
         number = len(rows)
         seconds = [row.seconds for row in rows]
@@ -132,6 +134,7 @@ class Columns(LoggedTrials):
             qualities=np.array(qualities, dtype=np.float64).reshape(-1, len(METRICS)),
             final=current(final, number),
             ended=current(ended, number),
+            changes=changes,
         )
 
     @property
@@ -149,7 +152,8 @@ class Columns(LoggedTrials):
         arrays["readings"] = self.readings[: int(arrays["counts"].sum())]
         rounds = int(np.searchsorted(self.rounds, trials))
         arrays |= {name: getattr(self, name)[:rounds] for name in ("rounds", "qualities")}
-        return replace(self, **arrays, final=None, ended=ended)
+        changes = tuple(change for change in self.changes if change.trials <= trials)
+        return replace(self, **arrays, final=None, ended=ended, changes=changes)
 
 
 def objects(values: Sequence[Any]) -> Array:
@@ -166,7 +170,7 @@ class _Row(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_
 
 
 _ROWS = msgspec.json.Decoder(_Row)
-_NOTES = msgspec.json.Decoder(Final | Ended)
+_NOTES = msgspec.json.Decoder(Final | Ended | Changed)
 
 
 def read_columns(path: Path, texts: Texts) -> Columns:
@@ -190,12 +194,14 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     header = check_bounds(msgspec.json.decode(data[:start], type=Header))
     rows: list[_Row] = []
     latest: dict[type, Any] = {}
+    changes: list[Changed] = []
     notes = list(_NOTE.finditer(data, start - 1))
     for note in notes:
         rows += _ROWS.decode_lines(data[start : note.start() + 1])
         item = _NOTES.decode(note[1])
         check_follows(item, len(rows))
         latest[type(item)] = item
+        changes += [item] if isinstance(item, Changed) else []
         start = note.end() + 1
     rows += _ROWS.decode_lines(data[start:])
     if minor_version(header.searchlab_log) is None or data.count(b"\n") != 1 + len(notes) + len(rows):
@@ -209,7 +215,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
         _CONFIG.decode(text)
         texts[text] = text
     configs = [texts[text] for text in configs]
-    return Columns._of(path, header, rows, configs, latest.get(Final), latest.get(Ended))
+    return Columns._of(path, header, rows, configs, latest.get(Final), latest.get(Ended), tuple(changes))
 
 
 CACHE = "log-cache.npz"
@@ -221,7 +227,7 @@ FEWEST = 200
 STALE = 0.02
 """The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
 
-_INDEX = "index-1"  # the index name in this version
+_INDEX = "index-2"  # the index name in this version
 _TAIL = 4096  # bytes
 _ARRAYS = (*_PER_TRIAL, "readings", "rounds", "qualities")  # except for the configs
 _READINGS = ("counts", "readings")
@@ -263,6 +269,7 @@ class _Cached(msgspec.Struct, frozen=True, array_like=True):
     machine: dict[str, Any]
     final: Final | None
     ended: Ended | None
+    changes: tuple[Changed, ...]
 
 
 class _Index(msgspec.Struct, frozen=True, array_like=True):
@@ -345,7 +352,15 @@ def _cached(
             header = msgspec.structs.replace(
                 index.headers[log.header], seed=log.seed, created=log.created, machine=log.machine
             )
-            logs[path] = Columns(path=path, header=header, final=log.final, ended=log.ended, **own, **left_out)
+            logs[path] = Columns(
+                path=path,
+                header=header,
+                final=log.final,
+                ended=log.ended,
+                changes=log.changes,
+                **own,
+                **left_out,
+            )
     return logs
 
 
@@ -360,7 +375,7 @@ def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None
         entries.append(
             _Cached(
                 file, stamp, (log.trials, len(log.readings), len(log.rounds)), headers.setdefault(common, len(headers)),
-                header.seed, header.created, header.machine, log.final, log.ended,
+                header.seed, header.created, header.machine, log.final, log.ended, log.changes,
             )
         )  # fmt: skip
     places = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]

@@ -47,17 +47,11 @@ from .packed import Packed
 
 T = TypeVar("T")
 
-FORMAT = "1.0"
-"""The version of the log format; see docs/design/log-format.md."""
+FORMAT = "1.2"
+"""The version of the log format; see docs/design/log-format.md.
 
-COMPUTATIONS = "1.1"
-"""The version of logs that contain a :class:`Computation`. Apart from that, it is the same as :data:`FORMAT`."""
-
-NEWEST = COMPUTATIONS
-"""The newest version that this searchlab writes. Newer versions 1.x can be read, but not extended."""
-
-OPEN = 2
-"""The minor version from which logs may contain kinds of lines that readers do not know and skip."""
+Logs with a later minor version can be read, but not continued: their unknown fields and kinds of lines are ignored.
+"""
 
 DRAFT = 1
 """The version before 1.0, used by the tables in suite v1. Its lines have no ``kind`` and no ``batch``."""
@@ -182,6 +176,10 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Options that the policy could not use as specified (or by default), with the values that it used instead."""
     workers: Annotated[int, msgspec.Meta(ge=1, lt=1 << 53)] = 1
     versions: dict[str, str] = {}
+    code: dict[str, str] = {}
+    """The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`."""
+    defaults: dict[str, dict[str, Any]] = {}
+    """The values of the options that were not specified, by role."""
     created: Moment = 0.0
     passes: Passes | None = None  # None unless the log is a table that was timed in passes
     computation: Computation | None = None  # None for the kinds of workloads in DEFINED
@@ -293,6 +291,26 @@ class Record(
         return Measurement(*[getattr(self, name) for name in _MEASURED])
 
 
+class Changed(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="kind",
+    tag="changed",
+):
+    """The line that records that the code or the libraries have changed since the first ``trials`` trials.
+
+    A replay with the new code has reproduced these trials. Later trials belong to it.
+    """
+
+    trials: Number
+    code: dict[str, str]
+    versions: dict[str, str] = {}
+    time: Moment = 0.0
+
+
 class Finalist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A trial that was measured again. ``seconds`` contains one value for each round."""
 
@@ -374,10 +392,10 @@ class UnknownLine(msgspec.Struct, frozen=True):
     kind: str
 
 
-KINDS = ("header", "trial", "finalists", "ended")
+KINDS = ("header", "trial", "finalists", "ended", "changed")
 """The kinds of lines."""
 
-_LINES = Record | Final | Ended
+_LINES = Record | Final | Ended | Changed
 _ITEMS = msgspec.json.Decoder(_LINES)
 _DRAFT_ITEMS = msgspec.json.Decoder(Record)  # a single type needs no ``kind``
 
@@ -443,11 +461,22 @@ class Log(LoggedTrials):
     records: tuple[Record, ...]
     final: Final | None = None  # the finalists, or None unless they were chosen from exactly these records
     ended: Ended | None = None  # why the run ended, or None unless it ended after exactly these records
+    changes: tuple[Changed, ...] = ()  # the changes of code and libraries, in order
     size: int = field(default=0, compare=False)  # the uncompressed size of its complete lines, in bytes
     unknown_lines: tuple[str, ...] = ()  # the kinds of those lines that this version of searchlab does not know
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
+
+    @property
+    def code(self) -> dict[str, str]:
+        """The digests of the code that reproduces all trials; see :attr:`Header.code`."""
+        return self.changes[-1].code if self.changes else self.header.code
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of the libraries with which the last trials were proposed."""
+        return self.changes[-1].versions if self.changes else self.header.versions
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -474,7 +503,8 @@ class Log(LoggedTrials):
 
     def first(self, trials: int, ended: Ended | None = None) -> Self:
         """Return this log, shortened to its first ``trials`` trials. ``ended`` states why the run ended there."""
-        return replace(self, records=self.records[:trials], final=None, ended=ended)
+        changes = tuple(change for change in self.changes if change.trials <= trials)
+        return replace(self, records=self.records[:trials], final=None, ended=ended, changes=changes)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -482,7 +512,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     number: int  # from 1
     data: bytes
-    item: Header | Record | Final | Ended | UnknownLine | None  # None if the line is damaged
+    item: Header | Record | Final | Ended | Changed | UnknownLine | None  # None if the line is damaged
     problem: str = ""  # the message to print after "line 3: ", or "" if nothing is wrong
     torn: bool = False  # whether it is an incomplete last line, written when the run was killed
     unknown: tuple[str, ...] = ()  # a clause for each field that this version does not know and has ignored
@@ -497,8 +527,8 @@ def minor_version(version: Any) -> int | None:
 
 
 def is_newer(header: Header) -> bool:
-    """Return whether the log's format is newer than :data:`NEWEST`, so that it may contain unknown fields and lines."""
-    return (minor_version(header.searchlab_log) or 0) > (minor_version(NEWEST) or 0)
+    """Return whether the log's format is newer than :data:`FORMAT`, so that it may contain unknown fields and lines."""
+    return (minor_version(header.searchlab_log) or 0) > (minor_version(FORMAT) or 0)
 
 
 def scan(data: bytes) -> Iterator[Line]:
@@ -519,7 +549,7 @@ def scan(data: bytes) -> Iterator[Line]:
         unknown: tuple[str, ...] = ()
         try:
             try:
-                item: Record | Final | Ended | UnknownLine = decode(line)
+                item: Record | Final | Ended | Changed | UnknownLine = decode(line)
             except msgspec.ValidationError:
                 item, unknown = _partly_known(line, Record if minor < 0 else _LINES, minor)
             if not isinstance(item, Record):
@@ -553,14 +583,14 @@ def _partly_known(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, .
     Args:
         line: A line that is not exactly of this kind.
         kind: A struct, or a union of structs.
-        minor: The minor version of the log's format. From :data:`OPEN` on, a line may be of an unknown kind.
+        minor: The minor version of the log's format. If it is newer, a line may be of an unknown kind.
 
     Returns:
         The line's content, and a clause for each field that is unknown.
     """
     data = msgspec.json.decode(line)
     name = data.get("kind") if isinstance(data, dict) else None
-    if minor >= OPEN and isinstance(name, str) and name not in KINDS:
+    if minor > (minor_version(FORMAT) or 0) and isinstance(name, str) and name not in KINDS:
         return UnknownLine(name), ()
     known, unknown = known_part(data, kind)
     return msgspec.convert(known, kind), unknown
@@ -611,11 +641,11 @@ def _check_plain(value: Any, depth: int = 0) -> None:
             _check_plain(item, depth + 1)
 
 
-def check_follows(item: Final | Ended, trials: int) -> None:
+def check_follows(item: Final | Ended | Changed, trials: int) -> None:
     """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
     if item.trials != trials:
         raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")
-    if isinstance(item, Ended):
+    if not isinstance(item, Final):
         return
     if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
         raise msgspec.ValidationError("it lists no trials, a trial that does not precede it, or a trial without times")
@@ -753,6 +783,7 @@ def decode_log(path: Path, data: bytes) -> Log:
     if b'"searchlab_log"' not in data.partition(b"\n")[0] and not any(start.startswith(data) for start in STARTS):
         raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
     records: list[Record] = []
+    changes: list[Changed] = []
     latest: dict[type, Any] = {}  # the latest line of each other kind
     unknown_lines: dict[str, None] = {}
     unknown_fields: list[str] = []
@@ -766,6 +797,8 @@ def decode_log(path: Path, data: bytes) -> Log:
             records.append(line.item)
         elif isinstance(line.item, UnknownLine):
             unknown_lines[line.item.kind] = None
+        elif isinstance(line.item, Changed):
+            changes.append(line.item)
         else:
             latest[type(line.item)] = line.item
     if Header not in latest:
@@ -775,7 +808,8 @@ def decode_log(path: Path, data: bytes) -> Log:
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warnings.warn(f"{path}, {unknown_fields[0]}; it is ignored{more}", SearchlabWarning, stacklevel=3)
     final, ended = (current(latest.get(kind), len(records)) for kind in (Final, Ended))
-    return Log(path, header, tuple(records), final, ended, data.rfind(b"\n") + 1, tuple(unknown_lines))
+    size = data.rfind(b"\n") + 1
+    return Log(path, header, tuple(records), final, ended, tuple(changes), size, tuple(unknown_lines))
 
 
 def current(note: Any, trials: int) -> Any:

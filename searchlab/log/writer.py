@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import itertools
 import os
 import time
 import uuid
@@ -21,10 +22,11 @@ from ..machine.scratch import NO_LOCKS
 from . import packed
 from .format import (
     DRAFT,
+    FORMAT,
     IDENTITY,
     KINDS,
-    NEWEST,
     SPENT,
+    Changed,
     Ended,
     Final,
     Header,
@@ -105,9 +107,8 @@ class LogWriter:
             held = read_held(self.path)
         self._created = held is None
         log = held or Log(self.path, header, ())
-        self.header, self.records, self.final, self.ended, self._end = (
-            log.header, log.records, log.final, log.ended, log.size,
-        )  # fmt: skip
+        self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
+        self._changes, self._end = log.changes, log.size
         if held is None:
             self._lines.append(self._encoded(header))
             self.sync()
@@ -126,9 +127,10 @@ class LogWriter:
     @property
     def log(self) -> Log:
         """The complete log, including all appended records."""
-        return Log(self.path, self.header, (*self.records, *self._added), self.final, self.ended, self._end)
+        records = (*self.records, *self._added)
+        return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end)
 
-    def append(self, record: Record | Final | Ended) -> None:
+    def append(self, record: Record | Final | Ended | Changed) -> None:
         self._check_process()
         if isinstance(record, Record):
             if (took := min(getattr(record, name) for name in SPENT)) < 0:
@@ -142,13 +144,15 @@ class LogWriter:
             self.final = record
         elif isinstance(record, Ended):
             self.ended = record
+        elif isinstance(record, Changed):
+            self._changes = (*self._changes, record)
         else:
             self.final, self.ended = None, None
             self._added.append(record)
         if self._durable:
             self._write()
 
-    def _encoded(self, item: Header | Record | Final | Ended) -> bytes:
+    def _encoded(self, item: Header | Record | Final | Ended | Changed) -> bytes:
         try:
             return msgspec.json.encode(item)
         except (TypeError, ValueError, OverflowError) as error:
@@ -204,12 +208,37 @@ class LogWriter:
         self.close()
 
 
+class OtherRun(SearchlabError):
+    """A log belongs to a run other than the one that is to continue it."""
+
+
+def move_aside(path: Path) -> Path:
+    """Rename the log at ``path``, so that it no longer counts as a log, and return its new path.
+
+    Raises SearchlabError if another process is writing it.
+    """
+    if is_locked(path):
+        raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
+    for number in itertools.count(1):
+        aside = path.with_name(f"{path.name}.discarded-{number}")
+        if not aside.exists():
+            path.rename(aside)
+            return aside
+    raise AssertionError
+
+
+def ways_on(header: Header) -> str:
+    """Return what a user can do about a log that cannot be continued with ``header``, as a clause."""
+    other = "choose another directory (--out)" if header.label else "choose another log file"
+    return f"{other}, or pass --discard, which moves the old log aside and starts again"
+
+
 def check_identity(path: Path, old: Header, new: Header) -> None:
-    """Raise SearchlabError if the log at ``path`` with the header ``old`` does not belong to the run with ``new``."""
+    """Raise OtherRun if the log at ``path`` with the header ``old`` does not belong to the run with ``new``."""
     if old.searchlab_log == DRAFT or is_newer(old):
-        raise SearchlabError(
+        raise OtherRun(
             f"{path} has the log format {old.searchlab_log}, which is read-only here: this version of searchlab writes "
-            f"format {NEWEST}; choose a different log file"
+            f"format {FORMAT}; choose a different log file"
         )
     for name in IDENTITY:
         before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
@@ -219,7 +248,7 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
                 of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
-            raise SearchlabError(
+            raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or "
                 f"start the same run as before"
             )

@@ -71,6 +71,10 @@ class Measurer(ABC):
         """Return the CPU time in seconds that :meth:`extract` has used in worker processes, averaged over them."""
         return 0.0
 
+    def programs(self, space: Space, configs: Sequence[Config]) -> list[str] | None:
+        """Return the hash of each config's program, "" for configs without one, or None without build processes."""
+        return None
+
     def whole(self, space: Space) -> Whole | None:
         """Return the costs of all configs in ``space``, or None if they are unknown or every config fails.
 

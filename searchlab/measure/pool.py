@@ -410,6 +410,10 @@ class BuildingMeasurer(Measurer):
                 best = min(best, measurement.cost)
                 yield measurement
 
+    def programs(self, space: Space, configs: Sequence[Config]) -> list[str]:
+        builds = self._builders.build(space, configs, lambda program: True)
+        return [builds.programs.get(index, "") for index in range(len(configs))]
+
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         return self._builders.extract(space, features, configs)
 

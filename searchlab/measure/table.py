@@ -18,18 +18,21 @@ import numpy as np
 
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
-from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header, Record, read_found, read_header, read_log, read_packed
+from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
+from ..log.format import Header, Record, find_logs, read_found, read_header, read_log, read_packed
 from ..log.packed import SUFFIX, Packed
 from ..machine.host import own_cores
-from ..plugins import Plugin
+from ..plugins import Plugin, functions_in
 from ..records import Measurement, Statistic, cost_of
+from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
+from ..workload import program_hash
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
 from .pool import BuildPool
 
 WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
+CHECKED = 8  # the number of configs whose programs are compared if the code of the space has changed
 ABSENT = 1e3  # the distance for a knob that only one of two configs has; larger than the sum over all shared knobs
 
 
@@ -68,6 +71,10 @@ class TableSettings(
     def identity(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
+
+    def content_digest(self, base: Path = Path()) -> str:
+        """Return the digest of the logs' content, which a table in a suite has already."""
+        return self.digest or files_digest([log for path in self._paths(base) for log in find_logs(path)])
 
     def headers(self, base: Path) -> Mapping[Path, Header]:
         """Return the headers of all logs. They are read only once for each ``base``; see :func:`read_headers`."""
@@ -255,8 +262,42 @@ class TableMeasurer(Measurer):
                     f"no log in {self.where} matches {space.workload}, this space and this target; the logs there are "
                     f"for {held}, each with its own space and target; omit the target to use the recorded one"
                 )
-            self._tables[key] = _Table(paths, space, self.statistic)
+            self._check_machine(paths)
+            table = _Table(paths, space, self.statistic)
+            self._check_programs(paths, space, table)
+            self._tables[key] = table
         return self._tables[key]
+
+    def _check_machine(self, paths: Sequence[Path]) -> None:
+        """Raise SearchlabError if the logs at ``paths``, which form one table, were measured on different machines."""
+        by_machine = {self._headers[path].measured_on: path for path in paths}
+        by_machine.pop("", None)
+        if len(by_machine) > 1:
+            (first, path), (second, other), *_ = by_machine.items()
+            raise SearchlabError(
+                f"{path} was measured on {first}, but {other} on {second}, so their times are not comparable; choose "
+                f"the logs of one machine"
+            )
+
+    def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
+        """Raise SearchlabError if the code of ``space`` has changed since the table, and yields other programs.
+
+        A sample of :data:`CHECKED` configs is scheduled. Tables that record no digest of the code are not checked.
+        """
+        code = {self._headers[path].code.get("space", "") for path in paths} - {""}
+        if not space.has_programs or not code - {source_digest(type(space), *functions_in(space.made_with))}:
+            return
+        for config, measurement in table.sample(CHECKED):
+            try:
+                program = program_hash(space.schedule(config).mod) if measurement.program else ""
+            except InvalidConfig:
+                program = ""
+            if program != measurement.program:
+                raise SearchlabError(
+                    f"the code of the space {type(space).__name__} has changed since {paths[0]} was measured: "
+                    f"{config.to_json()} now yields the program {program or '(none)'} instead of "
+                    f"{measurement.program}; restore that code, or measure the table again"
+                )
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
         if self.missing == "refuse" or not len(table):
@@ -325,6 +366,12 @@ class _Table:
             found = rows.measurement(place) if isinstance(rows, Packed) else rows[place].measurement
             self._known[text] = replace(found, reused=False, statistic=self._statistic)
         return self._known[text]
+
+    def sample(self, count: int) -> Iterator[tuple[Config, Measurement]]:
+        """Yield up to ``count`` configs, spread evenly over the table, with their measurements."""
+        texts = list(self._rows)
+        for text in texts[:: max(1, len(texts) // count)][:count]:
+            yield Config(msgspec.json.decode(text)), self._measurement(text)
 
     @cached_property
     def _texts(self) -> dict[Config, bytes]:

@@ -27,7 +27,7 @@ from ..errors import RunsFailed, SearchlabError, SearchlabWarning, described
 from ..executors.contract import RunExecutor
 from ..log.format import Log, read_bytes, read_held, read_log
 from ..log.result import disagreement
-from ..log.writer import LeasedFile, LogBusy, check_identity
+from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
 from ..machine.host import busy_cores, busy_warning
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms, Measurer
@@ -137,7 +137,13 @@ def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
     if log is None:
         return None
     header = run.header(log.header.workers)
-    check_identity(run.log, log.header, header if here else msgspec.structs.replace(header, host=log.header.host))
+    try:
+        check_identity(run.log, log.header, header if here else msgspec.structs.replace(header, host=log.header.host))
+    except OtherRun:
+        if not run.discard:
+            raise
+        move_aside(run.log)
+        return None
     for record in () if run.settings.replays else log.records:  # tables answer immediately anyway
         if record.program and (record.program not in known or known[record.program].pruned):
             known[record.program] = replace(record.measurement, reused=False)
@@ -244,7 +250,9 @@ class Unfinished:
     @property
     def complete(self) -> bool:
         """Whether the run is complete. Runs that measure never count as complete, since finalists may be unmeasured."""
-        return self.held is not None and self.run.settings.replays and self.run.budget.complete(self.held)
+        log = self.held
+        is_complete = log is not None and self.run.settings.replays and self.run.budget.complete(log)
+        return is_complete and log is not None and self.run.is_current(log)
 
 
 class Dispatch:

@@ -23,9 +23,9 @@ from ..costmodel import scores_of
 from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
-from ..log.format import Ended, Final, Finalist, Log, RandomDraws, Record
+from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
 from ..log.result import MARGIN, ROUNDS, sentinel
-from ..log.writer import LogWriter
+from ..log.writer import LogWriter, OtherRun, move_aside, ways_on
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
 from ..policy import POLICIES
@@ -38,6 +38,10 @@ DIGITS = 9
 
 SENTINEL_ROUNDS = 3
 """The number of times that the sentinel is timed for each reading."""
+
+
+_PROGRAM_ROLES = ("core", "workload", "space", "table")
+"""The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code`."""
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> Log:
@@ -55,13 +59,23 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: 
     Raises:
         SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
-    with Search(run, measurer, on_trial, held) as one:
-        if run.budget.complete(one.log):
-            one.replay_rest()
-        while one.step():
+    try:
+        return _search(run, measurer, on_trial, held)
+    except OtherRun:
+        if not run.discard:
+            raise
+        move_aside(run.log)
+        return _search(run, measurer, on_trial, None)
+
+
+def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None, held: Log | None) -> Log:
+    with Search(run, measurer, on_trial, held) as running:
+        if run.budget.complete(running.log) and running.is_current:
+            running.replay_rest()
+        while running.step():
             pass
-        one.finish()
-        return one.log
+        running.finish()
+        return running.log
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
@@ -92,6 +106,7 @@ class Search:
         self._best = math.inf
         self._searcher: Searcher | None = None
         self._over = False
+        self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         measurer.begin(run.seed)
 
     def __enter__(self) -> Self:
@@ -113,6 +128,8 @@ class Search:
             most: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
         """
         start, end = len(self._trials), self._run.trials
+        if not self.is_current:
+            end = max(end, len(self._log.records))
         if not self._over and start < end:
             with extracted_by(self._measurer.extract):
                 self._advance(end if most is None else min(end, start + most))
@@ -122,7 +139,8 @@ class Search:
         """Advance by one batch, but not beyond ``end`` trials in total."""
         run, log, trials = self._run, self._log, self._trials
         searcher = self._searcher = self._searcher or Searcher(run, self._measurer.extract_seconds)
-        if ended := run.budget.ends(log.log, len(trials)):
+        is_replaying = not self.is_current and len(trials) < len(log.records)
+        if not is_replaying and (ended := run.budget.ends(log.log, len(trials))):
             if len(trials) < len(log.records):  # the run previously had a larger budget
                 self.replay_rest()
             else:
@@ -159,6 +177,7 @@ class Search:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
         if not configs:
             return
+        self._log_change()
         space, share = self._run.space, 1 / searcher.batch_size
         reading = self._sentinel(searcher.batches - 1) if len(self._trials) == start else None
         for config, measurement in zip(configs, self._measurer.measure(space, configs, self._best), strict=True):
@@ -199,8 +218,48 @@ class Search:
         except CannotMeasure:
             return None
 
+    def _log_change(self) -> None:
+        """If all logged trials have been reproduced by other code than the log's, log that code.
+
+        Raises OtherRun if the code yields other programs for the logged configs.
+        """
+        if self.is_current or len(self._trials) < len(self._log.records):
+            return
+        log, run = self._log.log, self._run
+        if any(log.code.get(role) != digest for role, digest in run.code.items() if role in _PROGRAM_ROLES) or (
+            log.versions.get("apache-tvm") != library_versions().get("apache-tvm")
+        ):
+            self._check_programs()
+        self._log.append(
+            Changed(
+                trials=len(self._log.records),
+                code=dict(run.code),
+                versions=dict(library_versions()),
+                time=round(time.time(), 3),
+            )
+        )
+        self._log.sync()
+        self.is_current = True
+
+    def _check_programs(self) -> None:
+        """Raise OtherRun if the space now yields another program, or the table another time, for a logged config."""
+        space = self._run.space
+        if self._measurer.repeatable:
+            configs = [record.trial.config for record in self._log.records]
+            for record, measurement in zip(self._log.records, self._measurer.measure(space, configs), strict=True):
+                if (measurement.seconds, measurement.failure) != (record.seconds, record.failure):
+                    raise self._other_run(record, f"took {list(record.seconds)} s, not {list(measurement.seconds)} s")
+            return
+        records = [record for record in self._log.records if record.program]
+        configs = [record.trial.config for record in records]
+        programs = self._measurer.programs(self._run.space, configs)
+        for record, program in zip(records, programs or (), strict=False):
+            if program != record.program:
+                raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
+
     def finish(self) -> None:
         """Measure and log the finalists, if the measurer supports this and the log does not contain them yet."""
+        self._log_change()
         measurer, final = self._measurer, self._log.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
@@ -210,15 +269,22 @@ class Search:
                 self._log.append(final)
                 self._log.sync()
 
-    def _difference(self, now_does: str) -> SearchlabError:
+    def _difference(self, now_does: str) -> OtherRun:
         """Return the error to raise when the policy does not propose the log's next trial."""
-        record, versions = self._log.records[len(self._trials)], library_versions()
-        before = self._log.header.versions
-        changed = [f"{name} {old} -> {versions.get(name)}" for name, old in before.items() if versions.get(name) != old]
-        cause = f"these versions have changed: {', '.join(changed)}" if changed else "the policy or space has changed"
-        return SearchlabError(
-            f"{self._log.path} cannot be resumed: its trial {record.index} is {record.config}, but the policy now "
-            f"{now_does}; {cause}. Resume it with the versions that wrote it, or choose a different log file"
+        record = self._log.records[len(self._trials)]
+        return self._other_run(record, f"is {record.config}, but the policy now {now_does}")
+
+    def _other_run(self, record: Record, now_is: str) -> OtherRun:
+        """Return the error to raise when the code that now runs does not reproduce the trial ``record``."""
+        log, versions, code = self._log.log, library_versions(), self._run.code
+        changed = [
+            f"{name} {old} -> {versions.get(name)}" for name, old in log.versions.items() if versions.get(name) != old
+        ]
+        changed += [f"the code of the {role}" for role, digest in code.items() if log.code.get(role, digest) != digest]
+        cause = f"these have changed: {', '.join(changed)}" if changed else "the policy or space is not deterministic"
+        return OtherRun(
+            f"{log.path} cannot be continued: its trial {record.index} {now_is}; {cause}. Restore what wrote it, "
+            f"{ways_on(log.header)}"
         )
 
 

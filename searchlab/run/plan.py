@@ -23,7 +23,6 @@ from ..costmodel import COST_MODELS, BoundCostModel, OtherTask, make_cost_model,
 from ..costmodel.features import FEATURES, make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import (
-    COMPUTATIONS,
     DEFINED,
     FORMAT,
     Computation,
@@ -43,9 +42,10 @@ from ..log.result import Result
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
 from ..measure.suite import SuiteTable, find_suite
-from ..plugins import Plugin, PluginSpec, trusting
+from ..plugins import Plugin, PluginSpec, functions_in, trusting, unspecified_options
 from ..policy import POLICIES, Policy
 from ..records import Statistic, Trial
+from ..source import core_digest, source_digest
 from ..space import SPACES, Space
 from ..target import Target
 from ..workload import Workload, kind_of
@@ -418,6 +418,9 @@ class Run:
     starts: str = ""  # see Header.starts
     seconds: float | None = None
     stop_after: int | None = None
+    code: Mapping[str, str] = field(default_factory=dict)  # see code_of
+    defaults: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # see defaults_of
+    discard: bool = False  # whether to move a log aside that this run cannot continue
 
     def __repr__(self) -> str:
         return f"<Run {self.log.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
@@ -434,6 +437,10 @@ class Run:
     def workload(self) -> str:
         return str(self.space.workload)
 
+    def is_current(self, log: Log) -> bool:
+        """Return whether ``log`` was written, or has been reproduced, by today's code and libraries."""
+        return log.code == self.code and log.versions == library_versions()
+
     def start(self) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""
         return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
@@ -441,7 +448,7 @@ class Run:
     def with_options(self, options: Mapping[str, Any]) -> Run:
         """Return this run with different policy options. Its effective options are then unknown."""
         policy = Plugin(self.strategy.policy.name, dict(options))
-        return replace(self, strategy=replace(self.strategy, policy=policy), effective={})
+        return replace(self, strategy=replace(self.strategy, policy=policy), effective={}, defaults={})
 
     def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
@@ -450,7 +457,7 @@ class Run:
         strategy = self.strategy
         is_defined = kind_of(self.workload)[0] in DEFINED
         return Header(
-            searchlab_log=FORMAT if is_defined else COMPUTATIONS,
+            searchlab_log=FORMAT,
             workload=self.workload,
             space=self.searched.plugin.spelled(),
             fingerprint=self.space.fingerprint,
@@ -474,6 +481,8 @@ class Run:
             effective=dict(self.effective),
             workers=workers,
             versions=dict(library_versions()),
+            code=dict(self.code),
+            defaults=dict(self.defaults),
             created=time.time(),
             computation=None if is_defined else Computation.of(workload),
         )
@@ -552,7 +561,39 @@ def plan_run(
             SearchlabWarning,
             stacklevel=2,
         )
-    return replace(run, effective=policy.effective)
+    return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))
+
+
+def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
+    """Return the digests of the source code that decides a run, by role. A table's path starts from ``base``.
+
+    The roles are ``core`` (searchlab itself), ``workload``, ``space``, ``policy``, ``cost_model`` and ``table``.
+    A function that is passed as an option counts as part of its plug-in.
+    """
+    digests = {
+        role: source_digest(cls, *functions_in({**plugin.options, **(run.space.made_with if role == "space" else {})}))
+        for role, (cls, plugin, _) in _plugins_of(run).items()
+    }
+    if isinstance(run.settings, TableSettings):
+        digests["table"] = run.settings.content_digest(base)
+    return {"core": core_digest(), "workload": source_digest(type(run.space.workload)), **digests}
+
+
+def defaults_of(run: Run) -> dict[str, dict[str, Any]]:
+    """Return the values of the options that were not specified, by role, as logs record them."""
+    return {role: unspecified_options(*described) for role, described in _plugins_of(run).items()}
+
+
+def _plugins_of(run: Run) -> dict[str, tuple[type[Any], Plugin, int]]:
+    """Return each plug-in's class, its options and the number of parameters before the options, by role."""
+    strategy = run.strategy
+    plugins: dict[str, tuple[type[Any], Plugin, int]] = {
+        "space": (type(run.space), run.searched.plugin, SPACES.positional),
+        "policy": (strategy.policy_class, strategy.policy, POLICIES.positional),
+    }
+    if (model := strategy.cost_model) is not None:
+        plugins["cost_model"] = COST_MODELS.load(model.name), model, COST_MODELS.positional
+    return plugins
 
 
 def as_begun(runs: Sequence[Run]) -> list[Run]:

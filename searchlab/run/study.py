@@ -594,6 +594,7 @@ class Study:
         *,
         executor: Executor | str | Mapping[str, Any] | None = None,
         shard: tuple[int, int] = (1, 1),
+        discard: bool = False,
         progress: bool | Console | None = None,
     ) -> Results:
         """Execute all incomplete runs in the study.
@@ -616,6 +617,8 @@ class Study:
                 :class:`~searchlab.executors.contract.RunExecutor` that is ``one_per_machine``.
             shard: Pass ``(i, n)`` to execute only the i-th of n parts of the runs. When all parts are complete, put
                 their logs into the same directory.
+            discard: Whether to rename logs that their runs cannot continue, because they belong to different runs or
+                because code has changed and no longer reproduces them, and to start these runs again.
             progress: Pass False to hide the progress bars. By default, they are shown in a terminal and in a notebook
                 with ipywidgets. Pass a rich console to show them there.
 
@@ -631,7 +634,7 @@ class Study:
             checked("jobs", jobs, Count)
         planned, _ = self.plan()
         chosen = {Path(out) / run.log for run in in_shard(planned, *shard)}
-        begun = as_begun([replace(run, log=Path(out) / run.log) for run in planned])
+        begun = as_begun([replace(run, log=Path(out) / run.log, discard=discard) for run in planned])
         runs = [run for run in begun if run.log in chosen]
 
         def ready() -> None:

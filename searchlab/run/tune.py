@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def tune(
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     warm_start: Source | Sequence[Source] = (),
+    discard: bool = False,
     on_trial: OnTrial | None = None,
     progress: bool | Console | None = None,
 ) -> Result:
@@ -67,6 +69,8 @@ def tune(
             same space; those in a directory must also have been measured on the same machine. A cost model with program
             features is also trained on all other runs, and one with knob features on runs for other shapes in the same
             space. A resumed run keeps its original warm start even if the directory has grown.
+        discard: Whether to rename a log that this run cannot continue, because it belongs to a different run or because
+            code has changed and no longer reproduces it, and to start again. By default, this is an error.
         on_trial: Called as ``on_trial(trial, replayed)`` for every trial in order. ``replayed`` is True if the trial
             was already in the log when the run began. To stop the run, raise an exception: the trial is kept, the
             exception propagates, and the same call resumes the run. The return value is ignored.
@@ -112,7 +116,7 @@ def tune(
         Strategy.of(policy, cost_model, features), settings, budget_of(trials, seconds, stop_after),
         seed=seed, batch=batch, log=Path(log), earlier=earlier,
     )  # fmt: skip
-    (run,) = as_begun([run])
+    (run,) = as_begun([replace(run, discard=discard)])
     check_used(earlier, [run.warm_start])
     warn_of_a_busy_machine([run])
     with shown(progress, [run], lambda *_: on_trial) as on_run:

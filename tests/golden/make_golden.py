@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import searchlab
 from searchlab.exchange.imports import As, import_file
@@ -25,6 +27,16 @@ from tests.support.measure.faulty import Faulty
 DATA = Path(__file__).parent / "data"
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 GUIDED = {"name": "guided-gemm", "options": {"pack_a": "knob", "pack_b": "knob"}}
+
+
+def make_changed() -> None:
+    """Make a log in format 1.2 whose code changed after five trials; it is younger than the other files."""
+    options: dict[str, Any] = {"space": GUIDED, "policy": "random", "target": TARGET, "seed": 4, "progress": False}
+    log, table = DATA / "changed.jsonl", {"kind": "table", "path": "table.jsonl.gz"}
+    searchlab.tune("gemm:64x64x64", log=log, trials=5, measure=table, **options)
+    header, trials = log.read_text().split("\n", 1)
+    log.write_text(re.sub(r'"policy":"[0-9a-f]{16}"', '"policy":"0123456789abcdef"', header) + "\n" + trials)
+    searchlab.tune("gemm:64x64x64", log=log, trials=8, measure=table, **options)
 
 
 def main() -> None:
@@ -57,6 +69,7 @@ def main() -> None:
         "gemm:64x64x64", space=GUIDED, policy="evolutionary", log=DATA / "warm.jsonl", trials=200, measure=table,
         target=TARGET, stop_after=24, warm_start=[DATA / "model.jsonl"], progress=False,
     )  # fmt: skip
+    make_changed()
     import_file(FOREIGN / "autotvm_matmul512.log", DATA / "imported.jsonl", As())
     logs = sorted(DATA.glob("*.jsonl*"))
     (DATA / "seen.json").write_text(json.dumps({path.name: seen(read_log(path)) for path in logs}, indent=1) + "\n")

@@ -32,7 +32,7 @@ def read(path: Path) -> dict[str, Any]:
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     header, *lines = [json.loads(line) for line in data.decode().split("\n")[:-1]]
     draft = header["searchlab_log"] == 1
-    assert draft or (header["searchlab_log"], header["kind"]) == ("1.0", "header")
+    assert draft or (header["searchlab_log"] in ("1.0", "1.2") and header["kind"] == "header")
     trials = [line for line in lines if draft or line["kind"] == "trial"]
     assert [trial["index"] for trial in trials] == list(range(len(trials)))
     batches = [trial["index"] // header["batch"] if draft else trial["batch"] for trial in trials]

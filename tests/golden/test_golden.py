@@ -1,4 +1,4 @@
-"""Logs of format 1.0 stay readable, as do the older tables of suite v1; and docs/design/log-format.md is true."""
+"""Logs of formats 1.0 and 1.2 and the older tables of suite v1 stay readable; docs/design/log-format.md is true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import searchlab
-from searchlab.log.format import Ended, Final, Header, Record, read_log
+from searchlab.log.format import Changed, Ended, Final, Header, Record, read_log
 from searchlab.log.result import load_log
 from searchlab.measure.suite import find_suite
 from tests.golden.make_golden import DATA, GUIDED, TARGET
@@ -60,11 +60,11 @@ def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeyp
 
 def test_every_field_is_specified_and_every_kind_of_line_is_among_the_data() -> None:
     text = (ROOT / "docs" / "design" / "log-format.md").read_text()
-    fields = {name for kind in (Header, Record, Final, Ended) for name in kind.__struct_fields__}
+    fields = {name for kind in (Header, Record, Final, Ended, Changed) for name in kind.__struct_fields__}
     assert not [name for name in sorted(fields) if f"`{name}`" not in text]
     lines: list[dict[str, Any]] = [json.loads(line) for path in LOGS if path.suffix == ".jsonl"
                                    for line in path.read_text().splitlines()]  # fmt: skip
-    assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended"}
+    assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended", "changed"}
     present = {name for line in lines for name in line}
     assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes", "computation"}, (
         "only in tables, in fleets and with workloads of plug-ins"

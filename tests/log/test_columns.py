@@ -97,7 +97,7 @@ def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budge
         (b'"index":1', b'"index":7'),
         (b'{"kind":"trial","index":1', b'\n{"kind":"trial","index":1'),
         (b'"ended","trials":2', b'"ended","trials":1'),
-        (b'"searchlab_log":"1.0"', b'"searchlab_log":"2.0"'),
+        (b'"searchlab_log":"1.2"', b'"searchlab_log":"2.0"'),
         (b'"config":{"a":1}', b'"config":{"a":"\xff"}'),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
 
 
 def test_a_log_with_unknown_lines_is_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.log.format.NEWEST", NEWER)
+    monkeypatch.setattr("searchlab.log.format.FORMAT", NEWER)
     path = edited(tmp_path / "a.jsonl", 2, b'{"kind":"temperature"}', NEWER)
     with pytest.raises(SearchlabError, match="temperature"):
         LogWriter(path, HEADER)

@@ -359,11 +359,21 @@ def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
         "host": [_pairs(header.host) for header in headers],
         "measured by": [_pairs(header.measure) for header in headers],
         "programs built at a time": [str(header.workers) for header in headers],
-        "versions": [_pairs(header.versions) for header in headers],
+        "versions": [_versions(run) for run in runs],
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
     distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in said.items()}
     return [(name, "; or ".join(texts)) for name, texts in distinct.items() if texts]
+
+
+def _versions(run: LoggedRun) -> str:
+    """Return the versions of the libraries, for the trials before and after each change of versions."""
+    header, changes = run.log.header, run.log.changes
+    spans = [(0, header.versions), *((change.trials, change.versions) for change in changes)]
+    kept = [span for number, span in enumerate(spans) if number == 0 or span[1] != spans[number - 1][1]]
+    if len(kept) == 1:
+        return _pairs(header.versions)
+    return ", then ".join(f"from trial {trials} on {_pairs(versions)}" for trials, versions in kept)
 
 
 def _space(header: Header) -> str:
