@@ -463,7 +463,6 @@ class Log(LoggedTrials):
     ended: Ended | None = None  # why the run ended, or None unless it ended after exactly these records
     changes: tuple[Changed, ...] = ()  # the changes of code and libraries, in order
     size: int = field(default=0, compare=False)  # the uncompressed size of its complete lines, in bytes
-    unknown_lines: tuple[str, ...] = ()  # the kinds of those lines that this version of searchlab does not know
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
@@ -785,7 +784,6 @@ def decode_log(path: Path, data: bytes) -> Log:
     records: list[Record] = []
     changes: list[Changed] = []
     latest: dict[type, Any] = {}  # the latest line of each other kind
-    unknown_lines: dict[str, None] = {}
     unknown_fields: list[str] = []
     for line in scan(data):
         if line.torn:
@@ -795,11 +793,9 @@ def decode_log(path: Path, data: bytes) -> Log:
         unknown_fields += [f"line {line.number}: {clause}" for clause in line.unknown]
         if type(line.item) is Record:
             records.append(line.item)
-        elif isinstance(line.item, UnknownLine):
-            unknown_lines[line.item.kind] = None
         elif isinstance(line.item, Changed):
             changes.append(line.item)
-        else:
+        elif not isinstance(line.item, UnknownLine):
             latest[type(line.item)] = line.item
     if Header not in latest:
         raise SearchlabError(f"{path} has no header yet, so it cannot be read")
@@ -809,7 +805,7 @@ def decode_log(path: Path, data: bytes) -> Log:
         warnings.warn(f"{path}, {unknown_fields[0]}; it is ignored{more}", SearchlabWarning, stacklevel=3)
     final, ended = (current(latest.get(kind), len(records)) for kind in (Final, Ended))
     size = data.rfind(b"\n") + 1
-    return Log(path, header, tuple(records), final, ended, tuple(changes), size, tuple(unknown_lines))
+    return Log(path, header, tuple(records), final, ended, tuple(changes), size)
 
 
 def current(note: Any, trials: int) -> Any:

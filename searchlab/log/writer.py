@@ -114,12 +114,6 @@ class LogWriter:
             self.sync()
             return
         check_identity(self.path, held.header, header)
-        if held.unknown_lines:
-            raise SearchlabError(
-                f"{self.path} contains lines of the kind {held.unknown_lines[0]!r}, which this version of searchlab "
-                f"does not know, so it cannot be extended; use the version that wrote it, or choose a different log "
-                f"file"
-            )
         if held.size < self._file.size:  # the last line is incomplete
             with self._storing():
                 self._file.own(held.size)

@@ -94,16 +94,7 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
     assert result.returncode == 0 and "intact" in result.stdout and "newer" in result.stdout
 
 
-def test_a_log_with_unknown_lines_is_not_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.log.format.FORMAT", NEWER)
-    path = edited(tmp_path / "a.jsonl", 2, b'{"kind":"temperature"}', NEWER)
-    with pytest.raises(SearchlabError, match="temperature"):
-        LogWriter(path, HEADER)
-    result = searchlab("log", "check", path)
-    assert result.returncode == 1 and "temperature" in result.stdout and "head -n" not in result.stdout
-
-
-def test_in_a_closed_format_an_unknown_line_is_damage(tmp_path: Path) -> None:
+def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
     path = edited(tmp_path / "a.jsonl", 4, b'{"kind":"trail","index":3,"config":{}}')
     with pytest.raises(SearchlabError, match="line 5.*trail"):
         read_log(path)
