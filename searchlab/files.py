@@ -9,17 +9,20 @@ strangers. The directory itself may be a link, since the user chose it.
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
+import io
 import os
 import re
 import stat
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, NamedTuple, TypeVar
 
 from .errors import SearchlabError, SearchlabWarning
 
@@ -30,6 +33,9 @@ MAX_BYTES = 256 << 20
 
 MAX_NAME = 100
 """The maximum length of a name made by :func:`file_name`, in bytes. File systems allow 255, including endings."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""The characters with which a formula in a spreadsheet may begin, including their full-width variants."""
 
 RESERVED = "report"
 RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".packed", ".log")
@@ -247,6 +253,31 @@ def copy_file(source: Path, path: Path, *, under: Path | None = None, target_und
     with open_file(source, under=under) as file, replace_file(path, under=target_under) as copy:
         while piece := file.read(1 << 20):
             copy.write(piece)
+
+
+def write_csv(
+    path: str | Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, under: Path | None = None
+) -> None:
+    """Write a table to a CSV file, with empty fields for None; see :func:`replace_file`.
+
+    Text that a spreadsheet would execute as a formula gets a ``'`` in front, as OWASP recommends ("CSV Injection").
+    """
+    with replace_file(path, under=under) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        # The writer quotes text that contains \r only if its own lines end with \r.
+        writer = csv.writer(_Lines(text))
+        for row in chain([columns], rows):
+            writer.writerow([f"'{v}" if isinstance(v, str) and v.startswith(FORMULA) else v for v in row])
+        text.detach()
+
+
+class _Lines(NamedTuple):
+    """A file for :mod:`csv` whose lines end with \\n instead of \\r\\n."""
+
+    file: IO[str]
+
+    def write(self, line: str) -> None:
+        self.file.write(line[:-2] + "\n")
 
 
 def sync_directory(directory: Path) -> None:

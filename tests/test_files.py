@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import resource
 import socket
@@ -25,6 +26,7 @@ from searchlab.files import (
     read_each,
     read_text,
     replace_file,
+    write_csv,
     write_file,
 )
 
@@ -196,3 +198,13 @@ def test_file_names_avoid_those_of_other_files() -> None:
     assert file_name("gemm:8x8x8") == "gemm_8x8x8"
     assert [file_name(text) for text in ("plan.json", "a.jsonl", "report")] == ["plan.json_", "a.jsonl_", "report_"]
     assert file_name("x" * 300) != file_name("x" * 299 + "y")
+
+
+def test_cells_of_csv_files_are_no_formulas(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\r=1", "x", "1-2", ""]
+    write_csv(tmp_path / "a.csv", ["text", "number"], [(text, -1.5) for text in texts])
+    with (tmp_path / "a.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["text", "number"]
+    assert [row[0] for row in rows] == [f"'{text}" for text in texts[:6]] + texts[6:]
+    assert {row[1] for row in rows} == {"-1.5"}

@@ -132,7 +132,18 @@ def test_analysis_reaches_nothing_but_the_log_and_what_that_is_made_of() -> None
     graph = imports()
     reached = {target for module in graph if package_of(module) == "analysis" for target in graph[module]}
     packages = {package_of(target) for target in reached if target.startswith("searchlab.")} - {"analysis"}
-    assert packages <= {"log", "records", "costmodel", "space", "plugins", "workload", "errors", "arrays", "files"}
+    assert packages <= {
+        "log",
+        "records",
+        "costmodel",
+        "space",
+        "plugins",
+        "workload",
+        "errors",
+        "arrays",
+        "files",
+        "schema",
+    }
     statistics = {
         target for module in graph if module.startswith("searchlab.analysis.stats") for target in graph[module]
     }

@@ -13,15 +13,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from ..errors import SearchlabError
+from ..files import copy_file, find_files, read_bytes, read_text, write_file
 from ..log.columns import CACHE
-from ..log.format import find_logs
+from ..log.format import find_logs, no_logs
 from ..log.plan import JSON, PLAN, TOML
+from ..schema import UNREADABLE
 from .model import Summary
 from .page.render import environment, facts, styled
 from .read import REPORT, read_runs
@@ -99,12 +102,17 @@ def publish(out: Path, results: Iterable[Published]) -> list[Card]:
                 f"two results would be written to {out / result.folder}; rename one of their directories"
             )
         folders[result.folder] = result.title
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / "index.html").is_file())):
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or _is_site(out))):
         raise SearchlabError(f"{out} is neither empty nor a site; choose another directory")
     try:
-        for result in results:
-            _write(out / result.folder, result)
-        cards = {path.parent.name: _card(path) for path in sorted(out.glob(f"*/{CARD}"))}
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=out) as unfinished:
+            folders_written = [_write(Path(unfinished, result.folder), result) for result in results]
+            for folder in folders_written:
+                if (out / folder.name).exists():
+                    shutil.rmtree(out / folder.name)  # from an earlier publication
+                folder.replace(out / folder.name)
+        cards = {path.parent.name: _card(path) for path in _cards(out)}
         cards = dict(sorted(cards.items(), key=lambda item: item[1].date, reverse=True))
         _render(out / "index.html", title="Results", cards=cards)
     except OSError as error:
@@ -112,24 +120,31 @@ def publish(out: Path, results: Iterable[Published]) -> list[Card]:
     return list(cards.values())
 
 
-def _write(folder: Path, result: Published) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)  # from an earlier publication
-    folder.mkdir(parents=True)
+def _cards(out: Path) -> list[Path]:
+    return [path for path in sorted(out.glob(f"*/{CARD}")) if not path.parent.name.startswith(".")]
+
+
+def _is_site(out: Path) -> bool:
+    return (out / "index.html").is_file() or bool(_cards(out))
+
+
+def _write(folder: Path, result: Published) -> Path:
+    """Write ``result`` to the new directory ``folder``, and return it."""
+    folder.mkdir()
     comparison = result.comparison
     if comparison is None:
         assert result.directory is not None
         comparison = read_runs(_copy_logs(result.directory, folder / LOGS))  # so that the page links to the copies
         (folder / LOGS / CACHE).unlink(missing_ok=True)
     for path in result.files:
-        shutil.copyfile(path, folder / path.name)
+        copy_file(path, folder / path.name, under=path.parent)
     summary = write_report(comparison, folder)
     card = _describe(result, summary, comparison)
-    (folder / CARD).write_bytes(msgspec.json.encode(card))
+    write_file(folder / CARD, msgspec.json.encode(card))
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
-    sums = {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    sums = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in files}
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
-    (folder / SUMS).write_text(text, encoding="utf-8")
+    write_file(folder / SUMS, text)
     shown = [(name, quote(name), _size(folder / name)) for name in sums if not name.startswith(f"{LOGS}/")]
     pictures = [row for row in shown if row[0].endswith((".png", ".svg"))]
     _render(
@@ -145,20 +160,22 @@ def _write(folder: Path, result: Published) -> None:
         digest=hashlib.sha256(text.encode()).hexdigest(),
         key=f"{result.folder.lower()}-{card.date[:4]}",
     )
+    return folder
 
 
 def _copy_logs(directory: Path, to: Path) -> Path:
     """Copy the logs, plans and study files in ``directory``, but no reports."""
-    for log in find_logs(directory):
+    if not (logs := find_logs(directory)):
+        raise no_logs([directory])
+    for log in logs:
         place = log.relative_to(directory)
         if REPORT in place.parts[:-1]:
             continue
-        (to / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, to / place)
-    for name in (PLAN, TOML, JSON):
-        for path in directory.rglob(name):
-            if (to / path.relative_to(directory)).parent.is_dir():
-                shutil.copyfile(path, to / path.relative_to(directory))
+        copy_file(log, to / place, under=directory)
+    for path in find_files(directory, (PLAN, TOML, JSON)):
+        copy = to / path.relative_to(directory)
+        if path.name in (PLAN, TOML, JSON) and copy.parent.is_dir():
+            copy_file(path, copy, under=directory)
     return to
 
 
@@ -178,8 +195,8 @@ def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> 
 
 def _card(path: Path) -> Card:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Card)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(read_text(path, under=path.parent), type=Card)
+    except UNREADABLE as error:
         raise SearchlabError(f"{path} is damaged: {error}; remove its folder and publish the result again") from None
 
 
@@ -190,4 +207,4 @@ def _size(path: Path) -> str:
 
 def _render(path: Path, **fields: Any) -> None:
     blank: dict[str, Any] = {"card": None, "cards": {}}
-    path.write_text(environment().get_template("site.html.jinja").render(styled() | blank | fields), encoding="utf-8")
+    write_file(path, environment().get_template("site.html.jinja").render(styled() | blank | fields))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, pairwise, repeat
+from itertools import pairwise, repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import SearchlabError
+from ..files import resolve_inside, write_csv, write_file
 from ..log.format import read_header
 from ..log.plan import Claim
 from ..log.result import fastest
@@ -84,43 +85,45 @@ def write_report(
     """Write the report on ``comparison`` and the published ``claims`` to ``out``; see :func:`report`."""
     from .charts.pictures import draw_all  # imported here because importing matplotlib is slow
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        programs = run_programs(comparison)
-        best = best_programs(programs)
-        summary = summarize(comparison, claims)
-        figures = all_figures(summary, comparison)
-        write_json(out / "summary.json", summary)
-        (out / "figures.json").write_bytes(msgspec.json.encode(figures) + b"\n")
-        tables = number_tables(summary, comparison, programs, every_trial=every_trial)
-        for name, rows in (tables | {"figures": figure_rows(figures)}).items():
-            if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
-                rows.write(out / f"{name}.csv")
-        draw_all(out, summary, comparison, figures)
-        write_json(out / "programs.json", best)
-        (out / "report.html").write_text(page(summary, comparison, figures, best, out), encoding="utf-8")
-        return summary
-    except OSError as error:
-        raise SearchlabError(f"cannot write the report {out}: {error.strerror}") from None
+    programs = run_programs(comparison)
+    best = best_programs(programs)
+    summary = summarize(comparison, claims)
+    figures = all_figures(summary, comparison)
+    write_json(out / "summary.json", summary)
+    write_file(out / "figures.json", msgspec.json.encode(figures) + b"\n", under=out)
+    tables = number_tables(summary, comparison, programs, every_trial=every_trial)
+    for name, (columns, rows) in (tables | {"figures": figure_rows(figures)}).items():
+        if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
+            write_csv(out / f"{name}.csv", columns, rows, under=out)
+    draw_all(out, summary, comparison, figures)
+    write_json(out / "programs.json", best)
+    write_file(out / "report.html", page(summary, comparison, figures, best, out), under=out)
+    return summary
 
 
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     """Return the directory that :func:`report` writes to.
 
     Raises:
-        SearchlabError: If ``out`` is None and the report would be written to a folder of tables.
+        SearchlabError: If ``out`` is None and the report would be written to a folder of tables, or by a link to a
+            different place.
     """
     if out is not None:
         return Path(out)
     if len(where) != 1 or not Path(where[0]).is_dir():
         return OUT
-    for log in Path(where[0]).glob("*.jsonl*"):
-        if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:
-            raise SearchlabError(
-                f"{where[0]} is a folder of tables, such as {log.name}; specify where to write the report with --out "
-                f"DIR (in Python, out=DIR)"
-            )
-    return Path(where[0]) / REPORT
+    place = Path(where[0])
+    for log in place.glob("*.jsonl*"):
+        with suppress(SearchlabError):  # unreadable logs have been reported
+            if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:
+                break
+    else:
+        resolve_inside(place / REPORT, place)
+        return place / REPORT
+    raise SearchlabError(
+        f"{place} is a folder of tables, such as {log.name}; specify where to write the report with --out DIR (in "
+        f"Python, out=DIR)"
+    )
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
@@ -228,21 +231,6 @@ class Rows(NamedTuple):
         data = [[math.nan if value is None else value for value in row] for row in self.rows]
         return pd.DataFrame(data, columns=list(self.columns))
 
-    def write(self, path: Path) -> None:
-        """Write the table to a CSV file, with empty fields for None."""
-        with path.open("w", encoding="utf-8", newline="") as file:
-            # The writer quotes text that contains \r only if its own lines end with \r.
-            csv.writer(_Lines(file)).writerows(chain([self.columns], self.rows))
-
-
-class _Lines(NamedTuple):
-    """A file for :mod:`csv` whose lines end with \\n instead of \\r\\n."""
-
-    file: IO[str]
-
-    def write(self, line: str) -> None:
-        self.file.write(line[:-2] + "\n")
-
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "contrasts": {
@@ -338,7 +326,8 @@ def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
 
 
 def write_json(path: Path, value: Any) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(value, enc_hook=Row.to_json), indent=2) + b"\n")
+    data = msgspec.json.format(msgspec.json.encode(value, enc_hook=Row.to_json), indent=2) + b"\n"
+    write_file(path, data, under=path.parent)
 
 
 # --- the best programs ------------------------------------------------------------------------------------------------

@@ -652,16 +652,17 @@ def check_follows(item: Final | Ended | Changed, trials: int) -> None:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
-def _read(path: Path) -> bytes:
-    return read_file(path, kind="the log", limit=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+def _read(path: Path, under: Path | None = None) -> bytes:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return read_file(path, under=under, kind="the log", limit=memory // 2)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, under: Path | None = None) -> bytes:
     """Return the uncompressed bytes of the log at ``path``, with spaces in place of a byte order mark.
 
-    Raises SearchlabError if the log cannot be read, is no regular file, or has too many lines.
+    Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
     """
-    data = _read(path)
+    data = _read(path, under)
     if path.suffix == packed.SUFFIX:
         return _unpacked_table(packed.unpack(path, data))
     data = unpacked(path, data) if path.suffix == ".gz" else data
@@ -822,6 +823,7 @@ class Follower:
     """A run's progress according to its log, which :meth:`look` reads again if it has changed."""
 
     path: Path
+    under: Path | None = None  # the directory outside which nothing is read, or None if the user chose the log
     header: Header | None = None  # None until it has been written
     trials: int = 0
     failed: int = 0  # the number of failed trials
@@ -845,7 +847,7 @@ class Follower:
             now = None
         if now == self._file:
             return
-        vars(self).update(vars(Follower(self.path, _file=now)))
+        vars(self).update(vars(Follower(self.path, self.under, _file=now)))
         try:
             if now is not None:
                 self._read()
@@ -853,7 +855,7 @@ class Follower:
             self.problem = str(error)
 
     def _read(self) -> None:
-        data = read_bytes(self.path)
+        data = read_bytes(self.path, self.under)
         records: list[Record] = []
         for line in scan(data[: data.rfind(b"\n") + 1]):  # the rest may be an incomplete line
             if line.problem:

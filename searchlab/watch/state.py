@@ -102,7 +102,7 @@ class Watched:
         for number, log in enumerate(self._logs()):
             follower = self._followers.get(log)
             if follower is None:
-                follower = self._followers[log] = Follower(self._directory / log)
+                follower = self._followers[log] = Follower(self._directory / log, self._directory)
             before = self._rows.get(log)
             # The lock is checked before the log is read: once it has been released, the log can be read completely.
             locked = (before is None or before.status != "done") and is_locked(follower.path)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.report import Rows
+from searchlab.files import FORMULA, write_csv
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 CELLS = st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | TEXTS
@@ -21,7 +21,13 @@ CELLS = st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | 
 def test_what_is_written_is_read(rows: list[tuple[object, str]]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "rows.csv")
-        Rows(("x", "text"), rows).write(path)
+        write_csv(path, ("x", "text"), rows)
         with path.open(newline="", encoding="utf-8") as file:
             read = list(csv.reader(file))
-    assert read == [["x", "text"], *(["" if x is None else str(x), text] for x, text in rows)]
+    assert read == [["x", "text"], *([shown(x), shown(text)] for x, text in rows)]
+
+
+def shown(value: object) -> str:
+    """Return the cell for a value: nothing for None, and text that does not begin like a formula."""
+    quote = "'" if isinstance(value, str) and value.startswith(FORMULA) else ""
+    return "" if value is None else f"{quote}{value}"

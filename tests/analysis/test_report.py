@@ -123,7 +123,7 @@ def test_a_study_that_has_only_begun_has_no_picture(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     study(tmp_path)
     (tmp_path / "report").write_text("in the way")
-    with pytest.raises(SearchlabError, match="cannot write the report"):
+    with pytest.raises(SearchlabError, match="cannot write"):
         report(tmp_path)
 
 

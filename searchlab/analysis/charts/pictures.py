@@ -23,6 +23,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
 from ...arrays import Floats
+from ...files import file_name, replace_file
 from ..model import Diagram, Summary
 from ..runs import ComparedRuns
 from ..stats.inference import ROPE
@@ -96,8 +97,10 @@ class Picture(matplotlib.figure.Figure):
             canvas.draw()  # type: ignore[no-untyped-call]
             pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
             opaque = pixels[..., :3]  # takes half as long as savefig
-            Image.fromarray(opaque).save(path.with_name(path.name + ".png"), dpi=(DPI, DPI), compress_level=3)
-            self.savefig(path.with_name(path.name + ".svg"), metadata={"Date": None, "Creator": None})
+            with replace_file(path.with_name(path.name + ".png"), under=path.parent) as file:
+                Image.fromarray(opaque).save(file, format="png", dpi=(DPI, DPI), compress_level=3)
+            with replace_file(path.with_name(path.name + ".svg"), under=path.parent) as file:
+                self.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """Return a PNG for notebooks with twice the usual resolution, so that it is sharp on high-density screens."""
@@ -139,7 +142,7 @@ def shortened(name: str, most: int) -> str:
 
 def picture_name(workload: str, chart: str) -> str:
     """Return the file name of a picture, without suffix. ``workload`` is "" for charts over all workloads."""
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall')}-{chart}"
+    return f"{file_name(re.sub(r'[^A-Za-z0-9.]+', '-', workload or 'overall'))}-{chart}"
 
 
 def draw_all(out: Path, summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]) -> None:
