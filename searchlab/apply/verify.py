@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..log.format import Log
+from ..log.programs import program_change, recorded_program
 from ..log.result import ROUNDS, Result, load_log, noise
 from ..machine.cuda import check_can_measure, gpu_name
 from ..machine.host import available_cores, cpu_model
@@ -318,7 +319,7 @@ def _note(target: Target, untuned: Trial | None) -> str:
 
 def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]) -> Verified:
     """Check a remeasured trial on the inputs of every seed, and compare its program with the one measured before."""
-    now, was = trial.measurement, result.trials[trial.index].measurement
+    now = trial.measurement
     program = Verified(
         trial.index, trial.config.to_json(), _logged(result.log, result.trials[trial.index]), now.failure, now.message
     )
@@ -327,11 +328,9 @@ def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial
     for seed in seeds:
         if failed := measurer.check(space, now.program, seed):
             return replace(program, failure=failed.failure, message=f"{failed.message} (inputs from seed {seed})")
-    if was.program and not was.nearest and was.program != now.program:
-        message = (
-            f"its config now builds the program {now.program}, but {was.program} was measured: the version of TVM or "
-            f"of the space differs"
-        )
+    measured = recorded_program(result.trials[trial.index])
+    if measured and measured != now.program:
+        message = program_change(measured, now.program, result.log.header.versions)
         return replace(program, failure="another_program", message=message)
     return program
 

@@ -23,6 +23,7 @@ from tvm_ffi import structural_equal, structural_map
 
 from ..errors import SearchlabError, first_line
 from ..log.format import Log, Record
+from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..measure.code import why_not_replayed
 from ..space import Space
@@ -123,6 +124,8 @@ def _schedule(result: Result, record: Record) -> Schedule | None:
         return None
     try:
         schedule = result.schedule(record.trial)
+    except ChangedProgram:
+        raise
     except SearchlabError as error:
         if record.failure is None:
             raise SearchlabError(f"{result.log.path}, trial {record.index}: {error}") from None

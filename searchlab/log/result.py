@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning
 from ..records import FAILURES, Trial
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import Workload
 from .columns import Columns, Texts, objects
 from .format import Final, Finalist, Log, read_log, workload_of
+from .programs import check_program, check_sample, recorded_program
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,17 +142,39 @@ class Result:
         return space
 
     def schedule(self, trial: Trial) -> Schedule:
-        """Return a trial's schedule. Raises InvalidConfig if there is none, or SearchlabError if the space fails."""
-        space = self.space
+        """Return a trial's schedule, whose program is the one that was measured.
+
+        Raises:
+            InvalidConfig: If the config has no schedule.
+            ChangedProgram: If its program is not the one that was measured.
+            SearchlabError: If the space fails.
+
+        Warns:
+            SearchlabWarning: If the log does not record which program was measured.
+        """
+        space, header = self.space, self.log.header
         try:
-            return space.schedule(trial.config)
+            schedule = space.schedule(trial.config)
         except SearchlabError:
             raise
         except Exception as error:  # a plug-in may raise any exception
             raise SearchlabError(
-                f"the space {self.log.header.space.name!r} cannot create the schedule for trial {trial.index}: "
+                f"the space {header.space.name!r} cannot create the schedule for trial {trial.index}: "
                 f"{type(error).__name__}: {error}"
             ) from None
+        check_program(self.log.path, trial, schedule, header.versions)
+        if not recorded_program(trial) and trial.measurement.failure is None:
+            why = (
+                "its time is that of the nearest config in a table, not of this program"
+                if trial.measurement.nearest
+                else "the log does not record the hash of the program that was measured"
+            )
+            warnings.warn(f"{self.log.path}: the program is unverified, because {why}", SearchlabWarning, stacklevel=2)
+        return schedule
+
+    def check_programs(self) -> None:
+        """Check a sample of the programs that the space builds now. Raises ChangedProgram if one is different."""
+        check_sample(self.log.path, self.trials, self.space, self.log.header.versions)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row for each trial.

@@ -38,6 +38,7 @@ from ..log.format import (
     workload_of,
 )
 from ..log.plan import Budget
+from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..machine.host import host_model, library_versions, machine
 from ..measure.settings import Settings, TableSettings
@@ -96,6 +97,26 @@ class EarlierRun:
         workload = workload_of(self.log.header, self.log.path)  # not within trusting(), which is only for the space
         with trusting(self.asked_for):
             return Result(self.log).space_of(workload)
+
+    def check_programs(self) -> None:
+        """Check a sample of the programs that the space builds now. Raises ChangedProgram if one is different.
+
+        The tables of a suite never change, and a policy may learn from them although the space has changed; in this
+        case, a SearchlabWarning is issued.
+        """
+        if self._changed is None:
+            return
+        if not self.of_suite:
+            raise self._changed
+        warnings.warn(f"the run starts from times of other programs: {self._changed}", SearchlabWarning, stacklevel=2)
+
+    @cached_property
+    def _changed(self) -> ChangedProgram | None:
+        try:
+            Result(self.log, self.space).check_programs()
+        except ChangedProgram as error:
+            return error
+        return None
 
     def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
         """Return whether the run searched a different shape in the same space: same plug-in, operator and knobs."""
@@ -207,6 +228,9 @@ class WarmStart:
 
         A policy that transfers also learns from the runs in other spaces.
         """
+        if cost_model is not None and cost_model.features.builds_programs:
+            for run in self.runs:
+                run.check_programs()
         if cost_model is not None and self.others:
             cost_model.pretrain([run.task for run in self.others])
         if policy.traits.transfers and self.others:

@@ -24,7 +24,7 @@ import numpy as np
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.plan import Budget
-from ..machine.host import library_versions
+from ..log.programs import version_changes
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
@@ -316,8 +316,7 @@ class Replayer:
         if (places, bool(now.ended)) == (recorded.configs, recorded.ended):
             return ""
         where = f"{of.strategy} over {table.table.name} with seed {recorded.seed}"
-        now_has = library_versions()
-        changed = [f"{lib} {old} -> {now_has.get(lib)}" for lib, old in of.versions.items() if now_has.get(lib) != old]
+        changed = version_changes(of.versions)
         since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
         for trial, (before, after) in enumerate(zip(recorded.configs, places, strict=False)):
             if before != after:

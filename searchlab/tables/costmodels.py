@@ -81,6 +81,9 @@ def evaluate(
             f"choose program features or the within-task split"
         )
     recorded = read_found(logs, _RecordedTrials)
+    if FEATURES[features].builds_programs:
+        for trials in recorded:
+            trials.result.check_programs()
     if split == "by-task":
         parts = list(_by_task(recorded, features))
     else:

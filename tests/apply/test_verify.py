@@ -168,6 +168,7 @@ def test_a_trial_without_a_time_is_none_of_the_fastest(real_log: Path, tmp_path:
     lines = [json.loads(line) for line in real_log.read_text().splitlines()]
     lost = next(line for line in lines if "config" in line and line["index"] != best)
     del lost["seconds"]
+    lost["failure"] = "crash"
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     assert lost["index"] not in [trial.index for trial in fastest(load_log(tmp_path / "a.jsonl"), 100)]
 

@@ -1,0 +1,112 @@
+"""Comparison of the programs that a space builds now with those that were measured.
+
+A time belongs to a program, not to a config. Whatever builds a program from a log, or uses a log's times for a space,
+compares the hash of the program with the recorded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import SearchlabError
+from ..machine.host import library_versions
+from ..records import Trial
+from ..space import Space
+from ..workload import program_hash
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+SAMPLE = 16
+"""The number of configs whose programs are compared before all times in a log or a table are used."""
+
+
+class ChangedProgram(SearchlabError):
+    """Raised if a config builds a different program than the one that was measured.
+
+    Attributes:
+        trial: The trial's index.
+        measured: The hash of the program that was measured.
+        built: The hash of the program that the config builds now, or "" if it builds none.
+    """
+
+    def __init__(self, path: Path | str, trial: int, measured: str, built: str, versions: Mapping[str, str]) -> None:
+        self.trial, self.measured, self.built = trial, measured, built
+        super().__init__(
+            f"{path}, trial {trial}: {program_change(measured, built, versions)}; use the code that wrote the log, or "
+            f"measure again with a different log (--out)"
+        )
+
+
+def program_change(measured: str, built: str, versions: Mapping[str, str]) -> str:
+    """Return a clause which states that a config builds a different program, and what has changed.
+
+    Args:
+        measured: The hash of the program that was measured.
+        built: The hash of the program that the config builds now, or "" if it builds none.
+        versions: The versions of libraries when the program was measured.
+    """
+    changed = version_changes(versions)
+    cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
+    now = f"builds the program {built}" if built else "builds no program"
+    return f"its config now {now}, but {measured} was measured ({cause})"
+
+
+def version_changes(versions: Mapping[str, str]) -> list[str]:
+    """Return the differences between recorded versions of libraries and the installed ones, as "name old -> new"."""
+    installed = library_versions()
+    return [f"{name} {old} -> {installed.get(name)}" for name, old in versions.items() if installed.get(name) != old]
+
+
+def check_program(path: Path | str, trial: Trial, schedule: Schedule, versions: Mapping[str, str]) -> None:
+    """Check that ``schedule`` is the program of ``trial`` that was measured, if the log records its hash.
+
+    Args:
+        path: The path of the trial's log.
+        trial: The trial.
+        schedule: The schedule that the trial's config has now.
+        versions: The versions in the log's header.
+
+    Raises:
+        ChangedProgram: If the program is a different one.
+    """
+    measured = recorded_program(trial)
+    if measured and (built := program_hash(schedule.mod)) != measured:
+        raise ChangedProgram(path, trial.index, measured, built, versions)
+
+
+def recorded_program(trial: Trial) -> str:
+    """Return the hash of the trial's own program, or "" if it is unknown."""
+    return "" if trial.measurement.nearest else trial.measurement.program
+
+
+def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versions: Mapping[str, str]) -> int:
+    """Compare the programs of at most :data:`SAMPLE` of the ``trials`` with those that ``space`` builds now.
+
+    The trials are drawn at random, but always the same.
+
+    Args:
+        path: The path of the log.
+        trials: The trials, of which those without a recorded program are ignored.
+        space: The space of their configs.
+        versions: The versions in the log's header.
+
+    Returns:
+        The number of programs that were compared.
+
+    Raises:
+        ChangedProgram: If a program is a different one.
+    """
+    recorded = [trial for trial in trials if recorded_program(trial)]
+    drawn = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()
+    for trial in (recorded[place] for place in drawn):
+        try:
+            schedule = space.schedule(trial.config)
+        except Exception:  # a plug-in may raise any exception
+            raise ChangedProgram(path, trial.index, recorded_program(trial), "", versions) from None
+        check_program(path, trial, schedule, versions)
+    return len(drawn)
