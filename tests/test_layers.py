@@ -21,7 +21,7 @@ SOURCES = {
 }
 
 LAYERS = [
-    {"errors", "console", "arrays"},
+    {"errors", "console", "arrays", "source"},
     {"files"},
     {"options", "schema"},
     {"plugins"},
