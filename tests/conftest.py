@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import searchlab
 from searchlab.machine.cuda import gpu_name
+from searchlab.machine.lock import VARIABLE
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, resolve_target
 
@@ -25,9 +29,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("runs CUDA programs, and there is no NVIDIA GPU here that TVM can use")
 
 
+LOCK = Path(tempfile.gettempdir(), f"searchlab-tests-{os.getpid()}.lock")
+
+
 def pytest_configure() -> None:
-    """Let Ctrl-C end what tests start: a script's background job ignores it, and so does all that it starts."""
+    """Let Ctrl-C end what tests start: a script's background job ignores it, and so does all that it starts.
+
+    Tests that run in parallel do not wait for each other to measure.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ[VARIABLE] = str(LOCK)
+
+
+def pytest_unconfigure() -> None:
+    LOCK.unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import ClassVar, Literal
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores, host_model
+from ..machine.lock import MACHINE
 from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target
@@ -67,6 +69,8 @@ def survives(kind: str, failure: Failure) -> bool:
 class LocalMeasurer(BuildingMeasurer, Remeasurer):
     """A measurer with several build processes and one run process, all of which are reused across batches.
 
+    From its first measurement until it is closed, no other process can measure this machine.
+
     Raises:
         SearchlabError: If this machine cannot run programs for ``target``.
     """
@@ -87,11 +91,24 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self.finalists = settings.finalists
         self._kept: dict[str, tuple[float, Code]] = {}  # the costs and code of the run's first and fastest programs
         self._programs = Programs(settings.programs) if settings.programs else None
+        self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
         self._kept = {}
 
+    def close(self) -> None:
+        super().close()
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _acquire_machine(self) -> None:
+        """Wait until no other process measures this machine."""
+        if self._release is None:
+            self._release = weakref.finalize(self, MACHINE.acquire())  # also if it is never closed
+
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
+        self._acquire_machine()
         code = {trial.measurement.program: self._code(trial.measurement.program) for trial in trials}
         missing = [trial for trial in trials if code[trial.measurement.program] is None]
         builds = self._builders.build(space, [trial.config for trial in missing])
@@ -121,6 +138,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return answer if isinstance(answer, Failed) else None
 
     def _prepare(self, space: Space, count: int) -> None:
+        self._acquire_machine()
         self._runners.prepare(self._setup(space), 1)
 
     def _running(

@@ -20,6 +20,7 @@ from ..console import Terminal
 from ..errors import SearchlabError, UnsupportedWorkload
 from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
+from ..machine.lock import machine_alone
 from ..measure.settings import LocalSettings, Settings
 from ..options import Count, Natural, checked
 from ..plugins import Plugin, PluginSpec
@@ -169,7 +170,8 @@ def tune_model(
     applied = apply_history_best(untuned, working, resolved) if working else untuned
     comparison = library = None
     if compile:
-        comparison, library = compared(untuned, applied, resolved, Path(out) / LIBRARY, seed)
+        with machine_alone():
+            comparison, library = compared(untuned, applied, resolved, Path(out) / LIBRARY, seed)
     return TunedModel(applied, results, left_out, decisions, comparison, library)
 
 

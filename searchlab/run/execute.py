@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import pickle
-import socket
 import threading
 import time
 import traceback
@@ -15,7 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import closing, contextmanager
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from ..log.format import Log, read_bytes, read_held, read_log
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
 from ..machine.host import busy_cores, busy_warning
+from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import KnownPrograms, Measurer
 from ..measure.settings import Settings
@@ -44,6 +43,10 @@ LOOK_SECONDS = 1.0
 
 PATIENCE = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
+
+
+SAID = ".said"
+"""The ending of files in a study's shared folder that contain a warning from a worker."""
 
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
@@ -212,6 +215,13 @@ class Surroundings:
     trusts: bool  # whether warm-start logs may cause arbitrary modules to be imported
     kept: bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
 
+    def say(self, text: str) -> None:
+        """Pass a warning to the process of the study at once, if this machine shares its folder."""
+        with suppress(OSError):
+            part = self.shared / uuid.uuid4().hex
+            part.write_text(text)
+            part.rename(part.with_suffix(SAID))
+
 
 @dataclass(frozen=True)
 class Task:
@@ -272,6 +282,7 @@ class Dispatch:
             executor.ends_workers,
         )  # fmt: skip
         settings = runs[0].run.settings
+        self._measures = settings.exclusive
         self._one_at_a_time = settings.exclusive and not executor.one_per_machine
         self._batch = executor.batch if settings.replays else 1
         self._waiting: deque[list[Unfinished]] = deque()
@@ -367,11 +378,15 @@ class Dispatch:
         return failed
 
     def _look(self) -> None:
-        """Report new trials in active runs, except for runs over tables, which end immediately.
+        """Report workers' warnings and new trials in active runs, except for runs over tables, which end immediately.
 
         A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
         ended, but its outcome has not been received yet.
         """
+        if self._measures:
+            for file in Path(self._shared.name).glob(f"*{SAID}"):
+                warnings.warn(file.read_text(), SearchlabWarning, stacklevel=2)
+                file.unlink()
         going = [one for batch in self._pending.values() for one in batch]
         free = self._jobs() - sum(one.job >= 0 for one in going)
         for one in going:
@@ -485,7 +500,7 @@ def _performed(run: Run, held: bytes | None, around: Surroundings, measurers: Me
 def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
     try:
-        with trusting(around.trusts), machine_alone(run.settings.exclusive):
+        with trusting(around.trusts), machine_alone(run.settings.exclusive, around.say):
             deadline = time.monotonic() + PATIENCE
             while True:
                 try:
@@ -499,24 +514,3 @@ def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
         return Outcome(str(error), traceback.format_exc(), isinstance(error, LogBusy))
     except Exception:
         return Outcome(failed=traceback.format_exc())
-
-
-@contextmanager
-def machine_alone(exclusive: bool) -> Iterator[None]:
-    """If ``exclusive`` is true, wait until no other process on this machine is within this context.
-
-    Executors should place exclusive runs on different machines. If two are on the same machine, one of them waits here.
-    """
-    if not exclusive:
-        yield
-        return
-    with socket.socket(socket.AF_UNIX) as place:  # its name disappears when the process ends, and it leaves no file
-        while True:
-            try:
-                place.bind("\0searchlab-measures")
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            time.sleep(0.5)
-        yield

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from searchlab.errors import RunsFailed
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
-from searchlab.run.execute import Measurers, Outcome, Surroundings, Task, machine_alone, perform
+from searchlab.run.execute import Measurers, Outcome, Surroundings, Task, perform
 from searchlab.run.plan import Run
 from tests.support.executing import decided_in, table_study
 
@@ -37,24 +37,6 @@ def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, mon
     threading.Timer(1.0, os.close, (other,)).start()
     study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
     assert decided_in(tmp_path / "out") == decided_in(tmp_path / "one-by-one")
-
-
-def test_one_run_measures_a_machine_at_a_time() -> None:
-    entered = threading.Event()
-
-    def enter(exclusive: bool) -> None:
-        with machine_alone(exclusive):
-            entered.set()
-
-    second = threading.Thread(target=enter, args=(True,))
-    with machine_alone(True):
-        second.start()
-        assert not entered.wait(0.3)
-        enter(False)  # a table is replayed beside it
-        assert entered.is_set()
-        entered.clear()
-    second.join()
-    assert entered.is_set()
 
 
 @pytest.mark.parametrize(("kept", "failing", "made"), [(False, "", 3), (True, "", 1), (True, "it failed", 3)])

@@ -1,0 +1,195 @@
+"""The lock that allows only one process at a time to measure this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shlex
+import stat
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..console import one_line
+from ..errors import SearchlabError, SearchlabWarning
+
+PATIENCE = 2.0
+"""How long a process waits for the lock before it says who holds it, in seconds."""
+
+LOOK_SECONDS = 0.25
+"""The interval at which a waiting process tries to get the lock, in seconds."""
+
+VARIABLE = "SEARCHLAB_LOCK"
+"""The environment variable with the path of the lock's file, for users who share a machine."""
+
+MAX_FACTS = 500
+"""The maximum number of characters that describe the lock's holder."""
+
+
+def warn(text: str) -> None:
+    """Issue ``text`` as a SearchlabWarning."""
+    warnings.warn(text, SearchlabWarning, stacklevel=2)
+
+
+class MachineLock:
+    """This process's hold on the machine. It may be acquired several times, and is free once each hold is released.
+
+    POSIX record locks are used because a forked process does not inherit them and the kernel releases them when the
+    process ends, however it ends. The file contains a description of the holder. It is never removed, because a process
+    that waits may have opened it.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._changing = threading.Lock()
+        self._holds = 0
+        self._file = -1
+
+    def acquire(self, say: Callable[[str], None] = warn) -> Callable[[], None]:
+        """Wait until no other process holds the lock, and return a function that releases this hold.
+
+        Args:
+            say: Called once with a sentence about the holder if the lock is not free after ``PATIENCE`` seconds.
+
+        Raises:
+            SearchlabError: If the lock's file cannot be used.
+        """
+        with self._changing:
+            if not self._holds:
+                self._file = _lock(lock_path(), say)
+            self._holds += 1
+        process, released = os.getpid(), False
+
+        def release() -> None:
+            nonlocal released
+            if released or os.getpid() != process:
+                return
+            released = True
+            with self._changing:
+                self._holds -= 1
+                if not self._holds:
+                    os.close(self._file)
+
+        return release
+
+    def forget(self) -> None:
+        """Reset this object in a forked process, which does not hold its parent's lock."""
+        if self._holds:
+            os.close(self._file)
+        self._reset()
+
+
+MACHINE = MachineLock()
+os.register_at_fork(after_in_child=MACHINE.forget)
+
+
+@contextmanager
+def machine_alone(exclusive: bool = True, say: Callable[[str], None] = warn) -> Iterator[None]:
+    """If ``exclusive`` is true, keep all other processes from measuring this machine within this context."""
+    release = MACHINE.acquire(say) if exclusive else lambda: None
+    try:
+        yield
+    finally:
+        release()
+
+
+def lock_path() -> Path:
+    """Return the path of the lock's file: the value of SEARCHLAB_LOCK or, by default, a file of this user.
+
+    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user. Raises
+    SearchlabError if the directory of the default belongs to another user.
+    """
+    if path := os.environ.get(VARIABLE):
+        return Path(path)
+    folder = Path(f"/tmp/searchlab-{os.getuid()}")
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        status = folder.lstat()
+        problem = "" if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() else "it belongs to another user"
+    except OSError as error:
+        problem = str(error.strerror)
+    if problem:
+        raise _unusable(folder, problem)
+    return folder / "measuring.lock"
+
+
+def _lock(path: Path, say: Callable[[str], None]) -> int:
+    """Return a descriptor that holds the lock on ``path``. Wait until no other process holds it."""
+    deadline, said = time.monotonic() + PATIENCE, False
+    while True:
+        try:
+            file = _open(path)
+            if _is_locked(file, path):
+                _describe(file)
+                return file
+        except OSError as error:
+            raise _unusable(path, str(error.strerror)) from None
+        try:
+            if not said and time.monotonic() >= deadline:
+                said = True
+                say(f"waiting for {_holder(file)}, which measures this machine")
+        finally:
+            os.close(file)
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_locked(file: int, path: Path) -> bool:
+    """Try to lock ``file``, and return whether it is now locked and still the file at ``path``."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except (BlockingIOError, PermissionError, FileNotFoundError):  # POSIX permits EACCES for a lock that is held
+        return False
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def _open(path: Path) -> int:
+    """Open the lock's file, and create it if it does not exist. Links and special files are refused."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    while True:
+        try:
+            file = os.open(path, flags)
+        except FileNotFoundError:
+            try:  # in a sticky directory, Linux may refuse to open another user's file with O_CREAT
+                file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600 if VARIABLE not in os.environ else 0o666)
+            except FileExistsError:
+                continue
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            os.close(file)
+            raise _unusable(path, "it is not a regular file with a single name")
+        return file
+
+
+def _describe(file: int) -> None:
+    """Write a description of this process to the lock's file."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    command = shlex.join([os.path.basename(sys.argv[0] or sys.executable), *sys.argv[1:]])
+    text = f"process {os.getpid()} of {user} (since {time.strftime('%F %T')}: {command})"
+    with suppress(OSError):  # the description is only a courtesy, and the disk may be full
+        os.ftruncate(file, 0)
+        os.pwrite(file, text[:MAX_FACTS].encode(errors="replace"), 0)
+
+
+def _holder(file: int) -> str:
+    return one_line(os.pread(file, 4 * MAX_FACTS, 0).decode(errors="replace"))[:MAX_FACTS] or "another process"
+
+
+def _unusable(path: Path, problem: str) -> SearchlabError:
+    return SearchlabError(
+        f"cannot use {path} to keep other processes from measuring at the same time: {problem}; set {VARIABLE} to the "
+        f"path of a file that all users of this machine may write"
+    )
