@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -16,7 +16,15 @@ from ..records import Measurement, Statistic, Trial
 from ..space import Config, Space
 
 KnownPrograms = MutableMapping[str, Measurement]
-"""Measurements by program hash, all for the same target and settings. These programs are not measured again."""
+"""Measurements by program hash, all under the same conditions. These programs are not measured again."""
+
+Conditions = bytes
+"""The host, the target and the settings of measurements in JSON. Only equal conditions make times comparable."""
+
+
+def conditions(host: Mapping[str, Any], target: Mapping[str, Any], measure: Mapping[str, Any]) -> Conditions:
+    """Return the conditions of measurements. The arguments are the fields of a log's header."""
+    return msgspec.json.encode([host, target, measure], order="deterministic")
 
 
 class CannotMeasure(Exception):

@@ -179,7 +179,8 @@ class TableMeasurer(Measurer):
         headers: The logs' headers, if they have already been read.
 
     Raises:
-        SearchlabError: If no log is found, or the logs were recorded with different numbers of build workers.
+        SearchlabError: If no log is found, or if the logs were recorded with different numbers of build workers. Also
+            raised later if logs for the same space were recorded on different machines.
     """
 
     repeatable = True

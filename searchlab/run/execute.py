@@ -10,8 +10,8 @@ import time
 import traceback
 import uuid
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -29,9 +29,10 @@ from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_asi
 from ..machine.host import busy_cores, busy_warning
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
-from ..measure.contract import KnownPrograms, Measurer
+from ..measure.contract import Conditions, KnownPrograms, Measurer, conditions
 from ..measure.settings import Settings
 from ..plugins import trusting, trusts
+from ..target import Target
 from .loop import search
 from .plan import OnRun, OnTrial, Run
 
@@ -51,6 +52,10 @@ SAID = ".said"
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
 """Each run, with either its complete log or the reason why it failed."""
+
+
+Known = MutableMapping[Conditions, KnownPrograms]
+"""The programs that are not measured again, by the conditions under which they were measured."""
 
 
 class RunTraceback(Exception):
@@ -111,7 +116,7 @@ def _outcomes(
     for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
         if (path := earlier.log.path).resolve() in written:
             raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-    known: KnownPrograms = {}
+    known: Known = defaultdict(dict)
     with closing(Measurers(known, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.of(runs[0])  # rejects invalid settings before any log is read
@@ -130,7 +135,7 @@ def _outcomes(
     yield from Dispatch(executor, unfinished, base, known, on_run).outcomes()
 
 
-def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
+def _recall(run: Run, known: Known, here: bool) -> Log | None:
     """Return the existing log of ``run``, or None, and add the log's measurements to ``known``.
 
     Raises SearchlabError if the log is damaged or belongs to a different run. The hosts need to match only if the run
@@ -147,9 +152,11 @@ def _recall(run: Run, known: KnownPrograms, here: bool) -> Log | None:
             raise
         move_aside(run.log)
         return None
-    for record in () if run.settings.replays else log.records:  # tables answer immediately anyway
-        if record.program and (record.program not in known or known[record.program].pruned):
-            known[record.program] = replace(record.measurement, reused=False)
+    if not run.settings.replays:  # tables answer immediately anyway
+        programs = known[conditions(log.header.host, log.header.target, log.header.measure)]
+        for record in log.records:
+            if record.program and (record.program not in programs or programs[record.program].pruned):
+                programs[record.program] = replace(record.measurement, reused=False)
     return log
 
 
@@ -183,19 +190,26 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
 
 
 class Measurers:
-    """Creates the measurer for each run in turn. Consecutive runs with the same settings share a measurer."""
+    """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
 
-    def __init__(self, known: KnownPrograms, base: Path) -> None:
+    Args:
+        known: The programs that are not measured again. Each run uses only those measured under its own conditions.
+        base: The directory that relative paths start from.
+    """
+
+    def __init__(self, known: Known, base: Path) -> None:
         self._known = known
         self._base = base
-        self._settings: Settings | None = None
+        self._purpose: tuple[Settings, Target | None] | None = None
         self._measurer: Measurer | None = None
 
     def of(self, run: Run) -> Measurer:
-        if self._measurer is None or run.settings != self._settings:
+        purpose = run.settings, None if run.settings.replays else run.space.target
+        if self._measurer is None or purpose != self._purpose:
             self.close()
-            self._measurer = run.settings.make(run.space.target, self._known, self._base)
-            self._settings = run.settings
+            programs = {} if run.settings.replays else self._known.setdefault(run.conditions, {})
+            self._measurer = run.settings.make(run.space.target, programs, self._base)
+            self._purpose = purpose
         return self._measurer
 
     def close(self) -> None:
@@ -269,7 +283,7 @@ class Dispatch:
     """Executes runs on an executor. Lost runs are resubmitted one by one, and continue from their logs."""
 
     def __init__(
-        self, executor: RunExecutor, runs: Sequence[Unfinished], base: Path, known: KnownPrograms, on_run: OnRun
+        self, executor: RunExecutor, runs: Sequence[Unfinished], base: Path, known: Known, on_run: OnRun
     ) -> None:
         self._executor = executor
         self._runs = runs
@@ -446,15 +460,18 @@ class _Here:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._study = ""
-        self._known: KnownPrograms = {}
+        self._known: Known = {}
         self._measurers = Measurers(self._known, Path())
 
     def measurers(self, around: Surroundings) -> Measurers:
         if around.study != self._study:
             self._measurers.close()
             self._study, self._measurers = around.study, Measurers(self._known, around.base)
-        self._known.clear()
-        self._known.update(pickle.loads(around.known))
+        before: Known = pickle.loads(around.known)
+        for programs in self._known.values():  # which measurers may hold
+            programs.clear()
+        for measured, programs in before.items():
+            self._known.setdefault(measured, {}).update(programs)
         return self._measurers
 
 

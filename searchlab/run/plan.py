@@ -41,6 +41,7 @@ from ..log.plan import Budget
 from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..machine.host import host_model, library_versions, machine
+from ..measure.contract import Conditions, conditions
 from ..measure.settings import Settings, TableSettings
 from ..measure.suite import SuiteTable, find_suite
 from ..plugins import Plugin, PluginSpec, functions_in, trusting, unspecified_options
@@ -474,6 +475,16 @@ class Run:
         policy = Plugin(self.strategy.policy.name, dict(options))
         return replace(self, strategy=replace(self.strategy, policy=policy), effective={}, defaults={})
 
+    @property
+    def host(self) -> dict[str, str]:
+        """The measured CPU (and GPU), or an empty dictionary if it is not this machine's."""
+        return host_model(self.space.target.kind) if self.settings.exclusive else {}
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions of this run's measurements if it is executed on this machine."""
+        return conditions(self.host, self.space.target.to_json(), self.settings.identity())
+
     def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
         here = self.settings.exclusive  # this machine is measured
@@ -492,7 +503,7 @@ class Run:
             batch=self.batch,
             target=target.to_json(),
             measure=self.settings.identity(),
-            host=host_model(target.kind) if here else {},
+            host=self.host,
             machine=machine(target.cores) if here else {},
             starts=self.starts,
             warm_start=self.warm_start.digests,

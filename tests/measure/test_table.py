@@ -62,6 +62,17 @@ def test_several_tables_stand_side_by_side(tmp_path: Path) -> None:
         assert len(list(measurer.measure(space, list(space.enumerate())))) == space.size()
 
 
+def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        path = write_table(tmp_path / f"{name}.jsonl", toys.Small(), toys.smooth)
+        path.write_text(path.read_text().replace('"host":{}', f'"host":{{"cpu":"CPU {name}"}}', 1))
+    space = toys.Small()
+    for path in sorted(tmp_path.iterdir()):
+        assert len(list(TableMeasurer([path]).measure(space, list(space.enumerate()))))
+    with pytest.raises(SearchlabError, match="a.jsonl was measured on CPU a, but .*b.jsonl on CPU b"):
+        TableMeasurer([tmp_path]).whole(space)
+
+
 def test_another_space_another_target_and_an_unmeasured_config_are_refused(tmp_path: Path) -> None:
     path = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     other = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))

@@ -11,15 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import cloudpickle
+import msgspec
 import pytest
 from msgspec import to_builtins
 
-from searchlab.errors import RunsFailed
+from searchlab.errors import RunsFailed, SearchlabError
+from searchlab.log.writer import LogWriter
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
 from searchlab.run.execute import Measurers, Outcome, Surroundings, Task, perform
 from searchlab.run.plan import Run
+from searchlab.run.study import Study
 from tests.support.executing import decided_in, table_study
+from tests.support.logs import trial
 
 
 def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +72,29 @@ def test_a_measurer_is_kept_for_the_next_run_if_it_ends_with_the_executor(
         ]
     assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
     perform(Task(replace(around, study="the next"), cloudpickle.dumps([]), (), ()))
+
+
+@pytest.mark.parametrize("same_host", [True, False])
+def test_programs_are_known_only_on_the_host_that_ran_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_host: bool
+) -> None:
+    """A study that goes on where another machine began it, in workers."""
+    study = Study.from_dict(
+        {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2}
+    )
+    run = study.plan()[0][0]
+    header = run.header(1)
+    header = header if same_host else msgspec.structs.replace(header, host={"cpu": "Another CPU"})
+    (tmp_path / run.log).parent.mkdir(parents=True)
+    with LogWriter(tmp_path / run.log, header) as writer:
+        writer.append(trial(0))
+    programs: list[set[str]] = []
+
+    def make(settings: object, target: object, known: dict[str, object], base: Path) -> None:
+        programs.append(set(known))
+        raise SearchlabError("nothing is measured")
+
+    monkeypatch.setattr(LocalSettings, "make", make)
+    with pytest.raises(RunsFailed):
+        study.run(tmp_path, executor=ThreadPoolExecutor(1), progress=False)
+    assert programs == [{"ab"} if same_host else set()] * 2
