@@ -21,7 +21,7 @@ SOURCES = {
 }
 
 LAYERS = [
-    {"errors", "console", "arrays", "source"},
+    {"errors", "console", "arrays", "source", "survival"},
     {"files"},
     {"options", "schema"},
     {"plugins"},

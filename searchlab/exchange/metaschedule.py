@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import faulthandler
 import hashlib
-import os
-import signal
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -27,6 +23,7 @@ from ..log.format import FORMAT, Header, Record
 from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE
 from ..space import Config, Space
+from ..survival import crash_of
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
 from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, value_of
 
@@ -34,9 +31,6 @@ WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
 FAILED = 1e10
 """The time that MetaSchedule writes for a failed program, in seconds."""
-
-APPLY_SECONDS = 10
-"""The time limit for applying a trace, in seconds."""
 
 Instruction = tuple[str, list[Any], list[Any], list[Any]]  # kind, inputs, attributes, outputs
 Trace = tuple[list[Instruction], list[tuple[int, Any]]]  # instructions, and sampled decisions by position
@@ -203,31 +197,9 @@ def config_in(space: Space, task: ForeignTask, trial: ForeignTrial) -> Config:
             "a MetaSchedule record is a trace of sampled decisions; import it into a space of such traces, such as "
             "sketch, or omit --space if you only want to analyse it"
         )
-    _check_survived(lambda: _config(space, task, trial))
+    if crash := crash_of(lambda: _config(space, task, trial)):
+        raise InvalidConfig(f"its trace cannot be applied by TVM: {crash}")
     return _config(space, task, trial)
-
-
-def _check_survived(run: Callable[[], object]) -> None:
-    """Raise InvalidConfig if ``run`` crashes its process or takes too long, since TVM does not validate traces.
-
-    ``run`` is called in a fork of this process. Its exceptions are ignored, because the caller then calls it again.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy's BLAS are not copied
-        child = os.fork()
-    if child == 0:
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where TVM and Python report a crash
-            faulthandler.disable()
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(APPLY_SECONDS)
-            run()
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        raise InvalidConfig(f"its trace cannot be applied: it crashes TVM ({name})")
 
 
 def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Config:

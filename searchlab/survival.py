@@ -1,0 +1,48 @@
+"""Trying a call in a fork of this process, because libraries may crash or never return on damaged data."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import warnings
+from collections.abc import Callable
+
+SECONDS = 10
+"""The time limit of a call, in seconds."""
+
+
+def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:
+    """Call ``call`` in a fork of this process, and return how it ended the fork, or "" if it returned.
+
+    Its exceptions are ignored, because the caller then calls it again.
+
+    Args:
+        call: The function.
+        seconds: The time limit, in seconds.
+
+    Example:
+        >>> import os, signal
+        >>> crash_of(lambda: os.kill(os.getpid(), signal.SIGSEGV)), crash_of(lambda: 1 / 0)
+        ('it crashes (SIGSEGV)', '')
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of NumPy's BLAS are not copied
+        child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where TVM and Python report a crash
+            faulthandler.disable()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+            signal.alarm(seconds)
+            call()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        return ""
+    number = os.WTERMSIG(status)
+    return (
+        f"it takes more than {seconds} s" if number == signal.SIGALRM else f"it crashes ({signal.Signals(number).name})"
+    )
