@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import operator
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -32,6 +34,79 @@ Natural = Annotated[int, Between(0)]
 Count = Annotated[int, Between(1)]
 NonNegative = Annotated[float, Between(0)]
 UnitInterval = Annotated[float, Between(0, 1)]
+
+# The range of each kind of number that a user can specify, for the command line, study files, Python and settings. The
+# upper limits are far beyond any sensible value, but small enough that neither memory nor time runs out.
+
+Seed = Annotated[int, Between(0, (1 << 63) - 1)]
+"""A seed. TOML and most JSON parsers cannot represent larger integers."""
+
+Trials = Annotated[int, Between(1, 10**9)]
+"""A number of trials."""
+
+SeedCount = Annotated[int, Between(1, 10_000)]
+"""A number of seeds. A study plans a run for each of them."""
+
+Batch = Annotated[int, Between(1, 10_000)]
+"""A number of configs to propose at a time."""
+
+Jobs = Annotated[int, Between(1, 1024)]
+"""A number of processes or threads."""
+
+Repeats = Annotated[int, Between(1, 1_000_000)]
+"""A number of executions, or of readings."""
+
+Milliseconds = Annotated[int, Between(0, 3_600_000)]
+"""A duration of at most an hour, in milliseconds."""
+
+Megabytes = Annotated[int, Between(0, 1 << 30)]
+"""An amount of memory in MB, at most one petabyte; 0 for no limit."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
+"""A time budget, in seconds."""
+
+TimeLimit = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+"""A time limit of at most 12 days, in seconds. Operating systems reject much longer ones."""
+
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+"""A probability or a share, excluding 0 and 1."""
+
+
+def library_seed(seed: int) -> int:
+    """Return the seed for a library whose seeds have 32 bits. Seeds below 2^32 are unchanged."""
+    return seed % (1 << 32)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` with NumPy scalars, arrays and ranges, at any depth, replaced with plain numbers and lists.
+
+    Raises SearchlabError if ``value`` is nested too deeply.
+    """
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise SearchlabError("a value is nested too deeply, or contains itself") from None
+
+
+def _plain(value: Any) -> Any:
+    if _is_numpy(value):
+        return value.tolist()
+    if isinstance(value, range):
+        return list(value) if len(value) <= LONGEST_RANGE else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_plain(name): _plain(item) for name, item in value.items()}
+    return value
+
+
+def _is_numpy(value: Any) -> bool:
+    """Return whether ``value`` is a NumPy scalar or array, without importing NumPy, which takes a tenth of a second."""
+    return type(value).__module__ == "numpy" and hasattr(value, "tolist")
+
+
+LONGEST_RANGE = 1_000_000
+"""The maximum length of a ``range`` that :func:`plain` converts to a list."""
 
 
 class ChecksOptions:
@@ -86,6 +161,8 @@ def checked(name: str, value: Any, declared: Any) -> Any:
     alternatives = _alternatives(declared)
     if not alternatives:
         return value
+    if _is_numpy(value):
+        value = value.tolist()
     for kind in alternatives:
         if _fits(value, kind):
             return float(value) if isinstance(kind, FloatType) else value
@@ -140,14 +217,21 @@ def _fits(value: Any, kind: Type) -> bool:
         )
     if isinstance(kind, IntType | FloatType):
         number = isinstance(value, int if isinstance(kind, IntType) else int | float) and not isinstance(value, bool)
-        low, high = _bounds(kind)
-        return number and low <= value <= high and abs(value) < float("inf")
+        return number and _is_finite(value) and all(limit(value) for limit in _limits(kind))
     return isinstance(value, bool if isinstance(kind, BoolType) else str)
 
 
-def _bounds(kind: IntType | FloatType) -> tuple[float, float]:
-    low = float("-inf") if kind.ge is None else kind.ge
-    return low, float("inf") if kind.le is None else kind.le
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that exceeds every float
+        return False
+
+
+def _limits(kind: IntType | FloatType) -> list[Callable[[float], bool]]:
+    """Return functions that check a number against each limit of ``kind``."""
+    comparisons = ((kind.ge, operator.le), (kind.gt, operator.lt), (kind.le, operator.ge), (kind.lt, operator.gt))
+    return [functools.partial(compare, limit) for limit, compare in comparisons if limit is not None]
 
 
 def _phrase(kind: Type) -> str:
@@ -157,8 +241,13 @@ def _phrase(kind: Type) -> str:
         return f"a list in which each item is {_phrase(kind.item_type)}"
     if isinstance(kind, IntType | FloatType):
         noun = "a whole number" if isinstance(kind, IntType) else "a number"
-        low, high = _bounds(kind)
-        if kind.le is None:
-            return noun if kind.ge is None else f"{noun} of at least {low:g}"
-        return f"{noun} from {low:g} to {high:g}"
+        if kind.ge is not None and kind.le is not None:
+            return f"{noun} from {_digits(kind.ge)} to {_digits(kind.le)}"
+        words = (("of at least", kind.ge), ("greater than", kind.gt), ("of at most", kind.le), ("less than", kind.lt))
+        limits = [f"{word} {_digits(limit)}" for word, limit in words if limit is not None]
+        return " ".join([noun, " and ".join(limits)]).rstrip()
     return {NoneType: "null", BoolType: "true or false"}.get(type(kind), "a string")
+
+
+def _digits(limit: float) -> str:
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"

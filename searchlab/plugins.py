@@ -22,7 +22,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 import msgspec
 
 from .errors import RunEnded, SearchlabError, described, did_you_mean
-from .options import SUPPLIED, checked, declared_options
+from .options import SUPPLIED, checked, declared_options, plain
 
 T = TypeVar("T")
 
@@ -101,8 +101,17 @@ class PluginKind(Generic[T]):
                 f"{did_you_mean(str(unknown[0]), ('name', 'options')) if unknown else ''}"
             )
         name = spec["name"]
+        options = plain(spec.get("options", {}))
+        if (
+            not isinstance(name, str | type)
+            or not isinstance(options, Mapping)
+            or not all(isinstance(option, str) for option in options)
+        ):
+            raise SearchlabError(
+                f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r:.200}"
+            )
         cls: type[T] = name if isinstance(name, type) else self.load(name)
-        return Plugin(self.name_of(cls), dict(spec.get("options", {}))), cls
+        return Plugin(self.name_of(cls), dict(options)), cls
 
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""

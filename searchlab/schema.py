@@ -8,17 +8,37 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from .errors import SearchlabError, did_you_mean
+from .options import checked, plain
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
 
 
 def explained(data: Any, kind: Any, source: str) -> Any:
-    """Convert ``data`` to the type ``kind``. Raises SearchlabError, which identifies the invalid part of ``source``."""
+    """Convert ``data`` to the type ``kind``; NumPy numbers, arrays and ranges count as plain numbers and lists.
+
+    Raises SearchlabError, which identifies the invalid part of ``source``.
+    """
     try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        raise SearchlabError(f"{source}: {_explain(data, kind, '', str(error))}") from None
+        data = plain(data)
+        try:
+            return msgspec.convert(data, kind)
+        except msgspec.ValidationError as error:
+            raise SearchlabError(f"{source}: {_explain(data, kind, '', str(error))}") from None
+    except RecursionError:
+        raise SearchlabError(f"{source} is nested too deeply, or contains itself") from None
+
+
+def check_fields(settings: msgspec.Struct) -> None:
+    """Raise ValueError if a field does not have its declared type, since msgspec checks only what it converts.
+
+    Fields whose types :func:`~searchlab.options.checked` cannot check may have any value.
+    """
+    for field in msgspec.structs.fields(type(settings)):
+        try:
+            checked(field.encode_name, getattr(settings, field.name), field.type)
+        except SearchlabError as error:
+            raise ValueError(str(error)) from None
 
 
 def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, ...]]:

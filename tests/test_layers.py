@@ -23,7 +23,8 @@ SOURCES = {
 LAYERS = [
     {"errors", "console", "arrays", "source", "survival"},
     {"files"},
-    {"options", "schema"},
+    {"options"},
+    {"schema"},
     {"plugins"},
     {"workload", "machine", "target"},
     {"space"},

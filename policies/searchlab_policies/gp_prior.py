@@ -20,7 +20,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from threadpoolctl import ThreadpoolController
 
 from searchlab.arrays import Floats
-from searchlab.options import Between, Count
+from searchlab.options import Between, Count, library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, coordinates
@@ -215,7 +215,7 @@ class Learnt:
         self._parts = list(dict.fromkeys(part for rows in described for row in rows for part in row))
         scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
         self._trees = ExtraTreesRegressor(
-            200, min_samples_leaf=2, max_features=0.5, random_state=seed % (1 << 32), n_jobs=1
+            200, min_samples_leaf=2, max_features=0.5, random_state=library_seed(seed), n_jobs=1
         )
         self._trees.fit(np.vstack([self._rows(rows) for rows in described]), np.concatenate(scores))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from searchlab.arrays import Floats
 from searchlab.costmodel import BoundCostModel, scores_of
+from searchlab.options import library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
@@ -132,7 +133,7 @@ class Works:
         if 0 < works.sum() < len(works):
             from sklearn.ensemble import ExtraTreesClassifier
 
-            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=self._seed % (1 << 32))
+            self._trees = ExtraTreesClassifier(n_estimators=50, random_state=library_seed(self._seed))
             self._trees.fit(self._features([trial.config for trial in trials]), works)
 
     def probabilities(self, configs: Sequence[Config]) -> Floats:

@@ -89,6 +89,9 @@ def power_plan(
     Raises:
         SearchlabError: If the strategy does not exist.
     """
+    for name, value in (("difference", difference), ("power", power)):
+        if not isinstance(value, int | float) or not 0 < value < 1:  # also rejects NaN
+            raise SearchlabError(f"{name} must be between 0 and 1, not {value!r}; areas are between 0 and 1")
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
     if strategy and strategy not in names:
         raise SearchlabError(f"no runs of the strategy {strategy!r}{did_you_mean(strategy, names)}")

@@ -10,8 +10,9 @@ from typer import Argument, Option
 from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
+from ..options import Seed
 from ..plugins import Plugin
-from .terminal import NATIVE, Logs, SpaceOptions, plugin, say
+from .terminal import NATIVE, Logs, SpaceOptions, number, plugin, say
 
 
 def import_(
@@ -46,7 +47,7 @@ def import_(
     option: SpaceOptions = None,
     target: Annotated[str | None, Option(help=f"The target: {NATIVE} [default: as in the file].")] = None,
     seed: Annotated[
-        int, Option(min=0, help="The seed to write to the logs, which distinguishes a tuner's runs in a report.")
+        int, number(Seed, help="The seed to write to the logs, which distinguishes a tuner's runs in a report.")
     ] = 0,
     label: Annotated[str, Option(help="The tuner's name in reports [default: the format's name].")] = "",
 ) -> None:

@@ -12,9 +12,10 @@ from rich.text import Text
 from typer import Option
 
 from ..hypertune import Compared, Hypertuned, above, interval_text, plan_hypertune, spelled
+from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
-from .terminal import AsJson, StudyFile, err, interruptible, out, say, say_json, say_table
+from .terminal import AsJson, StudyFile, err, interruptible, number, out, say, say_json, say_table
 
 
 def hypertune(
@@ -35,14 +36,14 @@ def hypertune(
             metavar="WORKLOAD",
         ),
     ] = None,
-    trials: Annotated[int, Option(min=1, help="The number of option sets to try in each search.")] = 50,
+    trials: Annotated[int, number(Trials, help="The number of option sets to try in each search.")] = 50,
     seeds: Annotated[
-        int, Option(min=1, help="The number of runs per workload and space for scoring an option set.")
+        int, number(SeedCount, help="The number of runs per workload and space for scoring an option set.")
     ] = 5,
     fresh_seeds: Annotated[
         int, Option(min=2, help="The number of additional runs, with other seeds, for the final comparison.")
     ] = 20,
-    seed: Annotated[int, Option(min=0, help="The seed, which determines the option sets to try and all runs.")] = 0,
+    seed: Annotated[int, number(Seed, help="The seed, which determines the option sets to try and all runs.")] = 0,
     directory: Annotated[
         Path | None,
         Option(

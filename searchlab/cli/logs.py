@@ -19,6 +19,7 @@ from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_found, read_log
 from ..log.result import Best, drift, fastest, load_log, noise, sentences
 from ..log.writer import examine
+from ..options import Seed, Trials
 from .terminal import (
     AsJson,
     Logs,
@@ -28,6 +29,7 @@ from .terminal import (
     interruptible,
     json_object,
     milliseconds,
+    number,
     out,
     plugin,
     say,
@@ -127,7 +129,7 @@ def _record(one: Best) -> dict[str, Any]:
 
 def verify(
     log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
-    top: Annotated[int, Option(min=1, help="The number of programs to verify, fastest first.")] = 1,
+    top: Annotated[int, number(Trials, help="The number of programs to verify, fastest first.")] = 1,
     seed: Annotated[int, Option(min=1, help="The seed for the first inputs to check; measurements use seed 0.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -185,8 +187,8 @@ def table_build(
     source: Annotated[str, Argument(help="A study file, or a workload with --space.", metavar="STUDY.toml|WORKLOAD")],
     space: Annotated[str, Option(help="The space to measure, for a workload.")] = "",
     option: SpaceOptions = None,
-    limit: Annotated[int | None, Option(min=1, help="Measure this many random configs instead of all.")] = None,
-    seed: Annotated[int, Option(min=0, help="The seed, which determines the configs and their order.")] = 0,
+    limit: Annotated[int | None, number(Trials, help="Measure this many random configs instead of all.")] = None,
+    seed: Annotated[int, number(Seed, help="The seed, which determines the configs and their order.")] = 0,
     target: TargetOrOwn = None,
     to: Annotated[
         Path | None,
@@ -259,9 +261,9 @@ def costmodel_eval(
         str,
         Option(help="`within-task` holds out part of each log; `by-task` holds out all logs of each workload in turn."),
     ] = "within-task",
-    seed: Annotated[int, Option(min=0, help="The seed, which determines the held-out trials and the models.")] = 0,
+    seed: Annotated[int, number(Seed, help="The seed, which determines the held-out trials and the models.")] = 0,
     train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
-    k: Annotated[int, Option("-k", min=1, help="The k in top-k recall and in the peak score.")] = 5,
+    k: Annotated[int, number(Trials, "-k", help="The k in top-k recall and in the peak score.")] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from ..model.tasks import load_model, tasks_of
 from ..model.tune import SPACES_TRIED, tune_model
+from ..options import Batch, Seed, Trials
 from ..target import resolve_target
 from .terminal import (
     AsJson,
@@ -22,6 +23,7 @@ from .terminal import (
     interruptible,
     json_object,
     milliseconds,
+    number,
     out,
     plugin,
     say,
@@ -74,7 +76,7 @@ def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = Fals
 @model.command()
 def tune(
     name: ModelSpec,
-    trials: Annotated[int, Option(min=1, help="The total number of trials for all tasks.")],
+    trials: Annotated[int, number(Trials, help="The total number of trials for all tasks.")],
     directory: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
     scheduler: Annotated[
         str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")
@@ -90,10 +92,10 @@ def tune(
     policy: Annotated[
         str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = "evolutionary-model",
-    batch: Annotated[int, Option(min=1, help="The number of trials in a round.")] = 8,
-    seed: Annotated[int, Option(min=0, help="The seed, which determines everything but the measurements.")] = 0,
+    batch: Annotated[int, number(Batch, help="The number of trials in a round.")] = 8,
+    seed: Annotated[int, number(Seed, help="The seed, which determines everything but the measurements.")] = 0,
     stop_after: Annotated[
-        int | None, Option(min=1, help="Stop tuning a task after this many trials without a gain of more than 1 %.")
+        int | None, number(Trials, help="Stop tuning a task after this many trials without a gain of more than 1 %.")
     ] = None,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,

@@ -28,7 +28,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..executors.contract import EXECUTORS
 from ..model import SCHEDULERS
-from ..options import in_words
+from ..options import Seed, in_words
 from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES, Origin, origins
 from ..space import SPACES
@@ -44,6 +44,7 @@ from .terminal import (
     TargetSpec,
     Workload,
     as_text,
+    number,
     out,
     plugin,
     say,
@@ -163,7 +164,7 @@ def space_(
     space: SpaceName,
     option: SpaceOptions = None,
     target: TargetSpec = "native",
-    seed: Annotated[int, Option(min=0, help="The seed for the sample.")] = 0,
+    seed: Annotated[int, number(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
     """Show a space's knobs, the number of values of each, and a sample config."""
     named = Plugin(**plugin(space, option))
@@ -184,7 +185,7 @@ def check(
     name: Annotated[str, Argument(help="A name from `searchlab list`, or `module:Class`.", metavar="NAME")],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
     option: Options = None,
-    seed: Annotated[int, Option(min=0, help="The seed for the checks.")] = 0,
+    seed: Annotated[int, number(Seed, help="The seed for the checks.")] = 0,
     space: Annotated[
         str | None, Option(help="The space for checking a policy, if it needs a particular one [default: toy spaces].")
     ] = None,

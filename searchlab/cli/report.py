@@ -19,9 +19,10 @@ from ..errors import SearchlabError
 from ..log.format import find_logs
 from ..log.plan import write_plan
 from ..log.writer import is_locked
+from ..options import Share, Trials, checked
 from ..run.study import Study
 from ..watch.state import Watched
-from .terminal import AsJson, out, say, say_json, say_table
+from .terminal import AsJson, number, out, say, say_json, say_table
 
 
 def report(
@@ -153,13 +154,11 @@ def power(
             metavar="STUDY...",
         ),
     ],
-    difference: Annotated[
-        float, Option(min=0, help="The difference in area under the curve to detect, at most 1.")
-    ] = 0.02,
+    difference: Annotated[float, Option(help="The difference in area under the curve to detect, at most 1.")] = 0.02,
     chance: Annotated[float, Option("--power", help="The probability of detecting it, between 0 and 1.")] = 0.8,
     tests: Annotated[
         int | None,
-        Option(min=1, help="The number of tests in Holm's correction [default: all pairs, per workload and overall]."),
+        number(Trials, help="The number of tests in Holm's correction [default: all pairs, per workload and overall]."),
     ] = None,
     registered: Annotated[
         int | None,
@@ -183,10 +182,8 @@ def power(
     from ..suite.trajectories import baselines
     from ..suite.verify import RESULT
 
-    if difference <= 0:
-        raise SearchlabError(f"--difference must be positive, not {difference:g}; 0.02 is 2 % of the area")
-    if not 0 < chance < 1:
-        raise SearchlabError(f"--power must be between 0 and 1, not {chance:g}; 0.8 is a common choice")
+    checked("difference", difference, Share)
+    checked("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
     where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]

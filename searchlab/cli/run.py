@@ -10,6 +10,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..errors import RunsFailed, SearchlabError
+from ..options import Batch, Jobs, Seed, Trials
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study, forecast
 from ..run.tune import tune as tune_run
@@ -28,6 +29,7 @@ from .terminal import (
     interruptible,
     json_object,
     milliseconds,
+    number,
     out,
     plugin,
     say,
@@ -50,7 +52,7 @@ def run(
         Path | None, Option("--out", help="The directory for the logs and the report [default: results/STUDY].")
     ] = None,
     jobs: Annotated[
-        int | None, Option(min=1, help="The number of concurrent runs, for a study on a fleet or over tables.")
+        int | None, number(Jobs, help="The number of concurrent runs, for a study on a fleet or over tables.")
     ] = None,
     executor: Annotated[
         str | None,
@@ -144,16 +146,16 @@ def tune(
     option: PolicyOptions = None,
     trials: Annotated[
         int | None,
-        Option(min=1, help="The total number of trials [default: 64, or no limit with --seconds or --stop-after]."),
+        number(Trials, help="The total number of trials [default: 64, or no limit with --seconds or --stop-after]."),
     ] = None,
     seconds: Annotated[
         float | None, Option(help="Stop after this many seconds of proposing, training, building and running.")
     ] = None,
     stop_after: Annotated[
-        int | None, Option(min=1, help="Stop after this many trials that do not improve throughput by more than 1 %.")
+        int | None, number(Trials, help="Stop after this many trials that do not improve throughput by more than 1 %.")
     ] = None,
-    batch: Annotated[int, Option(min=1, help="The number of configs that the policy proposes at once.")] = 8,
-    seed: Annotated[int, Option(min=0, help="The seed, which determines everything but the measurements.")] = 0,
+    batch: Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")] = 8,
+    seed: Annotated[int, number(Seed, help="The seed, which determines everything but the measurements.")] = 0,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,
     features: FeaturesName = None,

@@ -20,6 +20,7 @@ from ..errors import SearchlabError
 from ..log.format import find_logs
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
+from ..options import Batch, Jobs, SeedCount
 from ..policy import POLICIES
 from ..run.study import parse_trials
 from ..suite.compare import SuiteAnswer, compare, default_baselines, label_for, run_policy, searched, suite_study
@@ -39,6 +40,7 @@ from .terminal import (
     PolicyOptions,
     err,
     interruptible,
+    number,
     out,
     plugin,
     say,
@@ -61,7 +63,7 @@ Name = Annotated[
     ),
 ]
 Directory = Annotated[str, Argument(help="The suite: a name, or the path of its directory.", metavar="SUITE")]
-Seeds = Annotated[int | None, Option(min=1, help="The number of runs over each table [default: the suite's].")]
+Seeds = Annotated[int | None, number(SeedCount, help="The number of runs over each table [default: the suite's].")]
 
 
 @suites.command(name="list")
@@ -128,7 +130,7 @@ def suite_run(
         ),
     ] = "",
     option: PolicyOptions = None,
-    batch: Annotated[int, Option(min=1, help="The number of configs that the policy proposes at once.")] = 8,
+    batch: Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")] = 8,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     label: Annotated[str, Option(help="The name of the policy in tables and charts.")] = "",
@@ -139,7 +141,7 @@ def suite_run(
         ),
     ] = None,
     seeds: Seeds = None,
-    jobs: Annotated[int, Option(min=1, help="The number of concurrent runs.")] = 1,
+    jobs: Annotated[int, number(Jobs, help="The number of concurrent runs.")] = 1,
     directory: Annotated[
         Path | None,
         Option("--out", help="The directory for the report, the logs, and a result file that others can verify."),

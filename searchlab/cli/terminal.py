@@ -22,6 +22,7 @@ from typer import Argument, Option
 
 from ..console import Terminal
 from ..errors import SearchlabError, SearchlabWarning
+from ..options import number_of
 
 # Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
@@ -74,6 +75,13 @@ def _option_of(kind: str) -> Any:
 Options = Annotated[list[str] | None, _option_of("plug-in")]
 PolicyOptions = Annotated[list[str] | None, _option_of("policy")]
 SpaceOptions = Annotated[list[str] | None, _option_of("space")]
+
+
+def number(kind: Any, *names: str, **given: Any) -> Any:
+    """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
+    declared = number_of(kind)
+    assert declared is not None
+    return Option(*names, min=declared.ge, max=declared.le, **given)
 
 
 def say(text: str | Text) -> None:
@@ -153,8 +161,8 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
         return None
     try:
         given = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SearchlabError(f"{name} {text!r} is not valid JSON: {error}") from None
+    except (ValueError, RecursionError) as error:  # invalid JSON, too many digits, or excessive nesting
+        raise SearchlabError(f"{name} {text!r:.200} is not valid JSON: {error}") from None
     if not isinstance(given, dict):
         raise SearchlabError(f"{name} must be a JSON object, not {text}")
     return given
@@ -167,7 +175,7 @@ def name_and_value(text: str) -> tuple[str, Any]:
         raise SearchlabError(f"the option {text!r} does not have the form name=value")
     try:
         return name, json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # invalid JSON, too many digits, or excessive nesting
         return name, value
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..costmodel import COST_MODELS, CostModel
+from ..options import library_seed
 from ..plugins import PluginSpec
 from .check import (
     Breach,
@@ -30,7 +31,7 @@ class CostModelSubject(Subject):
     def start(self) -> CostModel:
         """Instantiate the model. Raises Refused if it rejects the options."""
         refused = f"cost model {self.plugin.name!r} rejected its options"
-        model: CostModel = self.make(CostModel, refused, seed=self.seed, **self.plugin.options)
+        model: CostModel = self.make(CostModel, refused, seed=library_seed(self.seed), **self.plugin.options)
         return model
 
     def trained(self, n: int = 100) -> tuple[CostModel, Floats]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError, described
-from ..options import ChecksOptions
+from ..options import ChecksOptions, library_seed
 from ..plugins import Plugin, PluginKind, place_of
 
 
@@ -20,7 +20,7 @@ class CostModel(ChecksOptions, ABC):
     predictions with any number of threads.
 
     Args:
-        seed: The seed for all random decisions in training.
+        seed: The seed for all random decisions in training, in [0, 2^32).
 
     Attributes:
         plugin: The model's name and options, if :func:`make_cost_model` created it.
@@ -142,6 +142,6 @@ def _scores(predicted: Any, n: int) -> Floats:
 
 def make_cost_model(plugin: Plugin, seed: int) -> CostModel:
     """Create the cost model that ``plugin`` specifies. Raises SearchlabError if the name or an option is unknown."""
-    model = COST_MODELS.make(plugin, seed=seed)
+    model = COST_MODELS.make(plugin, seed=library_seed(seed))
     model.plugin = plugin
     return model

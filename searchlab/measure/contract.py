@@ -7,12 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 
 from ..arrays import Floats
+from ..options import Between, Megabytes, Milliseconds, Repeats, TimeLimit
 from ..records import Measurement, Statistic, Trial
+from ..schema import check_fields
 from ..space import Config, Space
 
 KnownPrograms = MutableMapping[str, Measurement]
@@ -146,24 +148,22 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
         statistic: The statistic over the repeats that is used as a trial's cost.
     """
 
-    number: int = 1
-    repeat: int = 3
-    min_repeat_ms: int = 10
-    prune_factor: float = 3.0
-    build_timeout: float = 15.0
-    run_timeout: float = 15.0
+    number: Repeats = 1
+    repeat: Repeats = 3
+    min_repeat_ms: Milliseconds = 10
+    prune_factor: Annotated[float, Between(0, 1e9)] = 3.0
+    build_timeout: TimeLimit = 15.0
+    run_timeout: TimeLimit = 15.0
     check: bool = True
-    memory_limit_mb: int = 4096
-    workers: int = 0
+    memory_limit_mb: Megabytes = 4096
+    workers: Annotated[int, Between(0, 1024)] = 0
     statistic: Statistic = "median"
 
     aside: ClassVar[tuple[str, ...]] = ("workers",)  # settings that do not affect trials' measurements
     replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
-        self._at_least(1, "number", "repeat")
-        self._at_least(0, "min_repeat_ms", "memory_limit_mb", "workers")
-        self._more_than_0_seconds("build_timeout", "run_timeout")
+        check_fields(self)
         if not (self.prune_factor == 0 or self.prune_factor > 1):
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
 
@@ -187,13 +187,3 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     def for_worker(self) -> RunSettings:
         """Return only the settings that a worker process needs, namely those that all kinds of measurement share."""
         return RunSettings(*(getattr(self, name) for name in RunSettings.__struct_fields__))
-
-    def _at_least(self, least: int, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
-
-    def _more_than_0_seconds(self, *names: str) -> None:
-        for name in names:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be greater than 0 seconds, not {getattr(self, name)}")

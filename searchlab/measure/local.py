@@ -8,12 +8,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
 from ..machine.host import available_cores, host_model
 from ..machine.lock import MACHINE
+from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target
@@ -36,16 +37,12 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
         programs: The folder in which to keep the compiled code of all working programs, or "" to discard it.
     """
 
-    sentinel: int = 4
-    finalists: int = 5
+    sentinel: Natural = 4
+    finalists: Annotated[int, Between(0, 1000)] = 5
     programs: str = ""
 
     aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists", "programs")
     exclusive: ClassVar[Literal[True]] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._at_least(0, "sentinel", "finalists")
 
     def default_target(self, base: Path = Path()) -> str:
         return "native"

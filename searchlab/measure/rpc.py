@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from ..errors import SearchlabError
 from ..machine.cuda import compile_mode
 from ..machine.host import available_cores
+from ..options import Between, TimeLimit
 from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
@@ -40,9 +41,9 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
     tracker: str
     key: str
-    connect_timeout: float = 10.0
-    device_timeout: float = 60.0
-    retries: int = 3
+    connect_timeout: TimeLimit = 10.0
+    device_timeout: Annotated[float, Between(0, 1e6)] = 60.0
+    retries: Annotated[int, Between(0, 1000)] = 3
     cc: str = ""
 
     aside: ClassVar[tuple[str, ...]] = (
@@ -52,10 +53,6 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least(0, "retries")
-        self._more_than_0_seconds("connect_timeout")
-        if self.device_timeout < 0:
-            raise ValueError(f"device_timeout must be at least 0 seconds, not {self.device_timeout}")
         if self.key.split() != [self.key]:
             raise ValueError(f"key must be the single word under which the devices are registered, not {self.key!r}")
         host, _, port = self.tracker.rpartition(":")

@@ -22,7 +22,7 @@ from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
 from ..measure.settings import LocalSettings, Settings
-from ..options import Count, Natural, checked
+from ..options import Batch, Seed, Trials, checked
 from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
@@ -133,10 +133,10 @@ def tune_model(
         >>> tuned
         <TunedModel of 1 tasks after 4 trials>
     """
-    checked("trials", trials, Count)
-    checked("batch", batch, Count)
-    checked("seed", seed, Natural)
-    checked("stop_after", stop_after, Count | None)
+    trials = checked("trials", trials, Trials)
+    batch = checked("batch", batch, Batch)
+    seed = checked("seed", seed, Seed)
+    stop_after = checked("stop_after", stop_after, Trials | None)
     named, scheduler_class = SCHEDULERS.named(scheduler)
     SCHEDULERS.check_class(named.name, scheduler_class)
     SCHEDULERS.check_options(named.name, scheduler_class, named.options)

@@ -29,7 +29,8 @@ from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import Count, checked
+from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checked
+from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES
 from ..schema import explained
@@ -56,8 +57,6 @@ from .progress import shown
 OF_SUITE = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""
 
-Seconds = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
-
 Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")]
 """A number of trials relative to a table's difficulty: ``difficulty``, or a multiple such as ``0.5 difficulty``."""
 
@@ -65,7 +64,7 @@ Difficulty = Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)? )?difficulty$")
 def parse_trials(text: str) -> int | str:
     """Parse a number of trials or a :data:`Difficulty`. Raises SearchlabError if ``text`` is neither."""
     try:
-        return msgspec.convert(int(text) if text.isdecimal() else text, Count | Difficulty)
+        return msgspec.convert(int(text) if text.isdecimal() else text, Trials | Difficulty)
     except msgspec.ValidationError:
         raise SearchlabError(
             f"{text!r} is not a number of trials; use a positive integer, 'difficulty', or a multiple of it, such as "
@@ -133,10 +132,10 @@ class NamedPolicy(Named, frozen=True):
             This only documents the options, and does not affect runs.
     """
 
-    batch: Count | None = None
-    trials: Count | Difficulty | None = None
+    batch: Batch | None = None
+    trials: Trials | Difficulty | None = None
     seconds: Seconds | None = None
-    stop_after: Count | None = None
+    stop_after: Trials | None = None
     cost_model: str | NamedPlugin | None = None
     features: FeaturesName | None = None
     warm_start: list[str] | None = None
@@ -208,11 +207,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spaces: list[str | Named] = []
     suite: str | NamedSuite | None = None
     cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
-    seeds: int | list[int] = 1
-    trials: Count | Difficulty | None = None
+    seeds: SeedCount | Annotated[list[Seed], msgspec.Meta(min_length=1, max_length=10_000)] = 1
+    trials: Trials | Difficulty | None = None
     seconds: Seconds | None = None
-    stop_after: Count | None = None
-    batch: Count = 8
+    stop_after: Trials | None = None
+    batch: Batch = 8
     target: str | dict[str, Any] | None = None
     measure: Settings = LocalSettings()
     warm_start: list[str] = []
@@ -229,8 +228,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
                 place = "; add one, or specify a suite" if name in OF_SUITE else ""
                 raise ValueError(f"{name} must not be empty{place}")
-        if not self.seed_list or min(self.seed_list) < 0 or len(set(self.seed_list)) < len(self.seed_list):
-            raise ValueError(f"seeds must be at least 1, or a list of distinct numbers of at least 0, not {self.seeds}")
+        if len(set(self.seed_list)) < len(self.seed_list):
+            raise ValueError(f"seeds must be distinct, not {self.seeds}")
 
     @property
     def seed_list(self) -> list[int]:
@@ -297,7 +296,9 @@ def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
 
     Raises SearchlabError if the class of a space or cost model cannot be found by its name.
     """
-    plain, given = dict(data), Given()
+    if not isinstance(data, Mapping):
+        raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
+    plain, given = {name: plain_value(value) for name, value in data.items()}, Given()
     for key in ("policies", "cost_models", "spaces"):
         if isinstance(plain.get(key), list | tuple):
             plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, given)) is not None]
@@ -631,7 +632,7 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         if jobs is not None:
-            checked("jobs", jobs, Count)
+            checked("jobs", jobs, Jobs)
         planned, _ = self.plan()
         chosen = {Path(out) / run.log for run in in_shard(planned, *shard)}
         begun = as_begun([replace(run, log=Path(out) / run.log, discard=discard) for run in planned])

@@ -9,10 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from ..errors import SearchlabError
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import Count, Natural, NonNegative, checked
+from ..options import Batch, Seconds, Seed, Trials, checked
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
@@ -97,13 +96,11 @@ def tune(
         >>> result.best.gflops > 0
         True
     """
-    checked("batch", batch, Count)
-    checked("seed", seed, Natural)
-    checked("trials", trials, Count | None)
-    checked("stop_after", stop_after, Count | None)
-    checked("seconds", seconds, NonNegative | None)
-    if seconds == 0:
-        raise SearchlabError("option 'seconds' is 0; it must be greater than 0")
+    batch = checked("batch", batch, Batch)
+    seed = checked("seed", seed, Seed)
+    trials = checked("trials", trials, Trials | None)
+    stop_after = checked("stop_after", stop_after, Trials | None)
+    seconds = checked("seconds", seconds, Seconds | None)
     settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):

@@ -23,7 +23,7 @@ from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
 from ..log.format import read_found, read_log
 from ..log.result import Result
-from ..options import Between, Count, Natural, checked
+from ..options import Between, Count, Seed, checked
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
@@ -70,8 +70,8 @@ def evaluate(
     """
     checked("features", features, FeaturesName)
     checked("split", split, Split)
-    checked("seed", seed, Natural)
-    checked("k", k, Count)
+    seed = checked("seed", seed, Seed)
+    k = checked("k", k, Count)
     checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
     for model in models:  # detect wrong names and options before anything slow starts
         bind(make_cost_model(model, seed), FEATURES[features])

@@ -78,9 +78,11 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     ("words", "said"),
     [
         (["nowhere.toml"], "results/nowhere"),
-        (["study.toml", "--power", "1.5"], "--power must be between 0 and 1, not 1.5"),
+        (["study.toml", "--power", "1.5"], "option 'power' is 1.5"),
         (["study.toml", "--tests", "2", "--registered", "2"], "cannot be combined"),
-        (["study.toml", "--difference", "0"], "--difference must be positive, not 0"),
+        (["study.toml", "--difference", "0"], "option 'difference' is 0"),
+        (["study.toml", "--difference", "inf"], "option 'difference' is inf"),
+        (["study.toml", "--difference", "nan"], "option 'difference' is nan"),
         (["results/study/gemm_64x64x64/small/random"], "share two seeds with different results"),
     ],
 )

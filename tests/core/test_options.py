@@ -15,7 +15,7 @@ from msgspec.inspect import IntType
 from searchlab import NeverTwice, SearchlabError
 from searchlab.costmodel import COST_MODELS
 from searchlab.executors.contract import EXECUTORS
-from searchlab.options import Between, Count, NonNegative, UnitInterval, checked, in_words, number_of
+from searchlab.options import Between, Count, NonNegative, Trials, UnitInterval, checked, in_words, number_of
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES
 from searchlab.space import SPACES
@@ -168,5 +168,6 @@ def test_bounds_may_be_open_and_words_keep_their_order() -> None:
     assert in_words(Annotated[float, Between(1e-3)]) == "a number of at least 0.001"
     assert in_words(Literal["late", "early"]) == "one of 'late', 'early'"
     assert in_words(int | Sequence[dict[str, int]]) == in_words("int") == in_words(Any) == ""
+    assert in_words(Trials) == "a whole number from 1 to 1000000000"
     assert checked("n", 10**30, Count) == 10**30
     assert get_origin(Count) is Annotated and get_args(Count)[0] is int
