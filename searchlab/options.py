@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if _is_numpy(value):
+    if is_numpy(value):
         return value.tolist()
     if isinstance(value, range):
         return list(value) if len(value) <= LONGEST_RANGE else value
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _is_numpy(value: Any) -> bool:
+def is_numpy(value: Any) -> bool:
     """Return whether ``value`` is a NumPy scalar or array, without importing NumPy, which takes a tenth of a second."""
     return type(value).__module__ == "numpy" and hasattr(value, "tolist")
 
@@ -161,7 +161,7 @@ def checked(name: str, value: Any, declared: Any) -> Any:
     alternatives = _alternatives(declared)
     if not alternatives:
         return value
-    if _is_numpy(value):
+    if is_numpy(value):
         value = value.tolist()
     for kind in alternatives:
         if _fits(value, kind):

@@ -105,15 +105,17 @@ class Policy(ChecksOptions, ABC):
             reports show it.
 
     Example:
+        >>> from itertools import islice
         >>> import searchlab
         >>> class InOrder(searchlab.Policy, uses_seed=False):
         ...     def __init__(self, space, *, seed):
         ...         super().__init__(space, seed=seed)
-        ...         self.configs = space.enumerate()
+        ...         self.told = set()
+        ...         self.new = (config for config in space.enumerate() if config not in self.told)
         ...     def ask(self, n):
-        ...         return [config for _, config in zip(range(n), self.configs)]
-        ...     def tell(self, trials):
-        ...         pass
+        ...         return list(islice(self.new, n))
+        ...     def tell(self, trials):  # also called with the trials of earlier runs
+        ...         self.told.update(trial.config for trial in trials)
         >>> policy = InOrder(searchlab.load_log("gemm.jsonl").space, seed=0)
         >>> len(policy.ask(8))
         8

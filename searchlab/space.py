@@ -21,7 +21,7 @@ import numpy as np
 
 from .arrays import Floats, Ints
 from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload
-from .options import ChecksOptions
+from .options import ChecksOptions, is_numpy, plain
 from .plugins import Plugin, PluginKind, place_of
 from .target import Target
 from .workload import Kernel, Workload
@@ -60,6 +60,9 @@ class Knob:
     role: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
+        if is_numpy(self.choices) or (len(self.choices) > 0 and is_numpy(self.choices[0])):
+            plain_choices = [tuple(value) if isinstance(value, list) else value for value in plain(list(self.choices))]
+            object.__setattr__(self, "choices", plain_choices)
         if not self.choices:
             raise InvalidConfig(f"knob {self.name!r} has no legal choice left")
 
@@ -173,7 +176,8 @@ class Config(Mapping[str, Value]):
     A config is an immutable, hashable mapping. Configs with the same values are equal regardless of their order.
 
     Args:
-        values: The values by name. Lists are converted to tuples, since JSON has no tuples.
+        values: The values by name. Lists are converted to tuples, since JSON has no tuples, and NumPy's scalars and
+            arrays to plain numbers and tuples, since a log could not store them.
 
     Example:
         >>> from searchlab import Config
@@ -186,7 +190,7 @@ class Config(Mapping[str, Value]):
 
     def __init__(self, values: Mapping[str, Any] | Sequence[tuple[str, Any]] = ()) -> None:
         items = values.items() if isinstance(values, Mapping) else values
-        self._values: dict[str, Value] = {k: tuple(v) if isinstance(v, list) else v for k, v in items}
+        self._values: dict[str, Value] = {k: v if type(v) in _SCALARS else _plain(v) for k, v in items}
         self._hash: int | None = None
 
     @classmethod
@@ -237,14 +241,45 @@ class Config(Mapping[str, Value]):
         return dict(self._values)
 
 
-_ASKED: WeakKeyDictionary[Space, dict[Config, list[Knob]]] = WeakKeyDictionary()
+_SCALARS = frozenset({bool, int, float, str})
+
+
+def _plain(value: Any) -> Any:
+    """Return a choice that is not a plain scalar, with lists as tuples and NumPy's numbers as Python's."""
+    if type(value) is tuple and _SCALARS.issuperset(map(type, value)):
+        return value
+    value = plain(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _types(value: Value) -> tuple[type, ...]:
+    """Return the type of a choice, followed by the types of its factors if it is a tuple."""
+    return (tuple, *map(type, value)) if type(value) is tuple else (type(value),)
+
+
+def _check_choice(knob: Knob, value: Any) -> None:
+    """Raise InvalidConfig unless ``value`` is a choice of ``knob`` and has its type: 64.0 is not 64, nor is True 1."""
+    choices = knob.choices
+    is_value = type(value) in _SCALARS or (type(value) is tuple and _SCALARS.issuperset(map(type, value)))
+    if not is_value or value not in choices:
+        raise InvalidConfig(
+            f"knob {knob.name!r} cannot be {value!r:.200}; it has {len(choices)} choices, such as {choices[0]!r} and "
+            f"{choices[-1]!r}"
+        )
+    choice = choices[choices.index(value)]
+    if _types(choice) != _types(value):
+        kinds = " and not ".join(f"{one!r} ({type(one).__name__})" for one in (choice, value))
+        raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r}: the choice is {kinds}")
+
+
+_ASKED: WeakKeyDictionary[Space, dict[Config, tuple[Config, list[Knob]]]] = WeakKeyDictionary()
 
 REMEMBERED = 4096
 """The maximum number of configs of a space whose knobs are remembered. If there are more, all are forgotten."""
 
 
-def _asked_in(space: Space) -> dict[Config, list[Knob]]:
-    """Return the knobs of recent configs of ``space``; a search mutates the configs that it has just made."""
+def _asked_in(space: Space) -> dict[Config, tuple[Config, list[Knob]]]:
+    """Return recent configs of ``space`` and their knobs; a search mutates the configs that it has just made."""
     known = _ASKED.setdefault(space, {})
     if len(known) > REMEMBERED:
         known.clear()
@@ -396,21 +431,21 @@ class Space(ChecksOptions, ABC):
             InvalidConfig: If ``config`` is not a member of the space.
         """
         known = _asked_in(self)
+        asked: list[Knob]
         with suppress(TypeError):  # a value that has no hash is not a choice, which is reported below
             if isinstance(config, Config) and config in known:
-                return list(known[config])
-        asked: list[Knob] = []
+                member, asked = known[config]
+                # Equal configs may have values of different types, which are then compared with the choices.
+                if config is member or all(_types(config[name]) == _types(value) for name, value in member.items()):
+                    return list(asked)
+        asked = []
 
         def choose(knob: Knob) -> Value:
             asked.append(knob)
             if knob.name not in config:
                 raise InvalidConfig(f"the config has no value for knob {knob.name!r}")
             value = config[knob.name]
-            if value not in knob.choices:
-                raise InvalidConfig(
-                    f"knob {knob.name!r} cannot be {value!r}; it has {len(knob.choices)} choices, such as "
-                    f"{knob.choices[0]!r} and {knob.choices[-1]!r}"
-                )
+            _check_choice(knob, value)
             return value
 
         self.decide(choose)
@@ -418,7 +453,7 @@ class Space(ChecksOptions, ABC):
         if extra:
             raise InvalidConfig(f"the config has values for {sorted(extra)}, which are not knobs of this config")
         if isinstance(config, Config):
-            known[config] = asked
+            known[config] = config, asked
         return list(asked)
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
@@ -473,13 +508,14 @@ class Space(ChecksOptions, ABC):
         def choose(knob: Knob) -> Value:
             asked.append(knob)
             value = wanted.get(knob.name)
-            if value is not None and value in knob.choices:
-                return value
+            if value is not None:
+                with suppress(ValueError):
+                    return knob.choices[knob.choices.index(value)]  # which has the right type
             return knob.choices[int(rng.integers(len(knob.choices)))]
 
         config = self.decide(choose)
         if len(asked) == len(config):  # otherwise `knobs` rejects the config
-            _asked_in(self)[config] = asked
+            _asked_in(self)[config] = config, asked
         return config
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
@@ -645,7 +681,12 @@ class ProductSpace(Space):
         return Config([(knob.name, choose(knob)) for knob in self.axes])
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        return list(self.axes) if self._holds(config) else super().knobs(config)
+        if not self._holds(config):
+            return super().knobs(config)
+        for knob in self.axes:
+            if _types(config[knob.name]) not in self._choice_types[knob.name]:
+                _check_choice(knob, config[knob.name])
+        return list(self.axes)
 
     def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
         drawn_alike = self.independent and type(self).sample is Space.sample
@@ -668,7 +709,8 @@ class ProductSpace(Space):
         """Mutate as in :class:`Space`, but faster: model-guided searches spend half of their time in this method."""
         if not self.independent:
             return super().mutate(config, rng)
-        self.knobs(config)  # reports a wrong knob
+        if not self._holds(config):
+            self.knobs(config)  # reports the wrong knob
         if not self._open:
             return config
         knob = self._open[int(rng.integers(len(self._open)))]
@@ -689,6 +731,12 @@ class ProductSpace(Space):
     @cached_property
     def _choices(self) -> frozenset[tuple[str, Value]]:
         return frozenset((knob.name, value) for knob in self.axes for value in knob.choices)
+
+    @cached_property
+    def _choice_types(self) -> dict[str, set[tuple[type, ...]]]:
+        """The types of each knob's choices, or an empty set if they differ, so that each value must be compared."""
+        types = {knob.name: {_types(choice) for choice in knob.choices} for knob in self.axes}
+        return {name: own if len(own) == 1 else set() for name, own in types.items()}
 
     def __len__(self) -> int:
         """Return :meth:`size`. Python raises OverflowError if it exceeds 2^63 - 1."""

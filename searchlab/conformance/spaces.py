@@ -211,7 +211,7 @@ def knob_names(space: SpaceSubject) -> None:
 
 @rule(
     "return a Config with each knob's name and the value that choose returned, in the order of the calls",
-    [*RUNS, "same-choices", "knob-names"],
+    [*RUNS, "same-choices", "choices-differ", "plain-values", "knob-names"],
 )
 def members(space: SpaceSubject) -> None:
     """The config contains the chosen values, in order, and is a member of the space."""

@@ -402,9 +402,6 @@ class Searcher:
             raise SearchlabError(f"{broken} {n} configs and returned {len(configs)}")
         fresh: set[Config] = set()
         for config in configs:
-            if config in self._asked or config in fresh:
-                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
-            fresh.add(config)
             try:
                 self._run.space.knobs(config)
             except InvalidConfig as error:
@@ -412,6 +409,9 @@ class Searcher:
                 raise SearchlabError(
                     f"{broken} configs of its space and returned {config.to_json()}: {error}"
                 ) from None
+            if config in self._asked or config in fresh:
+                raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
+            fresh.add(config)
 
 
 PATIENCE = 60.0

@@ -55,6 +55,16 @@ class Scribbles(Sound):
         return [*batch, Config({**batch[-1], "note": "mine"})]
 
 
+class Floats(Sound):
+    """Proposes 64.0 where the choice is 64, as arithmetic on choices does."""
+
+    def ask(self, n: int) -> Sequence[Config]:
+        return [
+            Config({name: float(value) if type(value) is int else value for name, value in config.items()})
+            for config in super().ask(n)
+        ]
+
+
 class OneMore(Sound):
     def ask(self, n: int) -> Sequence[Config]:
         return super().ask(n + 1)
@@ -271,7 +281,7 @@ BROKEN: dict[str, list[type[Policy]]] = {
     "signature": [AnyOption, HidesItsModel],
     "starts": [NeedsKnobs],
     "runs": [NeedsSuccess],
-    "members": [Scribbles],
+    "members": [Scribbles, Floats],
     "batch-size": [OneMore],
     "no-repeats": [Twins],
     "same-seed": [Unseeded],

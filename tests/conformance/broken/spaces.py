@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,9 +94,9 @@ class TrueIsOne(Sound):
     unroll = (False, 0, 1, True)
 
 
-class NumpyNumbers(Sound):
+class Fractions(Sound):
     def open_knobs(self) -> list[Knob]:
-        return [*super().open_knobs()[:-1], Knob("unroll", tuple(np.array([0, 16, 64])))]
+        return [*super().open_knobs()[:-1], Knob("unroll", tuple(map(Fraction, (0, 16, 64))))]
 
 
 class SameName(Sound):
@@ -214,7 +215,7 @@ BROKEN: dict[str, list[type[Space]]] = {
     "decides": [Words],
     "same-choices": [Counts],
     "choices-differ": [TrueIsOne],
-    "plain-values": [NumpyNumbers],
+    "plain-values": [Fractions],
     "knob-names": [SameName],
     "members": [SumsUp],
     "stays-inside": [MutatesFreely],
