@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log.format import LOGS, Header, Record
+from ..log.format import LOGS, Header, Record, computation_of, workload_name, workload_of
 from ..log.writer import LogWriter, pack
 from ..plugins import Plugin
 from ..schema import UNREADABLE
@@ -133,14 +133,17 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
 
 
 def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Imported:
-    workload = _workload(task, wanted)
     plugin = wanted.space or task.space
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
         if wanted.target is not None:
             raise SearchlabError(f"{task.name} comes from a searchlab log, which records its target; omit --target")
+        computation_of(task.native)  # raises an error if the header is damaged; nothing that it names is imported
+        if wanted.workload is not None:
+            _check_same_workload(task.native, parse_workload(wanted.workload), task.name)
         header = msgspec.structs.replace(task.native, **({"label": wanted.label} if wanted.label else {}))
         return Imported(path, header, _numbered(sorted(records, key=lambda record: record.index)))
+    workload = _workload(task, wanted)
     common: dict[str, Any] = {
         "workload": str(workload), "policy": Plugin(task.format), "features": "", "seed": wanted.seed, "batch": 1,
         "measure": IMPORTED if task.statistic == "median" else {**IMPORTED, "statistic": task.statistic},
@@ -178,15 +181,24 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
 
 
 def _workload(task: ForeignTask, wanted: As) -> Workload:
-    known = task.native.workload if task.native is not None else task.workload
+    if task.native is not None and wanted.workload is None:
+        return workload_of(task.native, Path(task.name))
     if wanted.workload is None:
-        if known is None:
+        if task.workload is None:
             raise SearchlabError(task.why)
-        return parse_workload(known)
+        return parse_workload(task.workload)
     given = parse_workload(wanted.workload)
-    if known is not None and parse_workload(known) != given and task.space is None:
-        raise SearchlabError(f"{task.name} is {known}, not {given}; omit --workload")
+    if task.native is not None:
+        _check_same_workload(task.native, given, task.name)
+    elif task.workload is not None and parse_workload(task.workload) != given and task.space is None:
+        raise SearchlabError(f"{task.name} is {task.workload}, not {given}; omit --workload")
     return given
+
+
+def _check_same_workload(header: Header, given: Workload, name: str) -> None:
+    """Raise SearchlabError if the log with this ``header`` is not for the workload ``given``."""
+    if workload_name(header) != str(given):
+        raise SearchlabError(f"{name} is {header.workload}, not {given}; omit --workload")
 
 
 def _target(task: ForeignTask, wanted: As) -> Target:

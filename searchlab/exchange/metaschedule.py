@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, first_line
-from ..log.format import FORMAT, Header, Record
+from ..log.format import Header, Record, minor_version
 from ..metaschedule import TracedSpace
-from ..schema import UNREADABLE
+from ..schema import UNREADABLE, known_part
 from ..space import Config, Space
 from ..survival import crash_of
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
@@ -132,12 +132,13 @@ def _note(line: Line, trace: Trace) -> Note | None:
         if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
             try:
                 value = base64.b64decode(str(inputs[1]).strip('"'), validate=True)
-                note = msgspec.json.decode(value, type=Note)
+                fields, _ = known_part(msgspec.json.decode(value), Note)
+                note = msgspec.convert(fields, Note)
             except (*UNREADABLE, ValueError) as error:
                 line.damaged(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")
-            if note.header.searchlab_log != FORMAT:
+            if minor_version(note.header.searchlab_log) is None:
                 line.damaged(
-                    f"its log format is {note.header.searchlab_log}; this version of searchlab reads format {FORMAT}"
+                    f"its log format is {note.header.searchlab_log}; this version of searchlab reads formats 1.x"
                 )
             return note
     return None

@@ -14,13 +14,15 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.tir_integration import compile_tir
 from tvm_ffi import structural_equal
 
+from searchlab import gemm
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.exchange.imports import As, import_file
 from searchlab.exchange.metaschedule import Note
-from searchlab.log.format import Log, read_log
+from searchlab.log.format import Computation, Log, read_log
 from searchlab.log.result import Result
 from searchlab.plugins import Plugin
+from searchlab.workload import from_primfunc
 from tests.support.apply.logs import made_log as faulty_log
 from tests.support.exchange import made_log
 
@@ -64,6 +66,36 @@ def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: st
     assert again.header == log.header
     assert list(again.records) == [msgspec.structs.replace(one, index=index) for index, one in enumerate(kept)]
     assert Result(again).best.config == Result(log).best.config
+
+
+@pytest.mark.parametrize("workload", ["softmax:16x32", "batch-matmul:2x16x16x16", "tir"])
+def test_workloads_of_plugins_make_the_round_trip(workload: str, tmp_path: Path) -> None:
+    tir = from_primfunc(gemm(16, 16, 16).prim_func(), "matmul") if workload == "tir" else workload
+    log = made_log(tmp_path / "a.jsonl", "sketch", tir, trials=4)
+    export_logs([log.path], "metaschedule", tmp_path / "db")
+    (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
+    assert again.header == log.header and len(again.records) == 3
+    (rebuilt,) = back(tmp_path / "db", tmp_path / "c.jsonl", space=Plugin("sketch"))
+    assert len(rebuilt.trials) == len(again.trials)
+
+
+def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("open('PWNED', 'w')")
+    log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
+    export_logs([log.path], "metaschedule", tmp_path / "db")
+    records = tmp_path / "db" / "database_tuning_record.json"
+    for name in ("tir:evil.py:f", "evil:Cls:1x2"):
+        header = msgspec.structs.replace(log.header, workload=name, computation=Computation(flops=1))
+        old, new = Note(log.header, log.records[0]).encoded(), Note(header, log.records[0]).encoded()
+        records.write_text(records.read_text().replace(old, new))
+        import_file(tmp_path / "db", tmp_path / "b.jsonl", As())
+        assert read_log(tmp_path / "b.jsonl").header == header
+        (tmp_path / "b.jsonl").unlink()
+        with pytest.raises(SearchlabError):
+            import_file(tmp_path / "db", tmp_path / "b.jsonl", As(space=Plugin("sketch")))
+        records.write_text(records.read_text().replace(new, old))
+    assert not (tmp_path / "PWNED").exists()
 
 
 def test_decisions_agree_with_the_notes_of_searchlab(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log.format import Final, Finalist, Header, Log, Record, read_log
+from searchlab.log.format import DEFINED, Computation, Final, Finalist, Header, Log, Record, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
-from searchlab.workload import parse_workload
+from searchlab.workload import Workload, parse_workload
 
 DATA = Path(__file__).parents[1] / "exchange" / "data"
 TARGET = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}
@@ -21,7 +21,7 @@ TARGET = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}
 def made_log(
     path: Path,
     space: str = "sketch",
-    workload: str = "gemm:64x64x64",
+    workload: str | Workload = "gemm:64x64x64",
     trials: int = 6,
     seed: int = 0,
     again: tuple[int, ...] = (),
@@ -35,7 +35,7 @@ def made_log(
     header = Header(
         workload=str(made.workload), space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed,
         batch=2, target=target.to_json(), measure={"kind": "local", "repeat": 3}, host={"cpu": "made up"}, workers=2,
-        created=1.7e9,
+        created=1.7e9, computation=None if made.workload.op in DEFINED else Computation.of(made.workload),
     )  # fmt: skip
     writer = LogWriter(path, header, durable=False)
     for index, config in enumerate(made.sample_new(np.random.default_rng(seed), trials, ())):
