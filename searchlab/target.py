@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,24 @@ RECORDED = "recorded"
 
 OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native", "local": "native"}
 """A mapping from words that users often type to the name of the target that they probably mean."""
+
+COMMON_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf")
+"""The triples that an error message suggests for a CPU of another architecture."""
+
+LARGEST = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
+"""The largest values of a target's numbers, all of which are at least 1."""
+
+LARGEST_CACHE = 1 << 40
+"""The largest size of a cache, in bytes."""
+
+INSTRUCTIONS = re.compile(
+    r"(avx|sse|ssse|fma|f16c|bmi|lzcnt|popcnt|movbe|xop|tbm|gfni|vaes|vpclmul|amx|neon|sve|sme|dotprod|i8mm|bf16|"
+    r"fullfp16|fp16fml|lse|rcpc|v\b)"
+)
+"""LLVM's names of the features for which it generates instructions. Others, such as pku, concern the system alone."""
+
+SHOWN = 4
+"""The maximum number of missing features that a message lists."""
 
 GENERIC_CACHES = (Cache(32 << 10, 8), Cache(512 << 10, 8), Cache(8 << 20, 16))
 """The L1, L2 and L3 caches assumed for an unknown machine; most cores since 2017 have at least these."""
@@ -185,8 +204,12 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
             raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
     elif text in TvmTarget.list_kinds() or text in ("native", RECORDED):
         given = {"kind": text}
+    elif " " in text:
+        given = parse_options(text)
     else:
         given = {"kind": "llvm", "mcpu": text}
+    if not isinstance(given, dict):
+        raise SearchlabError(f"a target must be a name or a JSON object, not {text}")
     if "kind" not in given:
         raise SearchlabError(f'target {json.dumps(given)} has no "kind"; add one, for example {{"kind": "llvm"}}')
     caches = _given_caches(given.pop("caches", None))
@@ -208,12 +231,40 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     return Target(given, caches or CPU_CACHES.get(str(given.get("mcpu")), GENERIC_CACHES))
 
 
+def parse_options(text: str) -> dict[str, Any]:
+    """Convert a target in TVM's older form, such as ``llvm -mcpu=znver4 -num-cores 4``, to TVM's JSON form.
+
+    Raises:
+        SearchlabError: If the text does not have this form.
+    """
+    kind, *words = text.split() or [""]
+    if not kind or kind.startswith("-"):
+        raise SearchlabError(f"target {text!r} does not start with its kind, for example llvm")
+    target: dict[str, Any] = {"kind": kind}
+    while words:
+        option = words.pop(0)
+        name, equals, value = option.lstrip("-").partition("=")
+        if not option.startswith("-") or not name:
+            raise SearchlabError(
+                f'target {text!r}: {option!r} is not an option; use the form {{"kind": "llvm", "mcpu": "znver4"}}'
+            )
+        if not equals and words and not words[0].startswith("-"):
+            equals, value = "=", words.pop(0)
+        if name in ("keys", "libs", "mattr"):
+            target[name] = value.split(",")
+        else:
+            target[name] = int(value) if value.isdecimal() and value.isascii() else value if equals else True
+    return target
+
+
 def _given_caches(levels: Any) -> tuple[Cache, ...]:
     try:
         caches = tuple(Cache(*(int(number) for number in level)) for level in levels or ())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         caches = ()
-    if levels and (len(caches) < 2 or any(min(c.size, c.ways, c.line) < 1 for c in caches)):
+    if levels and (
+        len(caches) < 2 or any(min(sizes) < 1 or max(sizes) > LARGEST_CACHE for sizes in map(astuple, caches))
+    ):
         raise SearchlabError(f'target: "caches" must be [[bytes, ways], ...] for L1, L2, etc., not {levels!r}')
     return caches
 
@@ -222,7 +273,6 @@ def _check(spec: dict[str, Any]) -> None:
     """Raise SearchlabError if TVM does not recognise ``spec`` or has no code generator for it."""
     import tvm
     from tvm.target import Target as TvmTarget
-    from tvm.target import codegen
 
     kind = str(spec["kind"])
     kinds = [str(k) for k in TvmTarget.list_kinds()]
@@ -230,14 +280,93 @@ def _check(spec: dict[str, Any]) -> None:
         raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *kinds])}")
     if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is None:
         raise SearchlabError(f"the installed TVM cannot build for target {kind!r}: its wheel lacks that code generator")
-    if kind == "llvm" and "mcpu" in spec:
-        triple = {"mtriple": spec["mtriple"]} if "mtriple" in spec else {}
-        cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", **triple}))]
-        if spec["mcpu"] not in cpus:
-            meant = OFTEN_MEANT.get(str(spec["mcpu"]).lower())
-            hint = f"; did you mean {meant!r}?" if meant else did_you_mean(str(spec["mcpu"]), cpus)
-            raise SearchlabError(f"unknown target CPU {spec['mcpu']!r}{hint}")
+    for name, most in LARGEST.items():
+        if name in spec and not (type(spec[name]) is int and 1 <= spec[name] <= most):
+            raise SearchlabError(f"target: {name} must be a whole number from 1 to {most}, not {spec[name]!r}")
+    if kind == "llvm":
+        _check_cpu(spec)
+    if spec.get("host") is not None:
+        _check(_parts(spec["host"]))
     try:
         TvmTarget(spec)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # TVM may raise anything
         raise SearchlabError(f"target {json.dumps(spec)}: {first_line(error)}") from None
+
+
+def _parts(spec: Any) -> dict[str, Any]:
+    """Return the target of the host, which may be a nested target or a name, in JSON form."""
+    given = parse_options(spec) if isinstance(spec, str) else spec
+    if not isinstance(given, Mapping) or "kind" not in given:
+        raise SearchlabError(f'target: host must be a target with a "kind", not {spec!r}')
+    return dict(given)
+
+
+def _check_cpu(spec: Mapping[str, Any]) -> None:
+    """Raise SearchlabError if LLVM does not know the triple or the CPU of ``spec``, for which it may crash."""
+    from tvm.target import Target as TvmTarget
+    from tvm.target import codegen
+    from tvm_ffi import get_global_func
+
+    for name in ("mtriple", "mcpu"):
+        if name in spec and not (isinstance(spec[name], str) and spec[name].isprintable() and spec[name]):
+            raise SearchlabError(f"target: {name} must be a name, not {spec[name]!r}")
+    triple = str(spec.get("mtriple") or codegen.llvm_get_system_triple())
+    try:
+        get_global_func("codegen.llvm_target_enabled")(json.dumps({"kind": "llvm", "mtriple": triple}))
+    except Exception:  # an error of TVM's that is no Python class
+        architectures = [str(name) for name in codegen.llvm_get_targets()]
+        hint = did_you_mean(triple.partition("-")[0], architectures)
+        raise SearchlabError(f"unknown target triple {triple!r}{hint}") from None
+    if "mcpu" not in spec:
+        return
+    cpu = spec["mcpu"]
+    if not codegen.llvm_is_valid_cpu(cpu, triple):
+        meant = OFTEN_MEANT.get(cpu.lower())
+        other = next((other for other in COMMON_TRIPLES if codegen.llvm_is_valid_cpu(cpu, other)), None)
+        cpus = [str(name) for name in codegen.llvm_get_cpu_archlist(TvmTarget({"kind": "llvm", "mtriple": triple}))]
+        hint = f"; did you mean {meant!r}?" if meant else did_you_mean(cpu, cpus)
+        hint = f' for {triple}; it is known with "mtriple": "{other}"' if other else hint
+        raise SearchlabError(f"unknown target CPU {cpu!r}{hint}")
+    if architecture(triple) == "x86_64" and "64bit" not in _features(spec):
+        raise SearchlabError(f"target CPU {cpu!r} has no 64-bit instructions, but the triple is {triple!r}")
+
+
+def architecture(triple: str) -> str:
+    """Return the architecture in ``triple``, under the same name for all of its spellings."""
+    name = triple.partition("-")[0].lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def _features(spec: Mapping[str, Any]) -> set[str]:
+    """Return LLVM's names of the features of the CPU in ``spec``, including those in ``mattr``."""
+    from tvm.target import Target as TvmTarget
+    from tvm.target import codegen
+
+    given = {name: spec[name] for name in ("kind", "mtriple", "mcpu", "mattr") if name in spec}
+    return {str(name) for name in codegen.llvm_get_cpu_features(TvmTarget(given))}
+
+
+def check_runs_here(target: Target) -> None:
+    """Raise SearchlabError if programs for ``target``, which is for a CPU, would crash or be slowed down here."""
+    from tvm.target import codegen
+    from tvm_ffi import get_global_func
+
+    spec, ours = target.spec, str(codegen.llvm_get_system_triple())
+    there = str(spec.get("mtriple") or ours)
+    if architecture(there) != architecture(ours) or ("linux" in there) != ("linux" in ours):
+        raise SearchlabError(
+            f"programs for {there!r} do not run on this machine ({ours}); measure on a machine where they do, for "
+            f"example through a fleet"
+        )
+    has = {str(name): bool(value) for name, value in get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
+    missing = sorted(name for name in _features(spec) if INSTRUCTIONS.match(name) and has.get(name) is False)
+    if missing:
+        raise SearchlabError(
+            f"programs for the CPU {spec.get('mcpu', 'generic')!r} do not run on this machine, whose CPU has no "
+            f"{', '.join(missing[:SHOWN])}; use the target native, or measure on a machine with that CPU"
+        )
+    if target.cores > available_cores():
+        raise SearchlabError(
+            f"the target has {target.cores} cores, but only {available_cores()} are available on this machine; reduce "
+            f"num-cores, or measure on a machine with enough cores"
+        )

@@ -21,6 +21,7 @@ from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import UNREADABLE
 from ..space import Config, Space, Value
+from ..target import parse_options
 from ..workload import Workload
 
 T = TypeVar("T")
@@ -115,19 +116,10 @@ class Line:
             if not isinstance(given.get("kind"), str):
                 self.damaged(f'target {dict(given)!r} has no "kind"')
             return {name: value for name, value in sorted(given.items()) if value not in ("", None)}
-        kind, *options = given.split() or [""]
-        if not kind or kind.startswith("-"):
-            self.damaged(f"target {given!r} does not start with its kind")
-        target: dict[str, Any] = {"kind": kind}
-        for option in options:
-            name, equals, value = option.lstrip("-").partition("=")
-            if not option.startswith("-") or not name:
-                self.damaged(f"target {given!r}: {option!r} is not an option")
-            if name in ("keys", "libs", "mattr"):
-                target[name] = value.split(",")
-            else:
-                target[name] = int(value) if value.isdecimal() else value if equals else True
-        return dict(sorted(target.items()))
+        try:
+            return dict(sorted(parse_options(given).items()))
+        except SearchlabError as error:
+            self.damaged(error)
 
     def seconds(self, values: list[Any]) -> tuple[float, ...]:
         """Return a successful trial's times as floats."""

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from .cgroup import core_quota
 from .cuda import gpu_name
 
 LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
@@ -21,8 +22,9 @@ _CPU = Path("/sys/devices/system/cpu")
 
 
 def available_cores() -> int:
-    """Return the number of cores on which this process may run."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may keep busy all the time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(min(cores, core_quota())))
 
 
 def own_cores() -> int:
@@ -67,6 +69,11 @@ def cpu_model() -> str:
     """Return this CPU's name as reported by the kernel."""
     named = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     return named[1].strip() if named else platform.processor() or platform.machine()
+
+
+def this_machine() -> str:
+    """Return this CPU's name and the number of cores that this process may use, on which ``native`` depends."""
+    return f"{cpu_model()} with {available_cores()} available cores"
 
 
 LOOK_SECONDS = 0.1

@@ -17,7 +17,7 @@ from ..machine.lock import MACHINE
 from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
 from ..space import Space
-from ..target import Target
+from ..target import Target, check_runs_here
 from . import messages
 from .code import Code, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
@@ -77,7 +77,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def __init__(self, settings: LocalSettings, target: Target, known: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
             check_can_measure(str(target.tvm.attrs["arch"]))
-        elif target.kind != "llvm":
+        elif target.kind == "llvm":
+            check_runs_here(target)
+        else:
             raise SearchlabError(f"cannot measure programs for {target.kind!r} on this machine; {INSTEAD}")
         # GPU memory that the driver maps into the process must not count against the limit. CUDA programs do not need
         # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.

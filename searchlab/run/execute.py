@@ -13,7 +13,7 @@ import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from ..executors.contract import RunExecutor
 from ..log.format import Log, read_bytes, read_held, read_log
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
-from ..machine.host import busy_cores, busy_warning
+from ..machine.host import busy_cores, busy_warning, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Conditions, KnownPrograms, Measurer, conditions
@@ -228,13 +228,16 @@ class Surroundings:
     known: bytes  # the pickled measurements with which every run begins
     trusts: bool  # whether warm-start logs may cause arbitrary modules to be imported
     kept: bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
+    planned_on: str  # the machine on which targets such as "native" were resolved
 
     def say(self, text: str) -> None:
-        """Pass a warning to the process of the study at once, if this machine shares its folder."""
-        with suppress(OSError):
-            part = self.shared / uuid.uuid4().hex
+        """Pass a warning to the process of the study, at once if this machine shares its folder."""
+        part = self.shared / uuid.uuid4().hex
+        try:
             part.write_text(text)
             part.rename(part.with_suffix(SAID))
+        except OSError:
+            warnings.warn(text, SearchlabWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -293,7 +296,7 @@ class Dispatch:
         self._shared = ScratchFolder(str(folder), ".shared-")
         self._around = Surroundings(
             uuid.uuid4().hex, base.absolute(), Path(self._shared.name), pickle.dumps(dict(known)), trusts(),
-            executor.ends_workers,
+            executor.ends_workers, this_machine(),
         )  # fmt: skip
         settings = runs[0].run.settings
         self._measures = settings.exclusive
@@ -517,6 +520,11 @@ def _performed(run: Run, held: bytes | None, around: Surroundings, measurers: Me
 def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
     try:
+        if run.settings.exclusive and around.planned_on != (here := this_machine()):
+            around.say(
+                f"runs are measured on {here}, but were planned on {around.planned_on}, where the target 'native' and "
+                f"its cores and caches are resolved; unless you chose the target yourself, specify one for {here}"
+            )
         with trusting(around.trusts), machine_alone(run.settings.exclusive, around.say):
             deadline = time.monotonic() + PATIENCE
             while True:

@@ -191,7 +191,7 @@ def test_logs_that_cannot_be_verified_here_are_rejected_with_one_sentence(tmp_pa
     refused("was measured on 'another CPU', but this machine has", host={"cpu": "another CPU"})
     refused("contains programs for 'aarch64-linux-gnu'", target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
     refused("contains programs for the CPU '[a-z0-9-]+', but this machine has", target=another_cpu())
-    refused("is for 4096 cores", target={"kind": "native", "num-cores": 4096})
+    refused("is for 1024 cores", target={"kind": "native", "num-cores": 1024})
     refused("no CUDA device was found|cannot run on this machine's GPU", target={"kind": "cuda", "arch": "sm_35"})
     refused("on a fleet's 'pi' devices", measure={"kind": "rpc", "key": "pi"})
     refused(

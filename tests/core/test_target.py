@@ -1,12 +1,23 @@
 from __future__ import annotations
 
 import pickle
+import platform
 from pathlib import Path
 
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, native_caches, resolve_target
+from searchlab.machine.host import available_cores
+from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.target import (
+    CPU_CACHES,
+    GENERIC_CACHES,
+    Cache,
+    Target,
+    check_runs_here,
+    native_caches,
+    resolve_target,
+)
 
 
 def test_native_is_this_cpu_with_all_its_cores(native: Target) -> None:
@@ -69,6 +80,21 @@ def test_cores_and_caches_can_be_given() -> None:
         ({"kind": "llvm", "nonsense": 1}, "nonsense"),
         ({"kind": "llvm", "caches": [[1]]}, "caches"),
         ({"kind": "llvm", "caches": "big"}, "caches"),
+        ({"kind": "llvm", "caches": [[10**15, 8], [10**15, 8]]}, "caches"),
+        *(({"kind": "llvm", "num-cores": cores}, "from 1 to") for cores in (0, -1, 4096, 10**9, True, 2.0, "2")),
+        ({"kind": "llvm", "vector-width": 0}, "from 1 to"),
+        *(
+            ({"kind": "llvm", "mtriple": triple}, "triple")
+            for triple in ("aarch46-linux-gnu", "nonsense", 5, "", "a\n")
+        ),
+        ({"kind": "cuda", "arch": "sm_90", "host": {"kind": "llvm", "mtriple": "aarch46-linux-gnu"}}, "aarch46"),
+        ({"kind": "cuda", "arch": "sm_90", "host": "llvm -mtriple=aarch46-linux-gnu"}, "aarch46"),
+        ({"kind": "llvm", "mcpu": "help"}, "unknown target CPU 'help'"),
+        ({"kind": "llvm", "mcpu": ["znver4"]}, "mcpu must be a name"),
+        ({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "pentium3"}, "64-bit"),
+        ({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "apple-m1"}, '"mtriple": "aarch64-linux-gnu"'),
+        ("llvm znver4", "'znver4' is not an option"),
+        ("-mcpu=znver4 llvm", "does not start with its kind"),
     ],
 )
 def test_what_cannot_be_built_for_is_refused(spec: object, said: str) -> None:
@@ -92,3 +118,41 @@ def test_caches_are_read_as_linux_gives_them(tmp_path: Path) -> None:
             (folder / name).write_text(f"{value}\n")
     assert native_caches(str(tmp_path)) == (Cache(48 << 10, 12), Cache(1 << 20, 16))
     assert native_caches(str(tmp_path / "absent")) == GENERIC_CACHES
+
+
+@pytest.mark.parametrize("cpu", ["apple-m1", "cobalt-100"])
+def test_cpus_that_llvm_accepts_but_does_not_list(cpu: str) -> None:
+    assert resolve_target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": cpu}).spec["mcpu"] == cpu
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("llvm -mcpu=core-avx2", {"kind": "llvm", "mcpu": "core-avx2"}),
+        ("llvm --num-cores=16", {"kind": "llvm", "num-cores": 16}),
+        (" llvm -mcpu haswell -num-cores 4 ", {"kind": "llvm", "mcpu": "haswell", "num-cores": 4}),
+        ("llvm -keys=cpu -mattr=+avx2,+fma", {"kind": "llvm", "keys": ["cpu"], "mattr": ["+avx2", "+fma"]}),
+    ],
+)
+def test_the_older_form_of_targets_is_translated(text: str, spec: dict[str, object]) -> None:
+    assert resolve_target(text) == resolve_target(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"mtriple": "riscv64-linux-gnu"}, "do not run on this machine"),
+        ({"mtriple": "x86_64-apple-macos" if platform.machine() == "x86_64" else "aarch64-apple-macos"}, "do not run"),
+        ({"num-cores": available_cores() + 1}, "cores, but only"),
+    ],
+)
+def test_a_target_that_this_machine_cannot_run_is_refused(spec: dict[str, object], said: str) -> None:
+    with pytest.raises(SearchlabError, match=said):
+        LocalMeasurer(LocalSettings(), resolve_target({"kind": "llvm", **spec}), {}, 1)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 features")
+def test_missing_instructions_are_named_before_measuring(native: Target) -> None:
+    check_runs_here(native)
+    with pytest.raises(SearchlabError, match="CPU has no .*amx"):
+        check_runs_here(resolve_target({**native.spec, "mattr": ["+amx-fp8", "+amx-movrs"]}))

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 
 from searchlab.errors import RunsFailed, SearchlabError
 from searchlab.log.writer import LogWriter
+from searchlab.machine.host import this_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
 from searchlab.run.execute import Measurers, Outcome, Surroundings, Task, perform
@@ -65,7 +66,7 @@ def test_a_measurer_is_kept_for_the_next_run_if_it_ends_with_the_executor(
     monkeypatch.setattr(task, "_searched", searched)
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
-    around = Surroundings(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept)
+    around = Surroundings(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
     for one in runs:
         assert perform(Task(around, cloudpickle.dumps([one]), (to_builtins(one.settings),), (None,))) == [
             Outcome(failed=failing)
