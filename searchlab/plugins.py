@@ -6,17 +6,18 @@ import functools
 import importlib.util
 import inspect
 import os
+import signal
 import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
@@ -174,15 +175,8 @@ class PluginKind(Generic[T]):
             cls: The plug-in's class.
             doing: The name of the method being called.
         """
-        with _not_exiting():
-            try:
-                yield
-            except SearchlabError:
-                raise
-            except BaseException as error:
-                if _stops(error):
-                    raise
-                raise self.failure(cls, doing, error) from error
+        with guarded(lambda error: self.failure(cls, doing, error)):
+            yield
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
         """Return an error which states that the method ``doing`` of ``cls`` raised ``error``, and on which line."""
@@ -325,14 +319,16 @@ def _changed(path: str) -> int:
 def load_attribute(spelled: str, title: str) -> Any:
     """Import and return the object ``module:name``. Raises SearchlabError, which calls the object ``title``."""
     module, _, attribute = spelled.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?") from None
-    except (Exception, SystemExit) as error:  # importing may raise anything
-        raise SearchlabError(
+
+    def blame(error: BaseException) -> SearchlabError:
+        if isinstance(error, ImportError | AttributeError):
+            return SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?")
+        return SearchlabError(
             f"{title} cannot be loaded: importing its module {module} raised {described(error)} at {place_in(error)}"
-        ) from error
+        )
+
+    with guarded(blame):
+        return getattr(importlib.import_module(module), attribute)
 
 
 def execute_file(path: Path) -> ModuleType:
@@ -343,17 +339,62 @@ def execute_file(path: Path) -> ModuleType:
         raise SearchlabError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # where TVMScript looks for the source
-    try:
+    with guarded(lambda error: SearchlabError(f"{path} cannot be executed: {described(error)} at {place_in(error)}")):
         specification.loader.exec_module(module)
-    except SearchlabError:
-        raise
-    except (Exception, SystemExit) as error:  # the file may raise anything
-        raise SearchlabError(f"{path} cannot be executed: {described(error)}") from error
     return module
 
 
 class PluginExit(Exception):
     """Raised if a plug-in calls ``os._exit``, which would end the process without an error message."""
+
+
+@contextmanager
+def guarded(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
+    """Convert any exception that foreign code raises to the SearchlabError that ``blame`` returns for it.
+
+    A call to ``os._exit`` is also an error. SearchlabErrors, and the exceptions that searchlab or pytest raises to stop
+    foreign code, are not converted. An interrupt remains one even if the code, or TVM, has replaced it.
+    """
+    with not_exiting(), _noting_interrupts() as interrupts:
+        try:
+            yield
+        except BaseException as error:
+            if interrupts and not isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            if isinstance(error, SearchlabError) or _stops(error):
+                raise
+            raise blame(error) from error
+        if interrupts:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _noting_interrupts() -> Iterator[list[int]]:
+    """Yield a list to which each signal is added that arrives in this context and has a handler in Python.
+
+    If a callback of TVM raises KeyboardInterrupt, TVM raises a RuntimeError without text instead.
+    """
+    interrupts: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+        yield interrupts
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        handler = handlers[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, note)
+    try:
+        yield interrupts
+    finally:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is note:
+                signal.signal(number, handler)
 
 
 _calling = threading.local()
@@ -367,7 +408,7 @@ def _guarded_exit(status: int) -> NoReturn:
 
 
 @contextmanager
-def _not_exiting() -> Iterator[None]:
+def not_exiting() -> Iterator[None]:
     """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active."""
     os._exit = _guarded_exit
     before = getattr(_calling, "process", None)
@@ -399,7 +440,8 @@ def place_in(error: BaseException) -> str:
     """Return the ``file:line`` where ``error`` was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-2] if isinstance(error, PluginExit) and len(frames) > 1 else frames[-1]  # the call of os._exit
     return f"{last.filename}:{last.lineno}"
 
 

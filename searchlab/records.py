@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
+from .console import one_line
 from .errors import cut, encodable
 from .space import Config
 
@@ -75,6 +77,25 @@ def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statis
     if not seconds or failure is not None:
         return math.inf
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
+
+
+def failures_described(failures: Iterable[tuple[Failure | None, str]]) -> str:
+    """Count failures by kind, and quote the most frequent message of the most frequent kind.
+
+    Args:
+        failures: The kind and message of each failure. Successful trials, whose kind is None, are ignored.
+    """
+    failed = [(kind, message) for kind, message in failures if kind is not None]
+    if not failed:
+        return ""
+    kinds = Counter(kind for kind, _ in failed).most_common()
+    messages = Counter(one_line(message)[:LONGEST_QUOTE] for kind, message in failed if kind == kinds[0][0] and message)
+    quote = f"; most often: {messages.most_common(1)[0][0]}" if messages else ""
+    return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
+
+
+LONGEST_QUOTE = 300
+"""The maximum length of a failure message in another message, in characters."""
 
 
 @dataclass(frozen=True)

@@ -639,7 +639,7 @@ def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose],
             return decide(self, choose)
         except SearchlabError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a context manager would cost as much as many a call
             raise SPACES.failure(type(self), "decide", error) from error
 
     return blaming

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import SearchlabError
-from ..plugins import trusting
+from ..plugins import PluginExit, not_exiting, trusting
 from .terminal import complain, show_warning
 
 COMMANDS = {
@@ -117,13 +117,16 @@ def main() -> Never:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show some names
     words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
-        with trusting(TRUST in sys.argv[1:]):
+        with trusting(TRUST in sys.argv[1:]), not_exiting():
             app(words)
     except SearchlabError as error:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)
         complain("error:", "bold red", str(error))
         sys.exit(error.exit_code)
+    except PluginExit as error:  # called where no particular plug-in is to blame
+        complain("error:", "bold red", f"foreign code tried to end the process: {error}")
+        sys.exit(1)
     except UnicodeEncodeError as error:  # Python encodes file names according to the locale
         text = f"{error.object!r} cannot be encoded in this locale's encoding, {error.encoding}; set PYTHONUTF8=1"
         complain("error:", "bold red", text)

@@ -136,16 +136,20 @@ def interruptible() -> Iterator[None]:
     from ..run.loop import busy
 
     doing = ""
+    is_interrupted = False
 
     def interrupt(*_: object) -> None:
-        nonlocal doing
+        nonlocal doing, is_interrupted
+        is_interrupted = True
         doing = busy(least=1.0)  # asked now, because the policy leaves its method while the exception propagates
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
+            raise  # otherwise, TVM may have replaced the interrupt
         why = f" ({doing})" if doing else ""
         again = "searchlab " + shlex.join(sys.argv[1:])
         say(Text(f"\ninterrupted{why}; all measurements are kept. Continue with: ").append(again, style="bold"))

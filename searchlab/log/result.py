@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -18,7 +17,7 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, SearchlabWarning
-from ..records import FAILURES, Trial
+from ..records import FAILURES, Trial, failures_described
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import Workload
@@ -100,8 +99,9 @@ class Result:
     def best(self) -> Best:
         """The best trial. Raises SearchlabError if no trial was successful."""
         if not np.isfinite(self.log.costs).any():
-            kinds = Counter(record.failure for record in self.log.records)
-            failures = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "it has no trials yet"
+            records = self.log.records
+            failures = failures_described((record.failure, record.message) for record in records)
+            failures = failures or "it has no trials yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         index, seconds, tied = fastest(self.log.costs, self.log.final)
         trials = self.log.trials
@@ -153,15 +153,8 @@ class Result:
             SearchlabWarning: If the log does not record which program was measured.
         """
         space, header = self.space, self.log.header
-        try:
+        with SPACES.blamed(type(space), "schedule"):
             schedule = space.schedule(trial.config)
-        except SearchlabError:
-            raise
-        except Exception as error:  # a plug-in may raise any exception
-            raise SearchlabError(
-                f"the space {header.space.name!r} cannot create the schedule for trial {trial.index}: "
-                f"{type(error).__name__}: {error}"
-            ) from None
         check_program(self.log.path, trial, schedule, header.versions)
         if not recorded_program(trial) and trial.measurement.failure is None:
             why = (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, described, did_you_mean, first_line
-from ..plugins import execute_file, load_attribute
+from ..plugins import execute_file, guarded, load_attribute, place_in
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, conv2d, from_primfunc, gemm, operations_of
@@ -309,12 +309,8 @@ def _result_of(function: Any, spelled: str) -> Any:
     if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
            for p in inspect.signature(function).parameters.values()):  # fmt: skip
         raise SearchlabError(f"{spelled} must be callable without arguments")
-    try:
+    with guarded(lambda error: SearchlabError(f"{spelled} failed: {described(error)} at {place_in(error)}")):
         return function()
-    except SearchlabError:
-        raise
-    except Exception as error:  # a model's code may raise anything
-        raise SearchlabError(f"{spelled} failed: {described(error)}") from error
 
 
 def _from_onnx(path: Path) -> tvm.IRModule:

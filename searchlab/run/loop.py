@@ -29,12 +29,15 @@ from ..log.writer import LogWriter, OtherRun, move_aside, ways_on
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
 from ..policy import POLICIES
-from ..records import Trial
+from ..records import Trial, failures_described
 from ..space import Config, Space
 from .plan import OnTrial, Run
 
 DIGITS = 9
 """The number of decimal places to which the logarithms in a header are rounded."""
+
+FAILURES_SUFFICE = 16
+"""The number of trials after which a run in which all trials failed issues a warning."""
 
 SENTINEL_ROUNDS = 3
 """The number of times that the sentinel is timed for each reading."""
@@ -193,6 +196,17 @@ class Search:
             reading = None
             self._add(trial, False)
         self._log.sync()
+        self._warn_of_failures(len(configs))
+
+    def _warn_of_failures(self, new: int) -> None:
+        """Issue a warning with the reason if all of the first trials have failed, of which the last ``new`` are new."""
+        count = len(self._trials)
+        enough = min(FAILURES_SUFFICE, self._run.trials)
+        if math.isinf(self._best) and count - new < enough <= count and not self._measurer.repeatable:
+            failures = failures_described(
+                (trial.measurement.failure, trial.measurement.message) for trial in self._trials
+            )
+            warnings.warn(f"all {count} trials of {self._log.path} failed: {failures}", SearchlabWarning, stacklevel=2)
 
     def _add(self, trial: Trial, replayed: bool) -> None:
         self._trials.append(trial)

@@ -50,7 +50,7 @@ from ..records import Statistic, Trial
 from ..source import core_digest, source_digest
 from ..space import SPACES, Space
 from ..target import Target
-from ..workload import Workload, kind_of
+from ..workload import WORKLOADS, Workload, kind_of
 
 Source = str | Path | Result
 """A source of earlier runs: a log, a directory of logs, a result, or the tables of a suite, such as
@@ -491,6 +491,10 @@ class Run:
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
         is_defined = kind_of(self.workload)[0] in DEFINED
+        computation = None
+        if not is_defined:
+            with WORKLOADS.blamed(type(workload), "flops, unit, cluster or content"):
+                computation = Computation.of(workload)
         return Header(
             searchlab_log=FORMAT,
             workload=self.workload,
@@ -519,7 +523,7 @@ class Run:
             code=dict(self.code),
             defaults=dict(self.defaults),
             created=time.time(),
-            computation=None if is_defined else Computation.of(workload),
+            computation=computation,
         )
 
 

@@ -162,7 +162,7 @@ def test_logs_that_cannot_be_applied_are_rejected_with_one_sentence(tmp_path: Pa
     refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: it has no trials yet")
     refused(
         made_log(tmp_path / "bug.jsonl", [{"fault": "schedule raises"}]),
-        "cannot create the schedule for trial 0",
+        "failed in schedule",
     )
     refused(made_log(tmp_path / "invalid.jsonl", [{"fault": "invalid"}]), "invalid on purpose")
     log = made_log(tmp_path / "gone.jsonl", [{"fault": "none"}])
