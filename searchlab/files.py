@@ -66,11 +66,11 @@ def open_file(path: str | Path, *, under: Path | None = None, kind: str = "") ->
     name = f"{kind} {path}".lstrip()
     try:
         target = Path(path) if under is None else resolve_inside(path, under)
-        _check_regular(os.stat(target), f"read {name}")  # opening a device may have effects
+        check_regular(os.stat(target), f"read {name}")  # opening a device may have effects
         follow = 0 if under is None else os.O_NOFOLLOW
         file = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
         try:
-            _check_regular(os.fstat(file), f"read {name}")
+            check_regular(os.fstat(file), f"read {name}")
             return os.fdopen(file, "rb")
         except BaseException:
             os.close(file)
@@ -126,7 +126,8 @@ def resolve_inside(path: str | Path, under: Path) -> Path:
     return Path(resolved)
 
 
-def _check_regular(status: os.stat_result, purpose: str) -> None:
+def check_regular(status: os.stat_result, purpose: str) -> None:
+    """Raise SearchlabError unless ``status`` is that of a regular file. ``purpose`` is such as "read the log x"."""
     if not stat.S_ISREG(status.st_mode):
         kinds = {stat.S_IFDIR: "directory", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
         what = kinds.get(stat.S_IFMT(status.st_mode), "device")
@@ -149,7 +150,7 @@ def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
                     continue
                 if stat.S_ISLNK(status.st_mode):
                     status = os.stat(resolve_inside(path, directory))
-                _check_regular(status, f"read {path}")
+                check_regular(status, f"read {path}")
                 files.append(path)
             except OSError as error:
                 problems[path] = f"cannot read {path}: {error.strerror}"
@@ -195,6 +196,11 @@ def _warn_skipped(problems: list[str]) -> None:
         warnings.warn(f"skipped: {more:,} more files that cannot be read", SearchlabWarning, stacklevel=1)
 
 
+def part_of(path: Path) -> Path:
+    """Return a new path for the content that will replace ``path``. Directory listings and searches hide it."""
+    return path.with_name(f".{uuid.uuid4().hex}.part")
+
+
 @contextmanager
 def replace_file(path: str | Path, *, under: Path | None = None, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a new file that replaces ``path`` when the context ends without an error, and is removed otherwise.
@@ -211,13 +217,13 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
         SearchlabError: If the file cannot be written, for example because the disk is full.
     """
     path = Path(path)
-    part = path.with_name(f".{uuid.uuid4().hex}.part")
+    part = part_of(path)
     try:
         if under is not None:
             resolve_inside(path.parent, under)
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            _check_regular(os.stat(path), f"write {path}")
+            check_regular(os.stat(path), f"write {path}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
             try:

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
-from ..log.format import LOGS, Header, Record, computation_of, workload_name, workload_of
-from ..log.writer import LogWriter, pack
+from ..log.format import LOGS, Header, Log, Record, computation_of, workload_name, workload_of
+from ..log.writer import write_log
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import SPACES
@@ -122,13 +122,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         if one.path.exists():
             raise SearchlabError(f"{one.path} already exists; choose a different --out, or remove it")
     for one in logs:
-        log = one.path.with_suffix("" if one.path.suffix == ".gz" else ".jsonl")  # before compression
-        writer = LogWriter(log, one.header, durable=False)
-        for record in one.records:
-            writer.append(record)
-        writer.close()
-        if log != one.path:
-            pack(log, one.path)
+        write_log(one.path, Log(one.path, one.header, tuple(one.records)))
     return logs, notes + [what for task in tasks for what in task.left_out]
 
 

@@ -71,6 +71,9 @@ LOGS = (".jsonl", ".jsonl.gz", packed.SUFFIX)
 MOST_LINES = 10_000_000
 """The maximum number of lines in a log."""
 
+WRITABLE = ".jsonl"
+"""The ending of logs that runs write and resume."""
+
 UNPACK = "SEARCHLAB_UNPACK_MB"
 """The environment variable that limits the size of unpacked files, in MB."""
 

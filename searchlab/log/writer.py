@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gzip
 import itertools
 import os
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, first_line
-from ..files import open_file, write_file
+from ..files import check_regular, open_file, part_of, sync_directory, write_file
 from ..machine.scratch import NO_LOCKS
 from . import packed
 from .format import (
@@ -26,6 +26,7 @@ from .format import (
     IDENTITY,
     KINDS,
     SPENT,
+    WRITABLE,
     Changed,
     Ended,
     Final,
@@ -48,6 +49,10 @@ PATIENCE = 0.5
 
 class LogBusy(SearchlabError):
     """Another process is writing the log."""
+
+
+class LogCut(SearchlabError):
+    """Another process has shortened the log that this process was writing."""
 
 
 class LogTaken(SearchlabError):
@@ -86,10 +91,11 @@ class LogWriter:
         self._lines: list[bytes] = []
         self._added: list[Record] = []
         self._process = os.getpid()
-        if self.path.suffix == ".gz":
+        if self.path.suffix != WRITABLE:
+            unpack = ", or unpack the log with gunzip" if self.path.suffix == ".gz" else ""
             raise SearchlabError(
-                f"cannot write the log {self.path}: compressed logs are read-only; choose a file name that ends in "
-                f".jsonl, or unpack the log with gunzip"
+                f"cannot write the log {self.path}: choose a file name that ends in {WRITABLE}{unpack}, because runs "
+                f"are neither resumed nor found under other names"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +116,10 @@ class LogWriter:
         self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
         self._changes, self._end = log.changes, log.size
         if held is None:
-            self._lines.append(self._encoded(header))
+            line = encoded(self.path, header)
+            if problem := next(scan(line + b"\n")).problem:
+                raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
+            self._lines.append(line)
             self.sync()
             return
         check_identity(self.path, held.header, header)
@@ -127,13 +136,8 @@ class LogWriter:
     def append(self, record: Record | Final | Ended | Changed) -> None:
         self._check_process()
         if isinstance(record, Record):
-            if (took := min(getattr(record, name) for name in SPENT)) < 0:
-                raise SearchlabError(
-                    f"cannot write the log {self.path}: trial {record.index} has an invalid time of {took:g} s"
-                )
-            if record.batch is None:
-                record = msgspec.structs.replace(record, batch=record.index // max(1, self.header.batch))
-        self._lines.append(self._encoded(record))
+            record = _with_batch(self.path, self.header, record)
+        self._lines.append(encoded(self.path, record))
         if isinstance(record, Final):
             self.final = record
         elif isinstance(record, Ended):
@@ -145,15 +149,6 @@ class LogWriter:
             self._added.append(record)
         if self._durable:
             self._write()
-
-    def _encoded(self, item: Header | Record | Final | Ended | Changed) -> bytes:
-        try:
-            return msgspec.json.encode(item)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise SearchlabError(
-                f"cannot write the log {self.path}: {first_line(error)}; options, labels, and knobs' names and values "
-                f"must be plain numbers or Unicode text"
-            ) from None
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -175,7 +170,7 @@ class LogWriter:
         self._write()
         if self._durable:
             with self._storing():
-                self._file.sync()
+                self._file.sync(self._end)
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
@@ -184,6 +179,13 @@ class LogWriter:
         except OSError as error:
             raise SearchlabError(
                 f"cannot write the log {self.path}: {error.strerror}; free some space or check the disk, then run again"
+            ) from None
+        except LogCut as error:
+            self._lines = []
+            copy = unused_path(self.path, ".saved", WRITABLE)
+            write_log(copy, self.log)
+            raise LogCut(
+                f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
             ) from None
 
     def close(self) -> None:
@@ -202,6 +204,45 @@ class LogWriter:
         self.close()
 
 
+def unused_path(path: Path, mark: str, ending: str) -> Path:
+    """Return a path for a file that does not exist yet, next to ``path``: its stem, ``mark``, a number, ``ending``."""
+    paths = (path.with_name(f"{path.stem}{mark}-{number}{ending}") for number in itertools.count(1))
+    return next(unused for unused in paths if not os.path.lexists(unused))
+
+
+def encoded(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
+    """Return ``item`` as a line of the log at ``path``. Raises SearchlabError if no log can contain it."""
+    try:
+        return msgspec.json.encode(item)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SearchlabError(
+            f"cannot write the log {path}: {first_line(error)}; options, labels, and knobs' names and values must be "
+            f"plain numbers or Unicode text"
+        ) from None
+
+
+def _with_batch(path: Path, header: Header, record: Record) -> Record:
+    """Return ``record`` with the number of its batch. Raises SearchlabError if one of its times is negative."""
+    if (took := min(getattr(record, name) for name in SPENT)) < 0:
+        raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {took:g} s")
+    if record.batch is None:
+        record = msgspec.structs.replace(record, batch=record.index // max(1, header.batch))
+    return record
+
+
+def write_log(path: Path, log: Log) -> None:
+    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``), replacing the file at ``path``.
+
+    Equal logs yield equal files. Raises SearchlabError if the log cannot be written.
+    """
+    records = [_with_batch(path, log.header, record) for record in log.records]
+    items: list[Record | Final | Ended | Changed] = [*log.changes, *records]
+    items += [note for note in (log.final, log.ended) if note]
+    items.sort(key=lambda item: item.index + 0.5 if isinstance(item, Record) else item.trials)
+    data = b"".join(encoded(path, item) + b"\n" for item in (log.header, *items))
+    write_file(path, _packed(path, data), durable=True)
+
+
 class OtherRun(SearchlabError):
     """A log belongs to a run other than the one that is to continue it."""
 
@@ -213,12 +254,9 @@ def move_aside(path: Path) -> Path:
     """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    for number in itertools.count(1):
-        aside = path.with_name(f"{path.name}.discarded-{number}")
-        if not aside.exists():
-            path.rename(aside)
-            return aside
-    raise AssertionError
+    aside = unused_path(path, f"{path.suffix}.discarded", "")
+    path.rename(aside)
+    return aside
 
 
 def ways_on(header: Header) -> str:
@@ -269,6 +307,7 @@ class LeasedFile:
             self._file = os.open(path, os.O_RDWR)
             self._own = False
         try:
+            check_regular(os.fstat(self._file), f"write the log {path}")
             _lock(self._file)
             self.size = os.fstat(self._file).st_size
             if not self._is_there():
@@ -295,10 +334,10 @@ class LeasedFile:
             return
         if not there or os.fstat(self._file).st_size != self.size:
             raise self._busy()
-        part = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
+        part = part_of(self._path)
         new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
         try:
-            _write_at(new, os.pread(self._file, size, 0), 0)
+            _copy(self._file, new, size)
             os.fsync(new)
             _lock(new)
             os.replace(part, os.path.realpath(self._path))
@@ -308,22 +347,29 @@ class LeasedFile:
             raise
         os.close(self._file)
         self._file, self._own = new, True
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # the new name must also survive a crash
-        finally:
-            os.close(folder)
+        sync_directory(self._path.parent)
 
     def write(self, data: bytes, end: int) -> None:
-        """Write ``data`` after the file's first ``end`` bytes, discarding the rest. Raises the errors of :meth:`own`.
+        """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
 
         The call can be repeated after an interrupt or an OSError.
+
+        Raises:
+            LogCut: If the file has become shorter.
+            LogBusy, LogTaken: See :meth:`own`.
         """
         self.own(end)
+        self._check_size(end)
         _write_at(self._file, data, end)
 
-    def sync(self) -> None:
+    def sync(self, end: int) -> None:
+        """Force the file to disk. Raises LogCut if it has become shorter than ``end`` bytes."""
+        self._check_size(end)
         os.fsync(self._file)
+
+    def _check_size(self, end: int) -> None:
+        if (size := os.fstat(self._file).st_size) < end:
+            raise LogCut(f"the log {self._path} was cut to {size:,} bytes by another process while its run continued")
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""
@@ -347,6 +393,21 @@ def _write_at(file: int, data: bytes, start: int) -> None:
     written = 0
     while written < len(data):
         written += os.pwrite(file, data[written:], start + written)
+
+
+PIECE = 1 << 26
+"""The number of bytes to copy at a time. Linux reads at most 2,147,479,552 bytes at once; see read(2)."""
+
+
+def _copy(source: int, target: int, size: int) -> None:
+    """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
+    done = 0
+    while done < size:
+        piece = os.pread(source, min(PIECE, size - done), done)
+        if not piece:
+            raise OSError(errno.EIO, "its end is missing")
+        _write_at(target, piece, done)
+        done += len(piece)
 
 
 def lock(file: int | IO[bytes]) -> None:
@@ -383,16 +444,18 @@ def is_locked(path: Path) -> bool:
 
 def pack(log: Path, to: Path) -> None:
     """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``) and remove ``log``. Equal logs yield equal files."""
-    data = read_bytes(log)
-    if to.suffix == packed.SUFFIX:
-        data = packed.pack(data.partition(b"\n")[0], decode_log(log, data).records)
-    else:
-        data = gzip.compress(data, mtime=0)
     try:
-        write_file(to, data, durable=True)
+        write_file(to, _packed(to, read_bytes(log)), durable=True)
     except SearchlabError as error:
         raise SearchlabError(f"{error}; the complete log remains at {log}") from None
     log.unlink()
+
+
+def _packed(path: Path, data: bytes) -> bytes:
+    """Return the log whose lines are ``data`` as it is stored in a file with the name ``path``."""
+    if path.suffix == packed.SUFFIX:
+        return packed.pack(data.partition(b"\n")[0], decode_log(path, data).records)
+    return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
 
 
 @dataclass(frozen=True)

@@ -452,7 +452,7 @@ def _put(path: Path, data: bytes) -> None:
             if not data.startswith(held[: held.rfind(b"\n") + 1]):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
-            file.sync()
+            file.sync(len(data))
     except OSError as error:
         raise SearchlabError(f"cannot write the log {path}: {error.strerror}; free some space and run again") from None
 

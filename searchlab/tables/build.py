@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import TABLE, Log, read_log
-from ..log.writer import check_identity, pack
+from ..log.writer import check_identity, pack, write_log
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run
@@ -160,7 +160,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
         if not _complete(table):
             log = execute_one(table.run, study.base, on_run)
             if table.passes:
-                _write(_timed(table, study.base, log, on_block), table.path)
+                write_log(table.path, _timed(table, study.base, log, on_block))
                 shutil.rmtree(table.run.log.parent)
             elif table.path != table.run.log:
                 pack(table.run.log, table.path)
@@ -189,19 +189,6 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
         records.append(record)
     header = msgspec.structs.replace(log.header, passes=passes.facts())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)
-
-
-def _write(log: Log, path: Path) -> None:
-    """Write ``log`` to ``path`` atomically, compressed if ``path`` ends in ``.gz``."""
-    plain = path.with_suffix("") if path.suffix == ".gz" else path
-    part = plain.with_name(plain.name + ".part")
-    try:
-        part.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in (log.header, *log.records)))
-        part.replace(plain)
-    except OSError as error:
-        raise SearchlabError(f"cannot write {path}: {error.strerror}; free some space and run this again") from None
-    if plain != path:
-        pack(plain, path)
 
 
 def _complete(table: TableRun) -> bool:

@@ -85,7 +85,7 @@ def test_a_torn_header_is_rewritten_and_a_foreign_file_is_not_touched(tmp_path: 
         LogWriter(path, HEADER).close()
         assert read_log(path).header == HEADER
     for number, foreign in enumerate([b"dear diary", b"{}\n", b'{"input": []}\n', b"\x7fELF\x00\xff", b"[1, 2]"]):
-        path = tmp_path / f"foreign{number}"
+        path = tmp_path / f"foreign{number}.jsonl"
         path.write_bytes(foreign)
         for opened in (lambda p=path: LogWriter(p, HEADER), lambda p=path: read_log(p)):
             with pytest.raises(SearchlabError, match="not a searchlab log"):
