@@ -397,6 +397,11 @@ def _noting_interrupts() -> Iterator[list[int]]:
                 signal.signal(number, handler)
 
 
+FORKED = (
+    "a plug-in forked this process, and the child returned from the plug-in; a plug-in that forks must end its child "
+    "process with os._exit before returning\n"
+)
+
 _calling = threading.local()
 _exit = os._exit
 
@@ -409,14 +414,20 @@ def _guarded_exit(status: int) -> NoReturn:
 
 @contextmanager
 def not_exiting() -> Iterator[None]:
-    """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active."""
+    """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active.
+
+    A child process that a plug-in forks ends here.
+    """
     os._exit = _guarded_exit
     before = getattr(_calling, "process", None)
-    _calling.process = os.getpid()
+    _calling.process = process = os.getpid()
     try:
         yield
     finally:
         _calling.process = before
+        if os.getpid() != process:  # it would end its parent's worker processes and write its logs
+            os.write(2, FORKED.encode())
+            _exit(1)
 
 
 def _stops(error: BaseException) -> bool:

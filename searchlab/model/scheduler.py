@@ -136,7 +136,30 @@ def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
     with SCHEDULERS.blamed(type(scheduler), "choose"):
         task: Any = scheduler.ask(list(open_tasks))
-    if not isinstance(task, int) or task not in open_tasks:
-        name = SCHEDULERS.name_of(type(scheduler))
-        raise SearchlabError(f"scheduler {name!r} broke its contract: it chose {task!r} from the tasks {open_tasks}")
-    return task
+    if isinstance(task, bool | np.bool_) or not isinstance(task, int | np.integer) or task not in open_tasks:
+        raise _broken(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
+    return int(task)
+
+
+def tell(scheduler: Scheduler, histories: Sequence[list[float]], task: int, costs: Sequence[float]) -> None:
+    """Tell ``scheduler`` the costs of a round.
+
+    Args:
+        scheduler: The scheduler.
+        histories: What the scheduler's histories must be; the round is added.
+        task: The task's number.
+        costs: The costs of the round's trials in seconds.
+
+    Raises:
+        SearchlabError: If the plug-in fails or breaks its contract.
+    """
+    histories[task].append(min([*histories[task][-1:], *costs], default=math.inf))
+    with SCHEDULERS.blamed(type(scheduler), "tell"):
+        scheduler.tell(task, list(costs))
+        equal = [list(history) for history in scheduler.histories] == [*histories]
+    if not equal:
+        raise _broken(scheduler, "its histories are not those of the rounds; call super().tell, and do not change them")
+
+
+def _broken(scheduler: Scheduler, how: str) -> SearchlabError:
+    return SearchlabError(f"scheduler {SCHEDULERS.name_of(type(scheduler))!r} broke its contract: {how}")

@@ -32,7 +32,7 @@ from ..schema import explained
 from ..target import Target, resolve_target
 from .compiled import Comparison, compared
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
-from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler
+from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler, tell
 from .tasks import Task, as_module, lowered, tasks_of
 
 if TYPE_CHECKING:
@@ -240,14 +240,15 @@ def _take_turns(
         searches = [stack.enter_context(Search(run, measurers.of(run), on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(path, header)))
         open_tasks, spent = list(range(len(runs))), 0
+        histories: list[list[float]] = [[] for _ in runs]
         while open_tasks and spent < budget:
             number = choice(scheduler, open_tasks)
             batch = searches[number].step(budget - spent)
             if not batch:
                 open_tasks.remove(number)
             spent += len(batch)
-            scheduler.tell(number, [trial.cost for trial in batch])
-            best = [history[-1] if history else math.inf for history in scheduler.histories]
+            tell(scheduler, histories, number, [trial.cost for trial in batch])
+            best = [history[-1] if history else math.inf for history in histories]
             model = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
             decision = Decision(
                 round=len(log.decisions), task=tasks[number].name, trials=len(batch), total=spent,

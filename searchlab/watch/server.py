@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import socketserver
 import threading
@@ -21,6 +22,10 @@ from ..errors import SearchlabError
 from .state import Watched
 
 HERE = "127.0.0.1"
+
+LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+"""The hosts that a browser may name, with any port, since a tunnel (``ssh -L``) may have another port at its other end.
+Any other name belongs to a foreign page that resolves to this address (DNS rebinding)."""
 
 HEADERS = {
     # The page loads its style sheet, script and data from this server, and nothing from anywhere else.
@@ -72,10 +77,6 @@ class WatchServer(ThreadingHTTPServer):
                 f"omit it"
             ) from None
         self.url = f"http://{HERE}:{self.server_port}/"
-        # The host names that a browser may use. Any other belongs to a foreign page that resolves to this address.
-        self.hosts = {f"{name}:{self.server_port}" for name in (HERE, "localhost")}
-        if self.server_port == 80:
-            self.hosts |= {HERE, "localhost"}
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # without looking up this host's name
@@ -118,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "GET":
             return self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this page is read-only: use GET")
         hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
+        if len(hosts) != 1 or not LOCAL.fullmatch(hosts[0]):
             return self._refuse(HTTPStatus.MISDIRECTED_REQUEST, f"this page is at {self.server.url}")
         return True
 

@@ -57,8 +57,11 @@ def test_the_page_its_parts_and_the_state(server: WatchServer) -> None:
     assert status == 200 and "<!doctype html>" in page
     assert not re.findall(r"https?://|<script>|<style>", page), "nothing from elsewhere, and nothing inline"
     assert "default-src 'none'" in headers["Content-Security-Policy"] and headers["Cache-Control"] == "no-store"
-    for part in re.findall(r'(?:src|href)="(/[^"]+)"', page):
-        assert ask(server, part)[0] == 200
+    parts = re.findall(r'(?:src|href)="([^":]+)"', page)  # relative, so that a proxy may serve it under a prefix
+    assert len(parts) == 2 and not any(part.startswith("/") for part in parts)
+    for part in parts:
+        assert ask(server, f"/{part}")[0] == 200
+    assert not re.search(r"fetch\(.?/", ask(server, "/watch.js")[1])
     state = json.loads(ask(server, "/state")[1])
     assert state["runs"] == 1 and state["rows"][0]["trials"] == 3
     again = json.loads(ask(server, f"/state?version={state['version']}&since={state['look']}")[1])
@@ -73,12 +76,19 @@ def test_only_get_is_answered(server: WatchServer, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "[::1]:{port}", " "]
-)
+    "host",
+    ["evil.example", "evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example:80", "[::1].evil", " ",
+     "evil@127.0.0.1", "127.0.0.1:x", "127.0.0.1:", "localhost:1,evil.example"],
+)  # fmt: skip
 def test_a_foreign_name_for_this_address_is_refused(server: WatchServer, host: str) -> None:
     """DNS rebinding: evil.example resolves to 127.0.0.1, and its page sends requests with its own name as host."""
     assert ask(server, "/state", host=host.format(port=server.server_port))[0] == 421
     assert ask(server, "/", host=f"LOCALHOST:{server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1:9000", "[::1]:9000", "LocalHost", "127.0.0.1"])
+def test_the_other_end_of_a_tunnel_may_have_any_port(server: WatchServer, host: str) -> None:
+    assert ask(server, "/state", host=host)[0] == 200
 
 
 @pytest.mark.parametrize(

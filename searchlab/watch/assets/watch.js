@@ -223,7 +223,7 @@ function choose(name) {
 
 async function look() {
   try {
-    const answer = await fetch(`/state?version=${version}&since=${since}`);
+    const answer = await fetch(`state?version=${version}&since=${since}`);
     if (!answer.ok) throw new Error(await answer.text());
     const state = await answer.json();
     take(state);

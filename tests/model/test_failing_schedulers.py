@@ -1,0 +1,96 @@
+"""Schedulers that fail or break their contract end tuning with one sentence, and lose nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.model import ScheduledTask, Scheduler
+from searchlab.model.scheduler import choice, tell
+
+
+class Bad(Scheduler):
+    """A scheduler that misbehaves in ``tell`` as specified by ``how``."""
+
+    how = ""
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        return open_tasks[0]
+
+    def tell(self, task: int, costs: Sequence[float]) -> None:
+        match self.how:
+            case "exits":
+                os._exit(0)
+            case "leaves":
+                sys.exit(0)
+            case "raises":
+                raise ValueError("no")
+            case "raises a BaseException":
+                raise BaseException("no")
+            case "replaces":
+                self.histories = {}  # type: ignore[assignment]
+            case "deletes":
+                del self.histories
+            case "none":
+                self.histories = [None] * 2  # type: ignore[list-item]
+            case "lies":
+                super().tell(task, [1e-9])
+            case "empties the costs":
+                costs.clear()  # type: ignore[attr-defined]
+                super().tell(task, [1e-3])
+            case "forgets":
+                return
+            case _:
+                super().tell(task, costs)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("exits", "failed in tell: PluginExit"), ("leaves", "failed in tell: SystemExit"),
+        ("raises", "failed in tell: ValueError: no"), ("raises a BaseException", "failed in tell"),
+        ("replaces", "broke its contract"), ("deletes", "failed in tell: AttributeError"), ("none", "failed in tell"),
+        ("lies", "broke its contract"), ("forgets", "call super"),
+    ],
+)  # fmt: skip
+def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, said: str) -> None:
+    scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
+    scheduler.how = how
+    with pytest.raises(SearchlabError, match=f"Bad' {said}|Bad' broke.*{said}"):
+        tell(scheduler, [[], []], 0, [1e-3, 2e-3])
+
+
+@pytest.mark.parametrize("how", ["", "empties the costs"])
+def test_sound_rounds_are_told(how: str) -> None:
+    scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
+    scheduler.how = how
+    histories: list[list[float]] = [[], []]
+    costs = [1e-3, 2e-3]
+    tell(scheduler, histories, 1, costs)
+    assert costs == [1e-3, 2e-3] and histories == scheduler.histories == [[], [1e-3]]
+
+
+@pytest.mark.parametrize("task", [True, 1.0, 7, -1, "0", None, np.int64(5), np.True_])
+def test_a_choice_that_is_no_open_task_is_refused(task: object) -> None:
+    scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
+    scheduler.ask = lambda _: task  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(SearchlabError, match="it chose"):
+        choice(scheduler, [0, 1])
+    scheduler.ask = lambda _: np.int32(1)  # type: ignore[assignment, method-assign, return-value]
+    assert choice(scheduler, [0, 1]) == 1
+
+
+def test_the_child_of_a_scheduler_that_forks_ends() -> None:
+    class Forks(Bad):
+        def tell(self, task: int, costs: Sequence[float]) -> None:
+            self.child = os.fork()
+            super().tell(task, costs)
+
+    scheduler = Forks([ScheduledTask("a")], seed=0)
+    tell(scheduler, [[]], 0, [1e-3])
+    assert os.waitstatus_to_exitcode(os.waitpid(scheduler.child, 0)[1]) == 1
