@@ -32,13 +32,14 @@ class ChangedProgram(SearchlabError):
         trial: The trial's index.
         measured: The hash of the program that was measured.
         built: The hash of the program that the config builds now, or "" if it builds none.
+        where_and_what: A sentence that names the log, the trial and both programs, without a remedy.
     """
 
     def __init__(self, path: Path | str, trial: int, measured: str, built: str, versions: Mapping[str, str]) -> None:
         self.trial, self.measured, self.built = trial, measured, built
+        self.where_and_what = f"{path}, trial {trial}: {program_change(measured, built, versions)}"
         super().__init__(
-            f"{path}, trial {trial}: {program_change(measured, built, versions)}; use the code that wrote the log, or "
-            f"measure again with a different log (--out)"
+            f"{self.where_and_what}; use the code that wrote the log, or measure again with a different log (--out)"
         )
 
 

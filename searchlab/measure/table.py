@@ -12,28 +12,32 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
-from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, Record, find_logs, read_found, read_header, read_log, read_packed
 from ..log.packed import SUFFIX, Packed
+from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..machine.host import own_cores
 from ..plugins import Plugin, functions_in
-from ..records import Measurement, Statistic, cost_of
+from ..records import Measurement, Statistic, Trial, cost_of
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from ..workload import program_hash
 from .contract import KnownPrograms, Measurer, RunSettings, Whole
 from .pool import BuildPool
 
 WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
-CHECKED = 8  # the number of configs whose programs are compared if the code of the space has changed
 ABSENT = 1e3  # the distance for a knob that only one of two configs has; larger than the sum over all shared knobs
+
+
+_CHECKED_TABLES: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
+"""The digests of the tables whose programs have been compared with those of a space."""
 
 
 class TableSettings(
@@ -122,7 +126,8 @@ class TableSettings(
         return names.pop() if len(names) == 1 else ""
 
     def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
-        return TableMeasurer(self._paths(base), self.missing, self.noise, self.statistic, self.headers(base))
+        paths, headers = self._paths(base), self.headers(base)
+        return TableMeasurer(paths, self.missing, self.noise, self.statistic, headers, self.name)
 
     def _paths(self, base: Path) -> list[Path]:
         return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
@@ -177,6 +182,7 @@ class TableMeasurer(Measurer):
         paths: Logs and directories of logs.
         missing, noise, statistic: See :class:`TableSettings`.
         headers: The logs' headers, if they have already been read.
+        name: The name of the suite's table, if it is one.
 
     Raises:
         SearchlabError: If no log is found, or if the logs were recorded with different numbers of build workers. Also
@@ -192,11 +198,13 @@ class TableMeasurer(Measurer):
         noise: bool = False,
         statistic: Statistic = "median",
         headers: Mapping[Path, Header] | None = None,
+        name: str = "",
     ) -> None:
         self.where = ", ".join(str(path) for path in paths)
         self.missing = missing
         self.noise = noise
         self.statistic = statistic
+        self.name = name
         self.begin(seed=0)
         self._headers = headers if headers is not None else read_headers(paths)
         self._tables: dict[tuple[str, str], _Table] = {}
@@ -281,24 +289,41 @@ class TableMeasurer(Measurer):
             )
 
     def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
-        """Raise SearchlabError if the code of ``space`` has changed since the table, and yields other programs.
+        """Check that ``space`` builds the programs that were measured, unless its code is the same as then.
 
-        A sample of :data:`CHECKED` configs is scheduled. Tables that record no digest of the code are not checked.
+        A sample of the configs is scheduled, once for each space and table.
+
+        Raises:
+            ChangedProgram: If a program is a different one, except in a suite.
+
+        Warns:
+            SearchlabWarning: If a program is a different one and the table belongs to a suite, whose tables never
+                change; or if the code has changed, and the table does not record which programs were measured.
         """
-        code = {self._headers[path].code.get("space", "") for path in paths} - {""}
-        if not space.has_programs or not code - {source_digest(type(space), *functions_in(space.made_with))}:
+        code = {self._headers[path].code.get("space", "") for path in paths}
+        if not space.has_programs or code == {source_digest(type(space), *functions_in(space.made_with))}:
             return
-        for config, measurement in table.sample(CHECKED):
-            try:
-                program = program_hash(space.schedule(config).mod) if measurement.program else ""
-            except InvalidConfig:
-                program = ""
-            if program != measurement.program:
-                raise SearchlabError(
-                    f"the code of the space {type(space).__name__} has changed since {paths[0]} was measured: "
-                    f"{config.to_json()} now yields the program {program or '(none)'} instead of "
-                    f"{measurement.program}; restore that code, or measure the table again"
+        tables = _CHECKED_TABLES.setdefault(space, set())
+        if (key := files_digest(paths)) in tables:
+            return
+        header, where = self._headers[paths[0]], self.name or str(paths[0])
+        problem = ""
+        try:
+            compared = check_sample(where, list(table.sample(SAMPLE)), space, header.versions)
+            if not compared and any(code):
+                problem = (
+                    f"the code of the space {header.space.name!r} has changed since {where} was measured, and the "
                 )
+                problem += "table does not record the hashes of its programs, so they are unverified"
+        except ChangedProgram as error:
+            if not self.name:
+                raise
+            problem = (
+                f"the table contains the times of other programs than the space builds now: {error.where_and_what}"
+            )
+        tables.add(key)
+        if problem:
+            warnings.warn(problem, SearchlabWarning, stacklevel=2)
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
         if self.missing == "refuse" or not len(table):
@@ -368,11 +393,11 @@ class _Table:
             self._known[text] = replace(found, reused=False, statistic=self._statistic)
         return self._known[text]
 
-    def sample(self, count: int) -> Iterator[tuple[Config, Measurement]]:
-        """Yield up to ``count`` configs, spread evenly over the table, with their measurements."""
+    def sample(self, count: int) -> Iterator[Trial]:
+        """Yield up to ``count`` trials, spread evenly over the table."""
         texts = list(self._rows)
-        for text in texts[:: max(1, len(texts) // count)][:count]:
-            yield Config(msgspec.json.decode(text)), self._measurement(text)
+        for place in range(0, len(texts), max(1, len(texts) // count))[:count]:
+            yield Trial(place, Config(msgspec.json.decode(texts[place])), self._measurement(texts[place]))
 
     @cached_property
     def _texts(self) -> dict[Config, bytes]:

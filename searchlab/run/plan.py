@@ -109,7 +109,11 @@ class EarlierRun:
             return
         if not self.of_suite:
             raise self._changed
-        warnings.warn(f"the run starts from times of other programs: {self._changed}", SearchlabWarning, stacklevel=2)
+        warnings.warn(
+            f"the run starts from the times of other programs: {self._changed.where_and_what}",
+            SearchlabWarning,
+            stacklevel=2,
+        )
 
     @cached_property
     def _changed(self) -> ChangedProgram | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import pytest
 
 import searchlab
 from searchlab.conformance.toys import smooth
-from searchlab.errors import SearchlabError
+from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Header, Record, read_log
+from searchlab.log.programs import ChangedProgram
 from searchlab.log.writer import LogWriter, OtherRun
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
@@ -214,7 +218,26 @@ def test_a_table_measured_again_is_not_the_same_table(acme: Path, log: bytes, tm
 def test_a_table_of_other_programs_is_refused(acme: Path, log: bytes, tmp_path: Path) -> None:
     edit(acme, "schedules", "FACTOR = 4", "FACTOR = 2")
     (tmp_path / "log.jsonl").unlink()
-    with pytest.raises(SearchlabError, match="has changed since .*table"):
+    with pytest.raises(ChangedProgram, match="table"):
+        tune(tmp_path)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_table_without_digests_is_compared(acme: Path, tmp_path: Path, changed: bool) -> None:
+    write_table(path := tmp_path / "table.jsonl")
+    first, rest = path.read_text().split("\n", 1)
+    path.write_text(json.dumps({n: v for n, v in json.loads(first).items() if n != "code"}) + "\n" + rest)
+    if changed:
+        edit(acme, "schedules", "FACTOR = 4", "FACTOR = 2")
+    with pytest.raises(ChangedProgram) if changed else nullcontext():
+        tune(tmp_path)
+
+
+def test_a_table_without_programs_is_unverified(acme: Path, tmp_path: Path) -> None:
+    write_table(path := tmp_path / "table.jsonl")
+    path.write_text(re.sub(r'"program":"\w+",?', "", path.read_text()))
+    edit(acme, "schedules", "FACTOR = 4", "FACTOR = 2")
+    with pytest.warns(SearchlabWarning, match="unverified"):
         tune(tmp_path)
 
 
