@@ -40,10 +40,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         Raises:
             SearchlabError: If an option is neither a plain value nor a function.
         """
-        spelled = {
-            name: f"{value.__module__}:{value.__qualname__}" if callable(value) else value
-            for name, value in self.options.items()
-        }
+        spelled = {name: reference_of(value) if callable(value) else value for name, value in self.options.items()}
         try:
             return Plugin(self.name, msgspec.to_builtins(spelled))
         except TypeError as error:
@@ -116,7 +113,7 @@ class PluginKind(Generic[T]):
 
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
-        spelled = f"{cls.__module__}:{cls.__qualname__}"
+        spelled = reference_of(cls)
         for point in self.installed().values():
             if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
@@ -159,6 +156,9 @@ class PluginKind(Generic[T]):
     def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``given`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
+        path = _names_from.get()
+        if path and not trusts() and unregistered_code(plugin.options):
+            raise untrusted(path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.blamed(cls, "its constructor"):
@@ -187,37 +187,6 @@ class PluginKind(Generic[T]):
             f"--traceback shows the traceback"
         )
 
-    def registered(self, plugin: Plugin) -> Plugin | None:
-        """Return ``plugin`` under its registered name, or None if using it would import unregistered code.
-
-        Unregistered code is a class ``module:Class``, or a function ``"module:function"`` passed as an option, for
-        which no installed package has an entry point.
-        """
-        points = self.installed()
-        name = plugin.name
-        if name not in points:
-            name = next((point.name for point in points.values() if point.value == name), "")
-            if not name:
-                return None
-        return None if names_code(plugin.options) else Plugin(name, plugin.options)
-
-    def of_file(self, plugin: Plugin, path: Path) -> Plugin:
-        """Return ``plugin``, to which the file ``path`` refers, under its registered name if it has one.
-
-        Raises:
-            SearchlabError: If using it would import unregistered code (see :meth:`registered`) and :func:`trusting` is
-                not active. An unknown name without a colon imports nothing, so only :meth:`load` rejects it.
-        """
-        registered = self.registered(plugin)
-        if registered is None and not trusts() and (":" in plugin.name or names_code(plugin.options)):
-            options = f" with options {plugin.options}" if plugin.options else ""
-            raise SearchlabError(
-                f"{path} refers to the {self.title} {plugin.name!r}{options}, which would import code that no "
-                f"installed package registers; if you trust this file, add --trust (in Python, use "
-                f"`with searchlab.trusting():`)"
-            )
-        return registered or plugin
-
 
 _GROUPS = (
     "searchlab.workloads",
@@ -227,6 +196,10 @@ _GROUPS = (
     "searchlab.templates",
 )
 _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
+_names_from: ContextVar[str] = ContextVar("names_from", default="")
+
+USER = ""
+"""The argument of :func:`names_from` for names that the user has specified."""
 
 
 @contextmanager
@@ -253,14 +226,87 @@ def trusts() -> bool:
     return _trusts.get()
 
 
-def names_code(value: Any) -> bool:
-    """Return whether an option contains, at any depth, a string ``"module:function"`` without an entry point."""
+@contextmanager
+def names_from(path: str | Path) -> Iterator[None]:
+    """Return a context manager within which the names of plug-ins come from a file or directory, or from the USER.
+
+    Everything that reads names from a file must load them within this context: only code of installed packages that
+    register plug-ins is imported there, unless :func:`trusting` is active.
+    """
+    token = _names_from.set(str(path))
+    try:
+        yield
+    finally:
+        _names_from.reset(token)
+
+
+def reference_of(definition: Any) -> str:
+    """Return the name ``"module:name"`` of a class or function."""
+    return f"{definition.__module__}:{definition.__qualname__}"
+
+
+def is_registered(reference: str) -> bool:
+    """Return whether ``"module:name"`` is a registered plug-in, or belongs to a package that registers plug-ins.
+
+    Of searchlab itself, only registered plug-ins count.
+    """
+    values = [point.value for group in _GROUPS for point in entry_points_of(group)]
+    packages = {_package(value.partition(":")[0]) for value in values} - {"searchlab"}
+    return reference in values or _package(reference.partition(":")[0]) in packages
+
+
+def unregistered_code(value: Any) -> list[str]:
+    """Return all strings ``"module:name"`` in an option, at any depth, whose code no installed package registers."""
     if isinstance(value, dict):
-        return any(names_code(item) for item in value.values())
+        value = list(value.values())
     if isinstance(value, list | tuple):
-        return any(names_code(item) for item in value)
-    registered = (point.value for group in _GROUPS for point in entry_points_of(group))
-    return isinstance(value, str) and ":" in value and value not in registered
+        return [reference for item in value for reference in unregistered_code(item)]
+    return [value] if isinstance(value, str) and ":" in value and not is_registered(value) else []
+
+
+def import_attribute(reference: str, title: str) -> Any:
+    """Import and return the object ``"module:name"``, which may be in the current directory.
+
+    This is the only place where code is imported by name. Names that come from a file (see :func:`names_from`) must be
+    registered, and the object must be defined in the module that is named.
+
+    Args:
+        reference: The name of the object.
+        title: What the object is, for the error message, such as ``"space 'acme:Tiles'"``.
+
+    Raises:
+        SearchlabError: If the name comes from a file and is not registered.
+        Exception: Any exception that the import raises.
+    """
+    module, _, attribute = reference.partition(":")
+    path = "" if trusts() else _names_from.get()
+    if path and not is_registered(reference):
+        raise untrusted(path, title)
+    if not path:
+        _find_in_current_directory(_package(module))
+    imported = getattr(importlib.import_module(module), attribute)
+    if path and getattr(imported, "__module__", None) != module:
+        raise untrusted(path, title)
+    return imported
+
+
+def untrusted(path: str, title: str) -> SearchlabError:
+    """Return the error that the file ``path`` refers to code, called ``title``, which is not registered."""
+    return SearchlabError(
+        f"{path} refers to the {title}, which would import code that no installed package registers; if you trust this "
+        f"file, add --trust (in Python, use `with searchlab.trusting():`)"
+    )
+
+
+def _find_in_current_directory(package: str) -> None:
+    """Append the current directory to ``sys.path`` if ``package`` is there and nowhere else."""
+    here = os.getcwd()
+    if package in sys.modules or here in sys.path or "" in sys.path:
+        return
+    is_here = os.path.isfile(os.path.join(here, f"{package}.py")) or os.path.isdir(os.path.join(here, package))
+    if is_here and importlib.util.find_spec(package) is None:
+        sys.path.append(here)
+        importlib.invalidate_caches()
 
 
 def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
@@ -316,9 +362,9 @@ def _changed(path: str) -> int:
         return 0
 
 
-def load_attribute(spelled: str, title: str) -> Any:
+def load_attribute(reference: str, title: str) -> Any:
     """Import and return the object ``module:name``. Raises SearchlabError, which calls the object ``title``."""
-    module, _, attribute = spelled.partition(":")
+    module = reference.partition(":")[0]
 
     def blame(error: BaseException) -> SearchlabError:
         if isinstance(error, ImportError | AttributeError):
@@ -328,11 +374,16 @@ def load_attribute(spelled: str, title: str) -> Any:
         )
 
     with guarded(blame):
-        return getattr(importlib.import_module(module), attribute)
+        return import_attribute(reference, title)
 
 
 def execute_file(path: Path) -> ModuleType:
-    """Execute a Python file and return its module. Raises SearchlabError if there is no such file or it fails."""
+    """Execute a Python file and return its module. Raises SearchlabError if there is no such file or it fails.
+
+    A file that is named in another file (see :func:`names_from`) is executed only within :func:`trusting`.
+    """
+    if (source := _names_from.get()) and not trusts():
+        raise untrusted(source, f"file {str(path)!r}")
     name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or specification is None or specification.loader is None:

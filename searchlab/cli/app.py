@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import sys
 import traceback
@@ -112,7 +111,6 @@ def main() -> Never:
     """Run the ``searchlab`` command."""
     warnings.showwarning = show_warning
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # from now on, SIGTERM acts like Ctrl-C
-    sys.path.append(os.getcwd())  # finds `module:Class` in the current directory, as `python -m searchlab` does
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show some names
     words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]

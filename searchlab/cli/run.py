@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from ..errors import RunsFailed, SearchlabError
 from ..options import Batch, Jobs, Seed, Trials
+from ..plugins import is_registered, reference_of
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study, forecast
 from ..run.tune import tune as tune_run
@@ -186,7 +187,8 @@ def tune(
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
-        say(f"show the program: searchlab best {log} --show tir")
+        trust = "" if is_registered(reference_of(type(result.space))) else " --trust"
+        say(f"show the program: searchlab best {log} --show tir{trust}")
 
 
 def watch(

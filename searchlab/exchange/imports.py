@@ -9,6 +9,7 @@ space's fingerprint, so it can serve as a table and as a warm start; records tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import msgspec
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
 from ..log.format import LOGS, Header, Log, Record, computation_of, workload_name, workload_of
 from ..log.writer import write_log
-from ..plugins import Plugin
+from ..plugins import USER, Plugin, names_from
 from ..schema import UNREADABLE
 from ..space import SPACES
 from ..target import Target, resolve_target
@@ -102,7 +103,8 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
     if format not in READERS:
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, READERS)}")
     reader = READERS[format]
-    tasks = reader.read(path)
+    with names_from(path):
+        tasks = reader.read(path)
     single = out.name.endswith(LOGS)
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
@@ -111,7 +113,8 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
     notes: list[str] = []
     for number, task in enumerate(tasks):
         try:
-            logs.append(_imported(reader, task, out if single else out / f"{format}-{number}.jsonl", wanted))
+            with names_from(path):
+                logs.append(_imported(reader, task, out if single else out / f"{format}-{number}.jsonl", wanted))
         except SearchlabError as error:
             if single or len(tasks) == 1:
                 raise
@@ -151,7 +154,8 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
         )
         return Imported(path, header, _numbered(records), analysis=True)
 
-    space = SPACES.make(plugin, workload, _target(task, wanted))
+    with names_from(USER) if plugin is wanted.space else nullcontext():
+        space = SPACES.make(plugin, workload, _target(task, wanted))
     records = []
     left_out: list[tuple[int, str]] = []
     for trial in task.trials:
@@ -181,7 +185,8 @@ def _workload(task: ForeignTask, wanted: As) -> Workload:
         if task.workload is None:
             raise SearchlabError(task.why)
         return parse_workload(task.workload)
-    given = parse_workload(wanted.workload)
+    with names_from(USER):
+        given = parse_workload(wanted.workload)
     if task.native is not None:
         _check_same_workload(task.native, given, task.name)
     elif task.workload is not None and parse_workload(task.workload) != given and task.space is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, SearchlabWarning
+from ..plugins import names_from
 from ..records import FAILURES, Trial, failures_described
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
@@ -132,8 +133,8 @@ class Result:
             raise SearchlabError(
                 f"{self.log.path} was imported for analysis only; configs from {header.space.name} have no schedules"
             )
-        plugin = SPACES.of_file(header.space, self.log.path)
-        space = SPACES.make(plugin, workload, resolve_target(header.target))
+        with names_from(self.log.path):
+            space = SPACES.make(header.space, workload, resolve_target(header.target))
         if space.fingerprint != header.fingerprint:
             raise SearchlabError(
                 f"{self.log.path} was written with a different version of the space {header.space.name!r}, which has "

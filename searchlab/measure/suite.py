@@ -19,7 +19,7 @@ from ..records import Statistic
 from ..schema import explained
 from ..space import Space
 from ..target import Target, resolve_target
-from ..workload import parse_workload
+from ..workload import named_workload
 from .table import TableSettings
 
 FILE = "suite.toml"
@@ -56,7 +56,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def family(self) -> str:
         """The key by which results are summarised: the kernel, if several devices were measured, or else the space."""
-        return parse_workload(self.workload).cluster or self.space.name
+        return named_workload(self.workload, Path(FILE)).cluster or self.space.name
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

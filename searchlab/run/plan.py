@@ -11,6 +11,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,7 @@ from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import Settings, TableSettings
 from ..measure.suite import SuiteTable, find_suite
-from ..plugins import Plugin, PluginSpec, functions_in, trusting, unspecified_options
+from ..plugins import Plugin, PluginSpec, functions_in, names_from, trusting, unspecified_options
 from ..policy import POLICIES, Policy
 from ..records import Statistic, Trial
 from ..source import core_digest, source_digest
@@ -373,9 +374,11 @@ class Searched:
         assert target is not None
         plugin, space_class = SPACES.named(spec)
         without_programs = not getattr(space_class, "has_programs", True)
+        recorded = None
         if isinstance(settings, TableSettings) and not plugin.options and without_programs:
-            plugin = settings.space_of(plugin.name, str(workload), base) or plugin
-        return cls(SPACES.make(plugin, workload, target), plugin, label)
+            recorded = settings.space_of(plugin.name, str(workload), base)
+        with names_from(base) if recorded else nullcontext():
+            return cls(SPACES.make(recorded or plugin, workload, target), recorded or plugin, label)
 
     @property
     def name(self) -> str:

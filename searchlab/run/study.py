@@ -31,7 +31,7 @@ from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checked
 from ..options import plain as plain_value
-from ..plugins import Plugin, PluginKind
+from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
 from ..schema import explained
 from ..space import SPACES, Space
@@ -407,7 +407,7 @@ class Study:
 
         def name_of(value: object) -> str:
             what: Any = value if hasattr(value, "__qualname__") else type(value)
-            return f"{what.__module__}:{what.__qualname__}"
+            return reference_of(what)
 
         plain, given = spelled(data)
         study = cls._of(plain, Path(base), "the study")
@@ -697,7 +697,8 @@ class Study:
 
 def searched_table(table: SuiteTable) -> Searched:
     """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
-    searched = Searched.of(table.plugin, parse_workload(table.entry.workload), table.target())
+    with names_from(table.directory):
+        searched = Searched.of(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, searched.space)
     return replace(searched, size=table.header.space_size)
 

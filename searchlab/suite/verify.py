@@ -21,15 +21,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
-from ..plugins import trusts
-from ..policy import POLICIES
+from ..plugins import is_registered, trusts, unregistered_code
 from ..run.loop import search
 from ..run.plan import Searched, Strategy, plan_run
 from ..run.study import searched_table
@@ -396,10 +394,12 @@ def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``one`` uses code that is neither registered nor ``trusted``, before it is imported."""
     unknown = {}
-    if one.policy.name not in trusted and POLICIES.registered(one.policy) is None:
-        unknown["policy"] = one.policy
-    if (model := one.cost_model) and model.name not in trusted and COST_MODELS.registered(model) is None:
-        unknown["cost model"] = model
+    for title, plugin in (("policy", one.policy), ("cost model", one.cost_model)):
+        if plugin is None or plugin.name in trusted:
+            continue
+        is_code = ":" in plugin.name and not is_registered(plugin.name)
+        if is_code or unregistered_code(plugin.options):
+            unknown[title] = plugin
     if unknown and not trusts():
         named = " and ".join(f"the {title} {named.name!r}, options {named.options}" for title, named in unknown.items())
         options = " ".join(f"--policy {name}" for name in (*trusted, *(plugin.name for plugin in unknown.values())))

@@ -2,13 +2,36 @@
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
 from .kernel import Kernel, kernel
-from .parse import kind_of, logged_workload, parse_workload, preset_names
+from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, gemm
 from .softmax import Softmax
 from .tir import Tir, from_primfunc, operations_of, program_hash
 
 __all__ = [
-    "ACCUMULATED_IN", "EPILOGUE", "PACK", "WORKLOADS", "Argument", "BatchMatmul", "Conv2d", "Gemm", "Kernel", "Packed",
-    "Softmax", "Tir", "Workload", "conv2d", "from_primfunc", "gemm", "kernel", "kind_of", "logged_workload",
-    "operations_of", "packed_by", "parse_workload", "preset_names", "program_hash", "rounding",
-]  # fmt: skip
+    "ACCUMULATED_IN",
+    "EPILOGUE",
+    "PACK",
+    "WORKLOADS",
+    "Argument",
+    "BatchMatmul",
+    "Conv2d",
+    "Gemm",
+    "Kernel",
+    "Packed",
+    "Softmax",
+    "Tir",
+    "Workload",
+    "conv2d",
+    "from_primfunc",
+    "gemm",
+    "kernel",
+    "kind_of",
+    "logged_workload",
+    "named_workload",
+    "operations_of",
+    "packed_by",
+    "parse_workload",
+    "preset_names",
+    "program_hash",
+    "rounding",
+]

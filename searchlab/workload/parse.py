@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ..errors import SearchlabError, did_you_mean
-from ..plugins import Plugin
+from ..plugins import names_from
 from .base import WORKLOADS, Workload
 from .products import Conv2d, Gemm, conv2d, gemm, with_options
 
@@ -62,12 +62,21 @@ def logged_workload(text: str, content: str, path: Path) -> Workload:
             registers and :func:`~searchlab.plugins.trusting` is not active.
     """
     kind, spelling = kind_of(text)
-    plugin = WORKLOADS.of_file(Plugin(kind), path)
     if "/" in kind:
         return parse_workload(text)
-    cls = _class(plugin.name, text)
-    with WORKLOADS.blamed(cls, "from_log"):
-        return cls.from_log(spelling, content)
+    with names_from(path):
+        cls = _class(kind, text)
+        with WORKLOADS.blamed(cls, "from_log"):
+            return cls.from_log(spelling, content)
+
+
+def named_workload(text: str, path: Path) -> Workload:
+    """Return the workload with the name ``text``, which the file ``path`` contains. Raises SearchlabError.
+
+    It differs from :func:`parse_workload` in that only registered code is imported, and no file is executed.
+    """
+    with names_from(path):
+        return parse_workload(text)
 
 
 def kind_of(text: str) -> tuple[str, str]:

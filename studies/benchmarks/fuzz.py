@@ -97,7 +97,7 @@ def table(path: Path) -> None:
     header = read_header(path)
     with TableMeasurer([path], missing="nearest") as measurer:
         # Only these attributes of the space are used.
-        of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint)
+        of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint, has_programs=False)
         measurer.optimum(of_log)
 
 

@@ -19,9 +19,7 @@ from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import read_log
 from searchlab.log.writer import examine
-from searchlab.plugins import Plugin
-from searchlab.policy import POLICIES
-from searchlab.space import SPACES
+from searchlab.plugins import Plugin, import_attribute, names_from
 from searchlab.tables.costmodels import evaluate
 from searchlab.tables.info import TableInfo
 from tests.support import toys
@@ -152,19 +150,23 @@ def test_a_space_that_the_user_names_is_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "registered"),
+    ("reference", "allowed"),
     [
-        (Plugin("sketch"), "sketch"),
-        (Plugin("searchlab_spaces.sketch.space:Sketch"), "sketch"),
-        (Plugin("another_package:Sketch"), ""),
-        (Plugin("searchlab_spaces.sketch.space:SPACES"), ""),
-        (Plugin("searchlab_spaces.sketch.space:"), ""),
-        (Plugin("knob-template", {"template": "searchlab_spaces.templates.cpu:gemm"}), "knob-template"),
-        (Plugin("knob-template", {"template": "searchlab_spaces.templates.cpu:choices"}), ""),
-        (Plugin("unknown"), ""),
+        ("searchlab_spaces.sketch.space:Sketch", True),
+        ("searchlab_spaces.trace.cpu:stochastic_schedule_gemm", True),
+        ("searchlab_spaces.trace.space:Space", False),
+        ("searchlab_spaces.trace.space:import_attribute", False),
+        ("searchlab_spaces.trace.space:sys", False),
+        ("searchlab.plugins:execute_file", False),
+        ("searchlab.workload.products:Gemm", True),
+        ("os:system", False),
+        ("another_package:Sketch", False),
     ],
 )
-def test_only_entry_points_of_installed_packages_count_as_registered(plugin: Plugin, registered: str) -> None:
-    found = SPACES.registered(plugin)
-    assert (found.name if found else "") == registered
-    assert POLICIES.registered(plugin) is None
+def test_a_file_names_only_code_that_plugin_packages_define(reference: str, allowed: bool) -> None:
+    with names_from("a.jsonl"):
+        if allowed:
+            assert import_attribute(reference, "object")
+        else:
+            with pytest.raises(SearchlabError, match="no installed package registers"):
+                import_attribute(reference, "object")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 from searchlab.errors import SearchlabError, UnsupportedWorkload, did_you_mean
-from searchlab.plugins import entry_points_of
+from searchlab.plugins import entry_points_of, import_attribute
 from searchlab.target import Target
 from searchlab.workload import Workload
 
@@ -119,9 +118,8 @@ def find_template(name: str | Function) -> Template:
 
 
 def _load(name: str, reference: str) -> Template:
-    module, _, attribute = reference.partition(":")
     try:
-        function = getattr(import_module(module), attribute)
+        function = import_attribute(reference, f"template {name!r}")
     except (ImportError, AttributeError, ValueError) as error:
         raise SearchlabError(f"template {name!r} cannot be loaded: {error}") from None
     return _template_of(name, function)

@@ -6,15 +6,16 @@ samples its transformations defines the search space. Here each sample is a knob
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload, did_you_mean, first_line
+from searchlab.plugins import import_attribute
 from searchlab.space import Choose, Config, Knob, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
@@ -237,15 +238,19 @@ def _load(text: str) -> TraceFunction:
     if not module or not name:
         raise SearchlabError(f'trace function {text!r} must have the form "module:function"')
     try:
-        home = import_module(module)
+        function = import_attribute(text, f"trace function {text!r}")
     except ImportError as error:
         raise SearchlabError(f"trace function {text!r} cannot be loaded: {error}") from None
-    if not callable(function := getattr(home, name, None)):
+    except AttributeError:
+        function = None
+    if not callable(function):
         if module == "__main__":
             raise SearchlabError(
                 f"trace function {text!r} was defined in a different script or notebook; move it to an importable "
                 f"module, or into this script"
             )
-        public = [key for key, value in vars(home).items() if callable(value) and not key.startswith("_")]
+        public = [
+            key for key, value in vars(sys.modules[module]).items() if callable(value) and not key.startswith("_")
+        ]
         raise SearchlabError(f"trace function {text!r}: {module} has no function {name!r}{did_you_mean(name, public)}")
     return function  # type: ignore[no-any-return]

@@ -1,0 +1,98 @@
+"""Names of code in a stranger's files: whatever reads them, nothing that they name is executed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import searchlab
+
+DATA = Path(__file__).parent / "data"
+
+IMPORTS = ("import-metaschedule-names-a-file", "import-t4-names-a-file")
+OPTIONS: dict[str, list[str]] = {
+    "alone": [],
+    "space": ["--space", "sketch"],
+    "workload": ["--workload", "gemm:64x64x64"],
+}
+
+
+def copy_case(case: str, folder: Path) -> Path:
+    """Copy a stranger's files to a directory that also contains the code that they name, and return the directory."""
+    shutil.copytree(DATA / case, folder / case)
+    (folder / case / "evil.py").write_text('open("PWNED", "w").close()\n\n\ndef f(*arguments):\n    pass\n')
+    return folder / case
+
+
+def check_refusal(folder: Path, *words: object, mentions: str = "") -> None:
+    """Run a command in ``folder``, where it must fail with one sentence and without executing ``evil.py``."""
+    result = searchlab(*words, cwd=folder)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr and mentions in result.stderr
+    assert not (folder / "PWNED").exists()
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("case", IMPORTS)
+@pytest.mark.parametrize("workload", ["tir:evil.py:f", "evil:Cls:1x1", "tir:./evil.py:f"])
+def test_import_executes_nothing(tmp_path: Path, case: str, options: list[str], workload: str) -> None:
+    folder = copy_case(case, tmp_path)
+    source = "t4.json" if (folder / "t4.json").exists() else "db"
+    for path in [folder / source] if source == "t4.json" else sorted((folder / source).iterdir()):
+        path.write_text(path.read_text().replace("tir:evil.py:f", workload))
+    result = searchlab("import", source, "--out", "o.jsonl", *options, cwd=folder)
+    assert result.returncode in (0, 2) and "Traceback" not in result.stderr
+    assert not (folder / "PWNED").exists()
+
+
+SPACES = {
+    "trace function": '{ name = "trace", options = { function = "evil:f" } }',
+    "template": '{ name = "knob-template", options = { template = "evil:f" } }',
+    "class": '{ name = "evil:f" }',
+}
+
+
+@pytest.mark.parametrize("command", ["verify", "run", "info"])
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_a_suite_executes_nothing(tmp_path: Path, command: str, space: str) -> None:
+    folder = copy_case("suite-names-code", tmp_path)
+    file = folder / "s" / "suite.toml"
+    text = file.read_text()
+    file.write_text(text.replace('{ name = "trace", options = { function = "evil:f" } }', space))
+    options = ["--policy", "random", "--out", "out"] if command == "run" else []
+    result = searchlab("suite", command, "./s", *options, cwd=folder)
+    assert result.returncode in ((0, 1, 2) if command != "run" else (2,)) and "Traceback" not in result.stderr
+    assert not (folder / "PWNED").exists()
+
+
+def test_a_suite_may_name_a_workload_but_not_execute_it(tmp_path: Path) -> None:
+    folder = copy_case("suite-names-code", tmp_path)
+    file = folder / "s" / "suite.toml"
+    file.write_text(file.read_text().replace("gemm:64x64x64", "tir:evil.py:f"))
+    check_refusal(folder, "suite", "run", "./s", "--policy", "random", "--out", "out", mentions="--trust")
+
+
+def test_files_in_the_current_directory_are_no_modules(tmp_path: Path) -> None:
+    for name in ("torch", "cuda", "cPickle", "cython", "linkify_it"):
+        (tmp_path / f"{name}.py").write_text('open("PWNED", "w").close()\n')
+    shutil.copy(Path(__file__).parents[1] / "golden" / "data" / "model.jsonl", tmp_path / "a.jsonl")
+    for words in (["best", "a.jsonl", "--show", "tir"], ["report", "a.jsonl", "--out", "report"]):
+        result = searchlab(*words, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    assert not (tmp_path / "PWNED").exists()
+
+
+def test_a_plugin_in_the_current_directory_is_found(tmp_path: Path) -> None:
+    source = "from searchlab_policies.random import Random\n\n\nclass Mine(Random):\n    pass\n"
+    (tmp_path / "own_policy.py").write_text(source)
+    table = Path(__file__).parents[1] / "golden" / "data" / "table.jsonl.gz"
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'workloads = ["gemm:64x64x64"]\n'
+        'spaces = [{ name = "guided-gemm", options = { pack_a = "knob", pack_b = "knob" } }]\n'
+        f'policies = ["own_policy:Mine"]\ntrials = 2\nmeasure = {{ kind = "table", path = "{table}" }}\n'
+    )
+    result = searchlab("run", "study.toml", "--out", "out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
