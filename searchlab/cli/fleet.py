@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from ..errors import SearchlabError
-from ..measure.fleet import SERVER_PORTS, Tracker, is_loopback, registered, run_server, run_tracker
+from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, registered, run_server, run_tracker
 from .terminal import AsJson, say, say_json, say_table
 
 fleet = typer.Typer(
@@ -63,7 +63,7 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     """List the devices that are registered with a tracker."""
     with Tracker(tracker) as connected:
         devices = connected.devices()
-        queues = connected.summary()["queue_info"]
+        queues = connected.summary().queue_info
     if as_json:
         say_json(devices)
     elif not devices:
@@ -71,6 +71,6 @@ def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
     else:
         rows = []
         for key, addresses in devices.items():
-            queue = queues.get(key, {"free": 0, "pending": 0})
-            rows.append((key, len(addresses), queue["free"], queue["pending"], ", ".join(addresses)))
+            queue = queues.get(key, Queue())
+            rows.append((key, len(addresses), queue.free, queue.pending, ", ".join(addresses)))
         say_table(("key", "devices", "free", "waiting", "at"), rows)

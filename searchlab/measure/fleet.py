@@ -17,9 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
-from ..errors import SearchlabError
+import msgspec
+
+from ..console import one_line
+from ..errors import SearchlabError, first_line
 
 SERVER_PORTS = range(9090, 9190)
 LOADER = "searchlab.load"
@@ -30,8 +33,36 @@ END_SECONDS = 0.2  # how long a session may take to end by itself after its clie
 GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
 ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
 
-Address = tuple[str, int, str]
+MAX_ANSWER = 16 << 20
+"""The maximum size of a tracker's answer, in bytes."""
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Address = tuple[str, Port, str]
 """A device on loan: its host, its port, and the key for one connection."""
+
+
+T = TypeVar("T")
+
+
+class Server(msgspec.Struct):
+    """A registered server. Servers that are on loan are listed as well."""
+
+    key: str
+    addr: tuple[str | None, Port]
+
+
+class Queue(msgspec.Struct):
+    """The numbers of free devices and of waiting requests for a key."""
+
+    free: int = 0
+    pending: int = 0
+
+
+class Summary(msgspec.Struct):
+    """A tracker's list of servers, and of the queue for each key."""
+
+    server_info: list[Server]
+    queue_info: dict[str, Queue] = {}
 
 
 class Tracker:
@@ -51,19 +82,17 @@ class Tracker:
         host, _, port = address.rpartition(":")
         try:
             self._socket = socket.create_connection((host, int(port)), ANSWER_SECONDS)
-        except OSError as error:
+        except (OSError, ValueError, OverflowError) as error:
             raise SearchlabError(
-                f"cannot reach an RPC tracker at {address} ({error.strerror or error}); start one there with "
-                f"`searchlab fleet tracker`, or pass the address of a running tracker"
+                f"cannot reach an RPC tracker at {address} ({getattr(error, 'strerror', None) or error}); start one "
+                f"there with `searchlab fleet tracker`, or pass the address of a running tracker"
             ) from None
         try:
-            self._socket.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
-            (magic,) = struct.unpack("<i", base.recvall(self._socket, 4))
-        except TimeoutError:
+            self._send(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+            (magic,) = struct.unpack("<i", self._receive(4, time.monotonic() + ANSWER_SECONDS))
+        except SearchlabError:
             self._socket.close()
-            raise SearchlabError(
-                f"the process at {address} did not answer within {ANSWER_SECONDS:g} s; restart it if it hangs"
-            ) from None
+            raise
         except OSError:
             magic = None
         if magic != base.RPC_TRACKER_MAGIC:
@@ -72,29 +101,88 @@ class Tracker:
                 f"the process at {address} is not a TVM RPC tracker; if it is a server, use its tracker's address"
             )
 
-    def summary(self) -> dict[str, Any]:
-        """Return the tracker's list of servers and queues. Do not call this while a request is pending."""
-        self._base.sendjson(self._socket, [self._base.TrackerCode.SUMMARY])
-        _, summary = self._base.recvjson(self._socket)
-        assert isinstance(summary, dict)
-        return summary
+    def summary(self) -> Summary:
+        """Return the tracker's list of servers and queues. Do not call this while a request is pending.
+
+        Raises:
+            SearchlabError: If the tracker does not answer in time, or not like a tracker.
+        """
+        try:
+            self._send_json([self._base.TrackerCode.SUMMARY])
+            return self._receive_as(tuple[Any, Summary])[1]
+        except OSError as error:
+            raise SearchlabError(f"the tracker at {self.address} has closed the connection ({error})") from None
 
     def devices(self) -> dict[str, list[str]]:
         """Return the addresses of all registered devices by key, including devices on loan."""
         addresses: dict[str, list[str]] = {}
-        for server in self.summary()["server_info"]:
-            host, port = server["addr"]
-            addresses.setdefault(server["key"].removeprefix("server:"), []).append(f"{host}:{port}")
+        for server in self.summary().server_info:
+            host, port = server.addr
+            addresses.setdefault(one_line(server.key.removeprefix("server:")), []).append(one_line(f"{host}:{port}"))
         return {key: sorted(addresses[key]) for key in sorted(addresses)}
 
     def request(self, key: str) -> None:
-        """Request a device, which :meth:`take` returns once this connection is readable."""
-        self._base.sendjson(self._socket, [self._base.TrackerCode.REQUEST, key, "", 1])
+        """Request a device, which :meth:`take` returns once this connection is readable. Raises OSError if it fails."""
+        self._send_json([self._base.TrackerCode.REQUEST, key, "", 1])
 
     def take(self) -> Address:
-        """Return a requested device. Raises OSError if the tracker is gone."""
-        _, (host, port, key) = self._base.recvjson(self._socket)
-        return str(host), int(port), str(key)
+        """Return a requested device.
+
+        Raises:
+            OSError: If the tracker is gone.
+            SearchlabError: If the tracker does not answer in time, or not like a tracker.
+        """
+        return self._receive_as(tuple[Any, Address])[1]
+
+    def _send(self, data: bytes) -> None:
+        self._socket.settimeout(ANSWER_SECONDS)
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise self._late() from None
+
+    def _send_json(self, value: Any) -> None:
+        data = msgspec.json.encode(value)
+        self._send(struct.pack("<i", len(data)) + data)
+
+    def _receive_as(self, kind: type[T]) -> T:
+        """Return the next answer, which must be complete within ``ANSWER_SECONDS``."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        (size,) = struct.unpack("<i", self._receive(4, deadline))
+        if not 0 <= size <= MAX_ANSWER:
+            raise self._strange(f"it announces an answer of {size} bytes")
+        try:
+            return msgspec.json.decode(self._receive(size, deadline), type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self._strange(first_line(error)) from None
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        """Return ``size`` bytes. Each part may arrive late, but all must arrive before ``deadline``."""
+        data = bytearray()
+        while len(data) < size:
+            left = deadline - time.monotonic()
+            try:
+                if left <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left)
+                part = self._socket.recv(min(size - len(data), 1 << 16))
+            except TimeoutError:
+                raise self._late() from None
+            if not part:
+                raise ConnectionResetError("it closed the connection")
+            data += part
+        return bytes(data)
+
+    def _late(self) -> SearchlabError:
+        return SearchlabError(
+            f"the process at {self.address} did not answer within {ANSWER_SECONDS:g} s; restart it if it hangs"
+        )
+
+    def _strange(self, how: str) -> SearchlabError:
+        return SearchlabError(
+            f"the process at {self.address} does not answer like a TVM RPC tracker: {how}; restart it, or pass the "
+            f"address of a tracker"
+        )
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -195,7 +195,7 @@ class _Batch(Batch[_Task]):
         assert self.tracker
         try:
             address = self.tracker.take()
-        except OSError as error:
+        except (OSError, SearchlabError) as error:
             self._tracker_gone(error)
             return
         self.missed = None

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.measure.fleet import Tracker, registered
+from searchlab.measure.fleet import Queue, Tracker, registered
 from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement
 from searchlab.run.study import Study
@@ -108,10 +108,10 @@ class Fleet:
         raise AssertionError(f"there is no server {key!r}")
 
 
-def listed(fleet: Fleet, key: str) -> list[dict[str, int]]:
+def listed(fleet: Fleet, key: str) -> list[Queue]:
     """Return the tracker's queue for ``key``."""
     with Tracker(fleet.tracker) as tracker:
-        return [queue for name, queue in tracker.summary()["queue_info"].items() if name == key]
+        return [queue for name, queue in tracker.summary().queue_info.items() if name == key]
 
 
 def wait_for(condition: object, seconds: float = 30.0) -> None:

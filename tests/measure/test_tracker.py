@@ -1,0 +1,107 @@
+"""A tracker that hangs, or answers something else than a tracker, causes one sentence within a time limit."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tvm.rpc import base
+
+from searchlab.errors import SearchlabError
+from searchlab.measure import fleet
+from searchlab.measure.fleet import Tracker, registered
+
+MAGIC = struct.pack("<i", base.RPC_TRACKER_MAGIC)
+
+
+def framed(answer: Any) -> bytes:
+    data = json.dumps(answer).encode()
+    return struct.pack("<i", len(data)) + data
+
+
+@contextmanager
+def tracker(*parts: bytes, pause: float = 0.0, ends: bool = False) -> Iterator[str]:
+    """Listen, and send ``parts`` to whoever connects, each after a pause; then hang, or close the connection."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                for part in parts:
+                    done.wait(pause)
+                    try:
+                        connection.sendall(part)
+                    except OSError:
+                        return
+                if not ends:
+                    done.wait(20)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield "{}:{}".format(*listening.getsockname())
+        done.set()
+        thread.join()
+
+
+SERVER = {"key": "server:a", "addr": ["10.0.0.1", 9090]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", MAGIC[:3], MAGIC, MAGIC + b"\x05\0", MAGIC + framed([0, {}])[:-1],
+        MAGIC + struct.pack("<i", -1), MAGIC + struct.pack("<i", 2**31 - 1),
+        MAGIC + struct.pack("<i", 4) + b"\xff\xfe{}",
+        MAGIC + struct.pack("<i", 3) + b"xyz", MAGIC + framed(None), MAGIC + framed([0]), MAGIC + framed([0, []]),
+        MAGIC + framed({"server_info": []}), MAGIC + framed([0, {"server_info": {}}]),
+        MAGIC + framed([0, {"server_info": [3]}]), MAGIC + framed([0, {"server_info": [{"key": 1, "addr": ["a", 1]}]}]),
+        MAGIC + framed([0, {"server_info": [{"key": "a", "addr": "a:1"}]}]),
+        MAGIC + framed([0, {"server_info": [{"key": "a", "addr": ["a", 10**9]}]}]),
+        MAGIC + framed([0, {"server_info": [SERVER], "queue_info": {"a": 3}}]),
+        MAGIC + struct.pack("<i", 200_000) + b"[" * 200_000,
+    ],
+    ids=lambda answer: f"{len(answer)}-{zlib.crc32(answer)}",
+)  # fmt: skip
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answer: bytes, ends: bool) -> None:
+    monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.2)
+    start = time.monotonic()
+    with tracker(answer, ends=ends) as address, pytest.raises(SearchlabError, match=address):
+        registered(address)
+    assert time.monotonic() - start < 5
+
+
+def test_a_tracker_that_drips_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.3)
+    drips = [bytes([byte]) for byte in framed([0, {"server_info": [SERVER] * 9}])]
+    with tracker(MAGIC, *drips, pause=0.02) as address, pytest.raises(SearchlabError, match="did not answer within"):
+        registered(address)
+
+
+@pytest.mark.parametrize("loan", [None, [0], [0, ["h", 10**9, "k"]], [0, ["h", True, "k"]], [0, {"a": 1}]])
+def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
+    with tracker(MAGIC, framed(loan)) as address, Tracker(address) as connected:
+        connected.request("a")
+        with pytest.raises(SearchlabError, match="does not answer like"):
+            connected.take()
+
+
+def test_a_tracker_is_understood_whatever_it_adds() -> None:
+    answer = [0, {"server_info": [{**SERVER, "new": 1}], "queue_info": {"a": {"free": 1, "pending": 0, "new": 2}}}]
+    with tracker(MAGIC, framed(answer)) as address:
+        assert registered(address) == {"a": ["10.0.0.1:9090"]}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:x", "no such host:1", ":", "127.0.0.1:-1"])
+def test_a_wrong_address_is_one_sentence(address: str) -> None:
+    with pytest.raises(SearchlabError, match="cannot reach an RPC tracker"):
+        Tracker(address)
