@@ -82,8 +82,14 @@ EXECUTORS = PluginKind("executor", "searchlab.executors", RunExecutor, positiona
 
 
 def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugin:
-    """Return the executor specified by ``name`` or ``name://address``, with ``options``."""
+    """Return the executor specified by ``name`` or ``name://address``, with ``options``.
+
+    Raises:
+        SearchlabError: If the address is empty.
+    """
     name, found, address = text.partition("://")
+    if found and not address:
+        raise SearchlabError(f"{text!r} has no address; specify one, as in {name}://host:port, or use {name!r} alone")
     return Plugin(name, {**(options or {}), **({"address": address} if found else {})})
 
 
@@ -98,10 +104,15 @@ def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecut
     executor = EXECUTORS.make(plugin, exclusive, folder)
     try:
         yield executor
-    except BaseException:
-        executor.kill_workers()
+    except BaseException as error:
+        try:
+            with EXECUTORS.blamed(type(executor), "kill_workers"):
+                executor.kill_workers()
+        except SearchlabError as other:
+            error.add_note(str(other))
         raise
-    executor.shutdown()
+    with EXECUTORS.blamed(type(executor), "shutdown"):
+        executor.shutdown()
 
 
 def jobs_here(jobs: int, exclusive: bool, cores: int) -> int:

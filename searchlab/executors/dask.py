@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import signal
 import time
 from collections import Counter
@@ -29,6 +30,8 @@ UNWATCHED = {
 }
 """The settings for clusters that this executor starts. By default, Dask's processes profile themselves up to a hundred
 times a second for a dashboard, which makes short runs take a fifth longer."""
+LOST_SECONDS = 20.0  # how long the connection to a scheduler may be lost
+CLOSE_SECONDS = 2.0  # how long closing a lost connection may take
 LOOK_SECONDS = 5.0  # the time between queries about the size of the cluster
 
 
@@ -51,6 +54,7 @@ class DaskExecutor(RunExecutor):
         try:
             import dask
             from distributed import Client, LocalCluster, WorkerPlugin
+            from distributed.comm.addressing import parse_address, parse_host_port
         except ImportError:
             raise SearchlabError("the executor 'dask' requires Dask; run pip install 'searchlab[dask]'") from None
         self.batch = batch
@@ -62,8 +66,12 @@ class DaskExecutor(RunExecutor):
                     f"the Dask cluster at {address} determines the number of simultaneous runs; omit jobs"
                 )
             try:
+                # A client that is given a wrong address keeps its threads, which would prevent this process's end.
+                scheme, place = parse_address(address)
+                if scheme != "inproc":  # the address of a cluster in this process
+                    parse_host_port(place)
                 self._client: Any = Client(address, set_as_default=False)
-            except (OSError, ValueError) as error:
+            except Exception as error:  # such as a ValueError, or a TypeError for missing certificates
                 raise SearchlabError(f"cannot reach a Dask scheduler at {address}: {first_line(error)}") from None
             if exclusive:
                 self._check_machines(address)
@@ -84,13 +92,23 @@ class DaskExecutor(RunExecutor):
             self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
         self._ends.callback(self._client.close)
         self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
+        self._lost_since: float | None = None  # when the connection to the scheduler was lost
         self._looked = float("-inf")
         self._jobs = 0
 
     @property
     def jobs(self) -> int:  # type: ignore[override]  # read-only, since the cluster determines it
-        """The current number of workers."""
-        if time.monotonic() - self._looked > LOOK_SECONDS:
+        """The current number of workers. Raises SearchlabError if the connection to the scheduler is lost."""
+        if self._client.status == "running":
+            self._lost_since = None
+        elif self._lost_since is None:
+            self._lost_since = time.monotonic()
+        if self._client.status == "closed" or time.monotonic() - (self._lost_since or math.inf) > LOST_SECONDS:
+            raise SearchlabError(
+                "the connection to the Dask scheduler is lost; restart the cluster and run this again to resume: all "
+                "logged trials are kept"
+            )
+        if self._lost_since is None and time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
             workers = self._workers()
             able = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)
@@ -102,15 +120,20 @@ class DaskExecutor(RunExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._calls.shutdown(wait=wait and not cancel_futures)
-        self._ends.close()
+        if self._client.status == "running":
+            self._calls.shutdown(wait=wait and not cancel_futures)
+            self._ends.close()
+            return
+        for end in (lambda: self._client.close(timeout=CLOSE_SECONDS), self._ends.close):
+            with suppress(Exception):  # nothing answers any more
+                end()
 
     def kill_workers(self) -> None:
         """Cancel all calls. On an existing cluster, calls that have already started are completed."""
         self.shutdown(cancel_futures=True)
 
     def _workers(self) -> list[dict[str, Any]]:
-        return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
+        return list(self._client.scheduler_info(n_workers=-1).get("workers", {}).values())
 
     def _check_machines(self, address: str) -> None:
         """Raise SearchlabError unless workers offer the resource ``machine``, at most one of them on each host."""

@@ -12,8 +12,8 @@ import uuid
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import closing
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import cloudpickle
 import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, described
-from ..executors.contract import RunExecutor
+from ..executors.contract import EXECUTORS, RunExecutor
 from ..log.format import Log, read_bytes, read_held, read_log
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
@@ -328,12 +328,14 @@ class Dispatch:
                 self._look()
         finally:
             for future in self._pending:
-                future.cancel()
+                with suppress(Exception):  # the connection to a cluster may be lost
+                    future.cancel()
             self._shared.cleanup()
 
     def _jobs(self) -> int:
         """Return the number of tasks that the executor can currently perform at the same time."""
-        return max(1, self._executor.jobs)
+        with EXECUTORS.blamed(type(self._executor), "jobs"):
+            return max(1, int(self._executor.jobs))
 
     def _ahead(self) -> int:
         """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
@@ -343,19 +345,40 @@ class Dispatch:
         runs = [replace(one.run, log=one.run.log.absolute()) for one in batch]
         held = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
         settings = tuple(msgspec.to_builtins(run.settings) for run in runs)
+        task = Task(self._around, cloudpickle.dumps(runs), settings, held)
         try:
-            future = self._executor.submit(perform, Task(self._around, cloudpickle.dumps(runs), settings, held))
-        except (BrokenExecutor, RuntimeError) as error:
+            with EXECUTORS.blamed(type(self._executor), "submit"):
+                future = self._executor.submit(perform, task)
+                if not isinstance(future, Future):
+                    raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
+        except SearchlabError as error:
             future = Future()
             future.set_exception(error)
         self._pending[future] = batch
 
+    def _result(self, future: Future[list[Outcome]], count: int) -> list[Outcome]:
+        """Return the ``count`` outcomes of a future that is done. Raises SearchlabError if the call was lost.
+
+        The future may contain any exception, and be of a class of the executor's.
+        """
+        with EXECUTORS.blamed(type(self._executor), "submit"):
+            try:
+                error = future.exception(0)
+            except CancelledError as cancelled:
+                error = cancelled
+            outcomes: Any = None if error else future.result(0)
+        if error is not None:
+            raise SearchlabError(f"its worker was lost: {described(error)}") from error
+        if not (isinstance(outcomes, list) and [type(one) for one in outcomes] == [Outcome] * count):
+            raise SearchlabError("its executor did not return the result of the call")
+        return outcomes
+
     def _ended(self, future: Future[list[Outcome]], batch: list[Unfinished]) -> Outcomes:
         try:
-            outcomes = future.result()
-        except Exception as loss:
+            outcomes = self._result(future, len(batch))
+        except SearchlabError as loss:
             for one in batch:
-                yield from self._again(one, f"its worker was lost: {described(loss)}", loss)
+                yield from self._again(one, str(loss), loss)
             return
         for one, outcome in zip(batch, outcomes, strict=True):
             for text in outcome.warned:
@@ -370,7 +393,7 @@ class Dispatch:
         size = _size(one.run.log)
         one.losses = 1 if size > one.size else one.losses + 1
         one.size = size
-        if one.losses < LOSSES and not isinstance(error, BrokenExecutor):
+        if one.losses < LOSSES and not _is_broken(error):
             self._waiting.append([one])
         else:
             self._used.discard(one.job)
@@ -434,6 +457,13 @@ class Dispatch:
         if one.on_trial is not None:
             for record in new:
                 one.on_trial(record.trial, record.index < before)
+
+
+def _is_broken(error: BaseException | None) -> bool:
+    """Return whether ``error`` or one of its causes states that the executor accepts no more calls."""
+    while error is not None and not isinstance(error, BrokenExecutor):
+        error = error.__cause__
+    return error is not None
 
 
 def _size(path: Path) -> int:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +78,32 @@ def test_no_cluster_is_one_sentence(tmp_path: Path) -> None:
         pytest.raises(SearchlabError, match="cannot reach a Dask scheduler at 127.0.0.1:9: "),
     ):
         DaskExecutor(False, tmp_path, address="127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["no such host:xx", "tcp://", "[::1", "tls://127.0.0.1:1"])
+def test_a_wrong_address_is_one_sentence_and_leaves_no_client(tmp_path: Path, address: str) -> None:
+    with pytest.raises(SearchlabError, match="cannot reach a Dask scheduler at "):
+        DaskExecutor(False, tmp_path, address=address)
+
+
+def test_a_scheduler_that_is_killed_ends_the_study_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("searchlab.executors.dask.LOST_SECONDS", 1.0)
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    file = tmp_path / "scheduler.json"
+    with subprocess.Popen(
+        [*command, "--no-dashboard", "--scheduler-file", str(file)], stderr=subprocess.DEVNULL
+    ) as scheduler:
+        try:
+            while not file.exists() or not file.read_text().endswith("}"):
+                assert scheduler.poll() is None
+                time.sleep(0.05)
+            address = json.loads(file.read_text())["address"]
+            executor = DaskExecutor(False, tmp_path, address=address)  # there are no workers, so all runs are pending
+            threading.Timer(1.0, scheduler.kill).start()
+            with pytest.raises(SearchlabError, match="connection to the Dask scheduler is lost|worker was lost"):
+                table_study(tmp_path).run(tmp_path / "out", executor=executor, progress=False)
+            executor.kill_workers()
+        finally:
+            scheduler.kill()
