@@ -159,7 +159,7 @@ def suite_run(
     report (`--out`). Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
     strategies you have run on the test split.
     """
-    from ..suite.verify import RESULT
+    from ..suite.verify import RESULT, check_baselines
 
     found = find_suite(suite)
     if split and (found.only or found.split not in (None, split)):
@@ -169,7 +169,7 @@ def suite_run(
     shipped = baselines(found)
     named = plugin(policy, option)
     chosen = against.split(",") if against else default_baselines(found, POLICIES.load(named["name"]))
-    baselines(found, chosen)  # rejects unknown names before anything runs
+    check_baselines(found, baselines(found, chosen))  # rejects unknown names before anything runs
     entry = {
         **named, "batch": batch, "label": label_for(named["name"], label, {one.strategy for one in shipped}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
@@ -236,9 +236,12 @@ def suite_report(
     ] = "",
     directory: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
-    """Report on a suite's baselines and on results over the suite, without running anything."""
+    """Report on a suite's baselines and on results over the suite."""
+    from ..suite.verify import check_baselines
+
     found = find_suite(suite)
     shipped = baselines(found, against.split(",") if against else None)
+    check_baselines(found, shipped if against else [one for one in shipped if one.code])
     limit = parse_trials(trials) if trials else None
     runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds), limit)
     summary = write_report(runs, directory)

@@ -29,6 +29,7 @@ from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
 from ..run.study import Study
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
+from .verify import check_baselines
 
 STYLES = {"better": "green", "worse": "red"}
 MOST = 6  # maximum number of baselines with their own rows and columns; the report shows all baselines
@@ -157,7 +158,9 @@ def study_runs(study: Study, out: Path) -> ComparedRuns:
     assert study.suite is not None
     logs = [out / run.log for run in study.plan()[0]]
     new = collect(study.suite, [log for log in logs if log.exists()])
-    return compare(study.suite, new, baselines(study.suite, study.baselines), study.spec.seed_list)
+    shipped = baselines(study.suite, study.baselines)
+    check_baselines(study.suite, shipped)
+    return compare(study.suite, new, shipped, study.spec.seed_list)
 
 
 def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:

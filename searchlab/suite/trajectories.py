@@ -65,6 +65,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     own_seconds: float = 0.0  # mean time for training and proposing per run on ``host``
     host: str = ""
     versions: dict[str, str] = {}
+    code: dict[str, str] = {}  # the digests of the code of the policy and the cost model, as in the header of a log
     test_uses: int | msgspec.UnsetType = msgspec.UNSET  # strategies run over the test split so far, including this one
     tables: dict[str, TableRuns]
 
@@ -179,6 +180,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
     found: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
     headers: dict[tuple[str, str], Header] = {}  # the header of one log per strategy and table
     spent: dict[str, list[float]] = {}
+    codes: dict[str, list[dict[str, str]]] = {}
     for path in logs:
         log = read_log(path)
         header, table = log.header, recorded[log.header.table or "(none)"]
@@ -201,13 +203,15 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             )
         runs[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
         headers[header.name, header.table] = header
+        codes.setdefault(header.name, []).append(log.code)
         spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
     return [
         Trajectories(
             suite=suite.spec.version, strategy=name, policy=header.policy,
             cost_model=header.cost_model, features=header.features, batch=header.batch, versions=header.versions,
             host=cpu_model(), trials=max(len(run.configs) for runs in found[name].values() for run in runs.values()),
-            starts=header.starts, contrasts=header.contrasts, own_seconds=float(f"{np.mean(spent[name]):.3g}"),
+            starts=header.starts, contrasts=header.contrasts, code=_common_code(codes[name]),
+            own_seconds=float(f"{np.mean(spent[name]):.3g}"),
             tables={
                 table: TableRuns(
                     recorded[table].table.digest,
@@ -221,6 +225,13 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
         )
         for name, header in first.items()
     ]  # fmt: skip
+
+
+def _common_code(codes: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return the digests of a strategy's plug-ins, or none if its logs were not all written by the same code."""
+    roles = ("policy", "cost_model")
+    distinct = [{role: digest for role, digest in code.items() if role in roles} for code in codes]
+    return distinct[0] if all(code == distinct[0] for code in distinct) else {}
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:

@@ -14,24 +14,29 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import platformdirs
 
+from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.plan import Budget
 from ..log.programs import version_changes
+from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
-from ..plugins import is_registered, trusts, unregistered_code
+from ..plugins import functions_in, is_registered, names_from, trusts, unregistered_code
+from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Searched, Strategy, plan_run
 from ..run.study import searched_table
 from ..schema import UNREADABLE
+from ..source import source_digest
 from ..tables.info import unsteady
 from .cards import Card
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
@@ -39,6 +44,7 @@ from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajector
 MANIFEST = "manifest.json"
 RESULT = "result.json.gz"  # the file in a bundle that contains the runs
 SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
+CHECK_SECONDS = 2.0  # the time after which no further run of a baseline is replayed before it is used
 SAMPLE = 64  # the number of configs to look up in a space if this requires building programs
 
 OnStep = Callable[[str, list[str]], None]
@@ -354,6 +360,48 @@ def replay(
     if problems and (features := avx512()):
         problems = _narrower(suite, differ, features)
     return Replayed(count, len(order), list(filter(None, problems)), problems.count(""))
+
+
+def check_baselines(suite: Suite, shipped: Sequence[Trajectories]) -> None:
+    """Check that baselines are still what their policies and cost models do, because users compare with them by name.
+
+    A baseline is replayed in part if its code has changed since it was recorded, or if the suite does not record the
+    code, but only once: the user's cache remembers the code that reproduced it. Baselines that cannot be replayed here,
+    because their plug-ins are missing or not trusted, are not checked.
+
+    Raises:
+        SearchlabError: If a replay differs.
+    """
+    for one in shipped:
+        try:
+            code = _code_of(suite, one)
+        except SearchlabError:
+            continue
+        if code == one.code:
+            continue
+        identity = msgspec.json.encode([one, code, library_versions()], order="sorted")
+        mark = platformdirs.user_cache_path("searchlab") / "baselines" / hashlib.sha256(identity).hexdigest()[:32]
+        if mark.exists():
+            continue
+        done = replay(suite.part(None), [one], digest=mark.name, seconds=CHECK_SECONDS)
+        if done.problems:
+            raise SearchlabError(
+                f"the baseline {one.strategy} of {suite.spec.version} is not what its code does now: "
+                f"{done.problems[0]}; use the code that recorded it, or record it again (`searchlab suite baselines`); "
+                f"`searchlab suite verify {suite.directory}` shows all differences"
+            )
+        with suppress(OSError):  # it is replayed again next time
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+
+
+def _code_of(suite: Suite, one: Trajectories) -> dict[str, str]:
+    """Return the digests of a baseline's code. Raises SearchlabError if the code is missing or not trusted."""
+    with names_from(suite.directory):
+        digests = {"policy": source_digest(POLICIES.load(one.policy.name), *functions_in(one.policy.options))}
+        if (model := one.cost_model) is not None:
+            digests["cost_model"] = source_digest(COST_MODELS.load(model.name), *functions_in(model.options))
+    return digests
 
 
 def avx512() -> list[str]:

@@ -1,0 +1,78 @@
+"""Baselines are what their code does now, or they are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from searchlab.errors import SearchlabError
+from searchlab.measure.suite import find_suite
+from searchlab.suite import verify
+from searchlab.suite.trajectories import Trajectories, baselines
+from searchlab.suite.verify import check_baselines
+
+
+@pytest.fixture(autouse=True)
+def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The strategies that were replayed, with an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(verify, "CHECK_SECONDS", 0.0)
+    replayed: list[str] = []
+    replay = verify.replay
+
+    def counted(suite: Any, runs: Any, **options: Any) -> Any:
+        replayed.extend(one.strategy for one in runs)
+        return replay(suite, runs, **options)
+
+    monkeypatch.setattr(verify, "replay", counted)
+    return replayed
+
+
+def swapped(one: Trajectories) -> Trajectories:
+    """Return runs whose first two trials are in the other order."""
+
+    def swap(run: Any) -> Any:
+        first, second, *rest = run.configs
+        return msgspec.structs.replace(run, configs=(second, first, *rest))
+
+    tables = {
+        name: msgspec.structs.replace(runs, runs=tuple(map(swap, runs.runs))) for name, runs in one.tables.items()
+    }
+    return msgspec.structs.replace(one, tables=tables)
+
+
+def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list[str]) -> None:
+    suite = find_suite(sealed)
+    shipped = baselines(suite)
+    assert all(set(one.code) >= {"policy"} for one in shipped)
+    check_baselines(suite, shipped)
+    assert not replays
+
+
+@pytest.mark.parametrize("code", [{}, {"policy": "another"}])
+def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: dict[str, str]) -> None:
+    suite = find_suite(sealed)
+    shipped = [msgspec.structs.replace(one, code=code) for one in baselines(suite, ["xgb", "random"])]
+    check_baselines(suite, shipped)
+    assert replays == ["xgb", "random"]
+    check_baselines(suite, shipped)
+    assert replays == ["xgb", "random"]
+
+
+def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, replays: list[str]) -> None:
+    suite = find_suite(sealed)
+    (one,) = baselines(suite, ["evolutionary"])
+    for code in ({}, {"policy": "another"}):
+        with pytest.raises(SearchlabError, match="evolutionary .*trial 0 was config .*suite verify"):
+            check_baselines(suite, [msgspec.structs.replace(swapped(one), code=code)])
+
+
+def test_foreign_code_is_not_imported_for_a_check(sealed: Path, replays: list[str]) -> None:
+    suite = find_suite(sealed)
+    (one,) = baselines(suite, ["random"])
+    foreign = msgspec.structs.replace(one, code={}, policy=type(one.policy)("evil_module:Policy"))
+    check_baselines(suite, [foreign])
+    assert not replays
