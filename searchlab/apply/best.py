@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import SearchlabError, SearchlabWarning, did_you_mean, last_line
+from ..files import write_file
 from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
 from ..machine.cuda import compile_mode
@@ -273,7 +274,7 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
                 f"a program for {target.kind} consists of more than one object file; export it to *.so"
             )
         else:
-            out.write_bytes(objects[0])
+            write_file(out, objects[0])
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 from rich.text import Text
 from typer import Option
 
+from ..files import file_name, write_file
 from ..hypertune import Compared, Hypertuned, above, interval_text, plan_hypertune, spelled
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
@@ -59,7 +59,7 @@ def hypertune(
     To resume, repeat the command; to extend the search, increase `--trials`. Scores are based on trials rather than
     seconds, because a table supplies measurements instantly.
     """
-    directory = directory or Path("results", "hypertune", re.sub(r"[^\w.+-]+", "_", f"{study.stem}-{policy}"))
+    directory = directory or Path("results", "hypertune", file_name(f"{study.stem}-{policy}"))
     plan = plan_hypertune(
         Study.load(study), policy, options=option or [], hold_out=hold_out or [], trials=trials, seeds=seeds,
         fresh_seeds=fresh_seeds, seed=seed,
@@ -82,7 +82,7 @@ def hypertune(
             progress.on_block(f"search {search}{shown}", number + 1, plan.trials)
 
         result = plan.run(directory, on_trial)
-    (directory / "hypertune.json").write_text(json.dumps(result.to_json(), indent=2) + "\n")
+    write_file(directory / "hypertune.json", json.dumps(result.to_json(), indent=2) + "\n", under=directory)
     if as_json:
         say_json(result)
     else:

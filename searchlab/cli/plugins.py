@@ -27,6 +27,7 @@ from ..conformance import (
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..executors.contract import EXECUTORS
+from ..files import read_text
 from ..model import SCHEDULERS
 from ..options import Seed, in_words
 from ..plugins import Plugin, PluginKind
@@ -100,8 +101,8 @@ def _first_sentence(value: str) -> str:
             return ""
         place = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        body = ast.parse(file.read_text(encoding="utf-8")).body
-    except (ImportError, OSError, ValueError, SyntaxError):
+        body = ast.parse(read_text(file)).body
+    except (ImportError, SearchlabError, ValueError, SyntaxError):
         return ""
     classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
     text = " ".join((ast.get_docstring(classes[0]) or "").partition("\n\n")[0].split()) if classes else ""

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
+from ..files import write_file
 from ..log.format import Log, Record, read_bytes
 from ..plugins import Plugin
 from ..records import Failure, Statistic
@@ -471,8 +472,7 @@ def export(log: Log, out: Path, format: str) -> None:
     if out.exists():
         raise SearchlabError(f"{out} already exists; choose a different file as --out")
     content = _t4_of(log) if format == T4 else _cache_of(log)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(content, indent=1) + "\n")
+    write_file(out, json.dumps(content, indent=1) + "\n")
 
 
 def _t4_of(log: Log) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..errors import SearchlabError, cut, last_line, text_of
+from ..files import FileMissing, read_bytes, write_file
 from ..machine.cuda import COMPILE_MODE, compile_mode
 from ..target import Target
 from ..workload import PACK, Argument, Packed, Workload, packed_by, program_hash
@@ -164,20 +165,12 @@ class Programs:
     def get(self, program: str) -> Code | None:
         """Return a program's code, or None if it is not in the folder."""
         try:
-            return msgspec.msgpack.decode(self._file(program).read_bytes(), type=Code)
-        except FileNotFoundError:
+            return msgspec.msgpack.decode(read_bytes(self._file(program), under=self.folder), type=Code)
+        except FileMissing:
             return None
 
     def __setitem__(self, program: str, code: Code) -> None:
-        file = self._file(program)
-        part = file.with_suffix(".part")  # so that a killed process leaves no incomplete program
-        try:
-            part.write_bytes(msgspec.msgpack.encode(code))
-            part.replace(file)
-        except OSError as error:
-            raise SearchlabError(
-                f"cannot store a program in {self.folder}: {error.strerror}; free some space"
-            ) from None
+        write_file(self._file(program), msgspec.msgpack.encode(code), under=self.folder)
 
     def _file(self, program: str) -> Path:
         return self.folder / f"{program}.code"

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
+from ..files import read_bytes, read_text, resolve_inside
 from ..log.format import Header, read_header
 from ..log.packed import SUFFIX
 from ..plugins import Plugin
@@ -227,21 +228,20 @@ def _directory(name: str, base: Path) -> Path | None:
 def read_suite(directory: Path) -> Suite:
     """Return the suite in ``directory``. Raises SearchlabError if its ``suite.toml`` is missing or invalid."""
     path = directory / FILE
+    text = read_text(path, under=directory, kind="the suite")
+    for inside in directory.rglob("*"):  # the tables, cards and baselines of a suite are part of it
+        if inside.is_symlink():
+            resolve_inside(inside, directory)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SearchlabError(f"cannot read the suite {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SearchlabError(f"{path} is not valid TOML: {error}") from None
     return Suite(directory, explained(data, SuiteSpec, str(path)))
 
 
 def digest_of(path: Path) -> str:
     """Return a file's SHA-256 digest. Raises SearchlabError if the file cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise SearchlabError(f"cannot read {path}: {error.strerror}") from None
+    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def check_table(table: SuiteTable, space: Space) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
 from ..console import Terminal
 from ..errors import SearchlabError, UnsupportedWorkload
+from ..files import file_name
 from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
@@ -215,12 +214,6 @@ def plan_tasks(
         else:
             left_out[task.name] = "; ".join(reasons)
     return taken, runs, left_out
-
-
-def file_name(name: str) -> str:
-    """Return a distinct file name for a task; a long name is cut and ends with a checksum."""
-    plain = re.sub(r"[^\w.+-]+", "-", name)
-    return plain if len(plain) <= 100 else f"{plain[:90]}-{zlib.crc32(name.encode()):08x}"
 
 
 def _take_turns(

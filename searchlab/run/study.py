@@ -6,7 +6,6 @@ For a single run, use :func:`~searchlab.run.tune.tune`.
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -23,6 +22,7 @@ from ..analysis.stats.random_search import difficulty_trials
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
+from ..files import file_name, read_text, resolve_inside
 from ..log.format import Log, read_held
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
@@ -384,12 +384,10 @@ class Study:
     def load(cls, path: str | Path) -> Study:
         """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
+        text = read_text(path, kind="the study")
         try:
-            text = path.read_text(encoding="utf-8")
             data = tomllib.loads(text)
-        except OSError as error:
-            raise SearchlabError(f"cannot read the study {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
         return replace(cls._of(data, path.parent, str(path)), copy=(TOML, text))
 
@@ -451,7 +449,7 @@ class Study:
             COST_MODELS.check_name(model.name)
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
-        _check_distinct("policy", [_slug(label) for label in labels])
+        _check_distinct("policy", [file_name(label) for label in labels])
         known = [*labels, *(self.suite.baseline_files if self.suite else ())]
         spaces = [entry if isinstance(entry, str) else entry.label or entry.name for entry in spec.spaces]
         with_space = [f"{space} / {label}" for space in spaces for label in labels]  # in a report on several spaces
@@ -475,7 +473,7 @@ class Study:
                     sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                     if sources not in earlier:
                         earlier[sources] = earlier_runs(sources, settings.statistic, self.base)
-                    log = folder / _slug(strategy.label)
+                    log = folder / file_name(strategy.label)
                     try:
                         run = plan_run(
                             searched, strategy, settings, spec.budget(entry, whole), seed=spec.seed_list[0],
@@ -519,8 +517,8 @@ class Study:
             target = resolve_target(spec.measure.default_target(self.base))
         workloads = [self.given.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
-        _check_distinct("space", [_slug(entry.label or entry.name) for entry in entries])
-        _check_distinct("workload", [str(workload) for workload in workloads])
+        _check_distinct("space", [file_name(entry.label or entry.name) for entry in entries])
+        _check_distinct("workload", [file_name(str(workload)) for workload in workloads])
         held = spec.measure.measurable(self.base)
         places: list[tuple[Path, Searched, Settings]] = []
         missing: list[str] = []
@@ -546,7 +544,7 @@ class Study:
                 if held is not None and (str(workload), searched.space.fingerprint) not in held:
                     missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
-                    places.append((Path(_slug(str(workload)), _slug(name)), searched, spec.measure))
+                    places.append((Path(file_name(str(workload)), file_name(name)), searched, spec.measure))
         left_out += missing
         if not places:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
@@ -637,6 +635,8 @@ class Study:
         chosen = {Path(out) / run.log for run in in_shard(planned, *shard)}
         begun = as_begun([replace(run, log=Path(out) / run.log, discard=discard) for run in planned])
         runs = [run for run in begun if run.log in chosen]
+        for run in runs:
+            resolve_inside(run.log, Path(out))
 
         def ready() -> None:
             write_plan(Path(out), self.planned(), self.spec.claims)
@@ -701,11 +701,6 @@ def searched_table(table: SuiteTable) -> Searched:
         searched = Searched.of(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, searched.space)
     return replace(searched, size=table.header.space_size)
-
-
-def _slug(text: str) -> str:
-    name = re.sub(r"[^\w.+-]+", "_", text)
-    return name if name.strip(".") else "_" * len(name)  # no file can be called ".."
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:

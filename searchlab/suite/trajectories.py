@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import re
-import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ import numpy as np
 import platformdirs
 
 from ..errors import SearchlabError, did_you_mean
+from ..files import file_name, read_bytes, write_file
 from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpacked
 from ..machine.host import cpu_model
 from ..measure.suite import RUNS, Suite, SuiteTable
@@ -236,20 +235,14 @@ def _common_code(codes: Sequence[dict[str, str]]) -> dict[str, str]:
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
     """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(msgspec.json.encode(trajectories), 9, mtime=0))
-    except OSError as error:
-        raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
+    write_file(path, gzip.compress(msgspec.json.encode(trajectories), 9, mtime=0), durable=True)
 
 
 def read_trajectories(path: Path) -> Trajectories:
     """Read trajectories from a file without executing anything in it. Raises SearchlabError if it is damaged."""
     try:
-        read = msgspec.json.decode(unpacked(path, path.read_bytes()), type=Trajectories)
-    except FileNotFoundError:
-        raise SearchlabError(f"the trajectories {path} do not exist") from None
-    except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
+        read = msgspec.json.decode(unpacked(path, read_bytes(path, kind="the trajectories")), type=Trajectories)
+    except UNREADABLE as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
         raise SearchlabError(
@@ -276,7 +269,7 @@ def read_results(places: Iterable[Path]) -> list[Trajectories]:
 
 def trajectories_path(directory: Path, strategy: str) -> Path:
     """Return the path of a strategy's file in a directory of trajectories."""
-    return directory / (re.sub(r"[^\w.+-]+", "_", strategy) + RUNS)
+    return directory / (file_name(strategy) + RUNS)
 
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:

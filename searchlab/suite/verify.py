@@ -24,6 +24,7 @@ import platformdirs
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
+from ..files import FileMissing, read_text, write_file
 from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import library_versions
@@ -87,11 +88,9 @@ def read_manifest(suite: Suite) -> Manifest:
     """Read the manifest of ``suite``. Raises SearchlabError if it is missing or damaged."""
     path = suite.directory / MANIFEST
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except OSError as error:
-        raise SearchlabError(
-            f"cannot read the manifest {path}: {error.strerror}; `searchlab suite seal {suite.directory}` creates it"
-        ) from None
+        return msgspec.json.decode(read_text(path, under=suite.directory, kind="the manifest"), type=Manifest)
+    except FileMissing as error:
+        raise SearchlabError(f"{error}; `searchlab suite seal {suite.directory}` creates it") from None
     except UNREADABLE as error:
         raise SearchlabError(f"the manifest {path} is damaged: {error}; fetch it again") from None
 
@@ -121,11 +120,11 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             card = Card(RecordedTable(table))
             if card.info.unsteady:
                 raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
-            (cards / f"{table.entry.name}.md").write_text(card.text(), encoding="utf-8")
+            write_file(cards / f"{table.entry.name}.md", card.text(), under=suite.directory)
         files = {name: digest_of(path) for name, path in files_of(suite).items()}
         manifest = Manifest(suite.spec.version, split, split_digest(split), files)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        (suite.directory / MANIFEST).write_bytes(text)
+        write_file(suite.directory / MANIFEST, text, under=suite.directory, durable=True)
     except OSError as error:
         raise SearchlabError(f"cannot write to {suite.directory}: {error.strerror}") from None
     return manifest
@@ -250,7 +249,7 @@ def _card_problems(recorded: RecordedTable) -> list[str]:
     path = recorded.table.directory / name
     if not path.is_file():
         return [f"{name} is missing; run `searchlab suite seal` to create it"]
-    right = path.read_text(encoding="utf-8") == Card(recorded).text()
+    right = read_text(path, under=recorded.table.directory) == Card(recorded).text()
     return [] if right else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 

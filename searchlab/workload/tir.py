@@ -18,6 +18,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean, first_line
+from ..files import read_text
 from ..plugins import execute_file
 from ..survival import crash_of
 from .base import UNKNOWN_FLOPS, Workload, arguments_of
@@ -93,9 +94,9 @@ class Tir(Workload):
         import tvm
 
         try:
-            loaded = load_untrusted_json(path.read_text("utf-8"))
-        except OSError as error:
-            raise SearchlabError(f"cannot read {path}: {error.strerror or error}") from None
+            loaded = load_untrusted_json(read_text(path))
+        except SearchlabError:
+            raise
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{path} is not a PrimFunc or a module in TVM's JSON: {first_line(error)}") from None
         if isinstance(loaded, tvm.IRModule):
