@@ -518,7 +518,7 @@ class Study:
         workloads = [self.given.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         _check_distinct("space", [file_name(entry.label or entry.name) for entry in entries])
-        _check_distinct("workload", [file_name(str(workload)) for workload in workloads])
+        _check_distinct("workload", [str(workload) for workload in workloads])
         held = spec.measure.measurable(self.base)
         places: list[tuple[Path, Searched, Settings]] = []
         missing: list[str] = []
