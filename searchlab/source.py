@@ -11,12 +11,15 @@ import functools
 import hashlib
 import inspect
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+import sysconfig
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 CORE = Path(__file__).parent
@@ -27,6 +30,9 @@ _AFTER_RUNS = ("analysis", "apply", "cli", "conformance", "exchange", "model", "
 
 _LIBRARIES = {"site-packages", "dist-packages"}
 """The directories in which distributions are installed."""
+
+_STANDARD = Path(os.path.realpath(sysconfig.get_path("stdlib")))
+"""The directory of the standard library. A user's module may have the name of one of its modules."""
 
 
 @functools.cache
@@ -53,33 +59,37 @@ def source_digest(*objects: Any) -> str:
     """
     parts: set[str] = set()
     pending: set[str] = set()
-    for item in objects:
+    packages: set[str] = set()
+    for item in map(_function, objects):
         for definition in item.__mro__ if isinstance(item, type) else (item,):
             name = getattr(definition, "__module__", None) or ""
-            if _path_of(name) is not None:
+            if _has_file(name):
                 pending.add(name)
-            elif name not in sys.stdlib_module_names:
-                parts.update(_code_of(definition))
-    packages = {_package(name) for name in pending}
+                packages.add(_package(name))
+            else:
+                code, modules = _code_of(definition)
+                parts |= code
+                pending |= modules
     visited: set[str] = set()
     while pending:
         name = pending.pop()
         visited.add(name)
         package = _package(name)
-        path = None if package in sys.stdlib_module_names else _path_of(name)
+        path = _path_of(name)
         if path is None or _is_under(path, CORE):
             continue
         if _LIBRARIES.intersection(path.parts):
             if package in packages:
                 parts.add(_installed(package))
-            continue
-        parts.add(f"{name} {_imported_tree(name, path)}")
-        pending.update(_imports(path, _parent_package(name, path)) - visited)
+        elif not _is_under(path, _STANDARD):
+            parts.add(f"{name} {_imported_tree(name, path)}")
+            pending |= _imports(path, _parent_package(name, path)) - visited
     return _digest(sorted(parts))
 
 
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_NAMES = ("__doc__", "__module__", "__firstlineno__")
+_NAMES = {"__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__dict__", "__weakref__"}
+_HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # since Python 3.14
 
 
 def files_digest(paths: Iterable[Path]) -> str:
@@ -97,33 +107,37 @@ def _package(module: str) -> str:
 
 
 def _parent_package(name: str, path: Path) -> str:
-    return name if path.name == "__init__.py" else name.rpartition(".")[0]
+    package = getattr(sys.modules.get(name), "__package__", None)  # of a script that is run with -m, too
+    return package or (name if path.name == "__init__.py" else name.rpartition(".")[0])
 
 
 def _is_under(path: Path, folder: Path) -> bool:
     return str(path).startswith(os.path.join(folder, ""))
 
 
+def _has_file(name: str) -> bool:
+    return os.path.exists(getattr(sys.modules.get(name), "__file__", None) or "")
+
+
 def _path_of(name: str) -> Path | None:
     """Return the source file of a module, or None if it has none or cannot be found; nothing is imported."""
     module = sys.modules.get(name)
-    origin = _origin(name, tuple(sys.path)) if module is None else getattr(module, "__file__", None)
+    origin = _found(name, tuple(sys.path))[0] if module is None else getattr(module, "__file__", None)
     return Path(os.path.realpath(origin)) if origin and origin.endswith(".py") and os.path.isfile(origin) else None
 
 
+def _folders_of(name: str) -> list[str]:
+    """Return the directories of a package's modules. A namespace package has no file, and may have several."""
+    module = sys.modules.get(name)
+    return list(_found(name, tuple(sys.path))[1] if module is None else getattr(module, "__path__", ()))
+
+
 @functools.lru_cache(4096)
-def _origin(name: str, path: tuple[str, ...]) -> str | None:
-    """Return the file of a module that has not been imported; its parent package has been, or is found in its turn."""
-    parent, _, last = name.rpartition(".")
-    if not parent:
-        spec = PathFinder.find_spec(name, list(path))
-    elif parent in sys.modules:
-        spec = PathFinder.find_spec(last, list(getattr(sys.modules[parent], "__path__", ())))
-    else:
-        package = _path_of(parent)
-        is_package = package is not None and package.name == "__init__.py"
-        spec = PathFinder.find_spec(last, [str(package.parent)]) if package is not None and is_package else None
-    return spec.origin if spec else None
+def _found(name: str, path: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the file of a module that has not been imported, and its directories if it is a package."""
+    parent = name.rpartition(".")[0]
+    spec = PathFinder.find_spec(name, _folders_of(parent) if parent else list(path))
+    return (spec.origin, tuple(spec.submodule_search_locations or ())) if spec else (None, ())
 
 
 _imported: dict[str, tuple[object, str]] = {}
@@ -133,15 +147,29 @@ _imported: dict[str, tuple[object, str]] = {}
 def _imported_tree(name: str, path: Path) -> str:
     """Return the digest of the tree of a module's file, as it was when this was first called after its import.
 
-    A file that changes after its module was imported has no effect on this process until the module is reloaded.
+    A file that changes after its module was imported has no effect on this process until the module is reloaded. If it
+    had changed by the first call, the digest is none that the file has in a new process.
     """
     module = sys.modules.get(name)
     if module is None:
         return _tree(path)
     specification = getattr(module, "__spec__", None) or module
     if name not in _imported or _imported[name][0] is not specification:
-        _imported[name] = specification, _tree(path)
+        changed = f" changed after its import, at {path.stat().st_mtime_ns}" if _has_changed(module, path) else ""
+        _imported[name] = specification, _tree(path) + changed
     return _imported[name][1]
+
+
+def _has_changed(module: ModuleType, path: Path) -> bool:
+    """Return whether a file differs from the one that was compiled when its module was imported, as far as is known."""
+    try:
+        with open(getattr(module, "__cached__", None) or "", "rb") as compiled:
+            header = compiled.read(16)
+    except OSError:
+        return False
+    flags, seconds, size = (int.from_bytes(header[at : at + 4], "little") for at in (4, 8, 12))
+    state = path.stat()
+    return flags == 0 and (seconds, size) != (int(state.st_mtime) & 0xFFFFFFFF, state.st_size & 0xFFFFFFFF)
 
 
 @functools.lru_cache(4096)
@@ -158,6 +186,11 @@ def _read(path: Path, changed: int, size: int) -> tuple[str, tuple[tuple[int, st
             imports.update((0, alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             imports.update((node.level, node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            names = [item.value for item in node.args[:1] if isinstance(item, ast.Constant)]
+            imports.update(
+                (len(name) - len(name.lstrip(".")), name.lstrip("."), "") for name in names if isinstance(name, str)
+            )
         elif isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
@@ -185,8 +218,8 @@ def _imports(path: Path, package: str) -> set[str]:
 def _installed(package: str) -> str:
     """Return the version of an installed package and the digests of all its files."""
     path = _path_of(package)
-    assert path is not None
-    files = sorted(path.parent.rglob("*")) if path.name == "__init__.py" else [path]
+    folders = _folders_of(package)
+    files = sorted(file for folder in folders for file in Path(folder).rglob("*")) or ([path] if path else [])
     parts = [
         f"{file.name} {_tree(file) if file.suffix == '.py' else _bytes(file)}"
         for file in files
@@ -203,39 +236,92 @@ def _bytes(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _code_of(item: Any) -> Iterator[str]:
-    """Yield the code of a class or function without a file, and of what it refers to in its own namespace."""
-    pending, visited = [item], set()
+def _function(item: Any) -> Any:
+    """Return what a decorator, a descriptor or a partial function wraps."""
+    while True:
+        inner = getattr(item, "__wrapped__", None) or getattr(item, "__func__", None)
+        if isinstance(item, functools.partial | functools.cached_property):
+            inner = item.func
+        if inner is None or isinstance(item, type | ModuleType):
+            return item
+        item = inner
+
+
+def _code_of(item: Any) -> tuple[set[str], set[str]]:
+    """Return the code of a class or function without a file, and the modules with files that it refers to."""
+    code: set[str] = set()
+    modules: set[str] = set()
+    visited: dict[int, Any] = {}
+    pending: list[tuple[str, Any]] = [("", item)]
     while pending:
-        current = pending.pop()
-        if id(current) in visited:
-            continue
-        visited.add(id(current))
-        if isinstance(current, type):
-            if current.__module__ in ("builtins", "abc", "typing"):
+        name, value = pending.pop()
+        if not isinstance(value, str | int | float | bytes | None):
+            if id(value) in visited:
                 continue
-            for name, value in sorted(vars(current).items()):
-                value = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
-                if isinstance(value, FunctionType):
-                    pending.append(value)
-                elif isinstance(value, bool | int | float | str | tuple | None) and name not in _NAMES:
-                    yield f"{current.__qualname__}.{name} = {value!r}"
-        elif isinstance(current, FunctionType):
-            yield f"{current.__qualname__} {_code_digest(current.__code__)} {current.__defaults__!r}"
-            yield f"{sorted((current.__kwdefaults__ or {}).items())!r}"
-            for name in current.__code__.co_names:
-                value = current.__globals__.get(name)
-                if getattr(value, "__module__", None) == current.__module__:
-                    pending.append(value)
-                elif isinstance(value, bool | int | float | str):
-                    yield f"{name} = {value!r}"
+            visited[id(value)] = value
+        if isinstance(value, ModuleType):
+            modules.add(value.__name__)
+        elif isinstance(value, type | FunctionType):
+            if _has_file(value.__module__):
+                modules.add(value.__module__)
+            elif _package(value.__module__) not in sys.stdlib_module_names - {"__main__"}:
+                pending += _referred_to(value)
+                code.add(_code_text(value))
+        elif isinstance(value, Mapping):
+            pending += [(f"{name}[{_plain(key)}]", member) for key, member in value.items()]
+        elif isinstance(value, list | tuple):
+            pending += [(f"{name}[{index}]", member) for index, member in enumerate(value)]
+        elif isinstance(value, property):
+            pending += [(name, function) for function in (value.fget, value.fset)]
+        elif (inner := _function(value)) is not value:
+            pending += [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
+        else:
+            code.add(f"{name} = {_plain(value)}")
+            pending.append((name, type(value)))
+            if not _has_file(type(value).__module__):
+                pending.append((name, getattr(value, "__dict__", ())))
+    return code, modules
+
+
+def _code_text(value: Any) -> str:
+    return f"{value.__qualname__} {_code_digest(value.__code__) if isinstance(value, FunctionType) else ''}"
+
+
+def _referred_to(value: Any) -> list[tuple[str, Any]]:
+    """Return the named values on which a class or function depends: attributes, defaults, globals and closures."""
+    prefix = value.__qualname__
+    if isinstance(value, type):
+        attributes = [(f"{prefix}.{name}", item) for name, item in vars(value).items() if name not in _NAMES]
+        return [*attributes, *((f"{prefix}.base", base) for base in value.__bases__)]
+    values: list[tuple[str, Any]] = [(f"{prefix}()", (value.__defaults__, value.__kwdefaults__))]
+    values += [(name, value.__globals__[name]) for name in _names_in(value.__code__) if name in value.__globals__]
+    for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell
+            values.append((f"{prefix}.{name}", cell.cell_contents))
+    return values
+
+
+def _names_in(code: CodeType) -> set[str]:
+    return set(code.co_names).union(*(_names_in(item) for item in code.co_consts if isinstance(item, CodeType)))
 
 
 def _code_digest(code: CodeType) -> str:
-    constants = [_code_digest(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
-    if code.co_consts and isinstance(code.co_consts[0], str):  # a docstring
+    constants = list(code.co_consts)
+    may_have_docstring = code.co_flags & _HAS_DOCSTRING if _HAS_DOCSTRING else not code.co_name.startswith("<")
+    if may_have_docstring and constants and isinstance(constants[0], str):
         constants = constants[1:]
-    return _digest([code.co_code.hex(), *constants, *code.co_names, *code.co_varnames])
+    return _digest([code.co_code.hex(), *map(_plain, constants), *code.co_names, *code.co_varnames])
+
+
+def _plain(value: Any) -> str:
+    """Return a value as text that is the same in every process."""
+    if isinstance(value, CodeType):
+        return _code_digest(value)
+    if isinstance(value, set | frozenset):
+        return f"{sorted(map(_plain, value))}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_plain, value))})"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -1,0 +1,189 @@
+"""Digests of source code see what decides a run, wherever its code lives, and are the same in every process."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from searchlab.source import source_digest
+
+CELL = '''
+import functools
+import helper
+
+LIMIT, SIZES, RANKS = 3, [1, 2], {"fast": lambda config: config * 2}
+
+def scaled(factor):
+    def scale(config):
+        return config * factor
+    return scale
+
+scale = scaled(5)
+add = functools.partial(max, 7)
+
+class Base:
+    step = [4]
+
+class Policy(Base):
+    """A docstring."""
+
+    CHOICES = {"a", "b"}
+
+    def ask(self, n=8):
+        """Another."""
+        return [key(LIMIT, SIZES) for key in (lambda a, b: helper.choose(a) in {"x", "y"}, scale, add, RANKS["fast"])]
+
+    @property
+    def size(self):
+        return [(lambda: "z")() for _ in SIZES]
+
+    @functools.cached_property
+    def cost(self):
+        return 1.5
+'''
+"""A notebook's cell, which has no file."""
+
+CELL_EDITS = [
+    ("LIMIT, SIZES, RANKS = 3", "LIMIT, SIZES, RANKS = 4"),
+    ("[1, 2]", "[1, 3]"),
+    ("config * 2", "config * 3"),
+    ("config * factor", "config + factor"),
+    ("scaled(5)", "scaled(6)"),
+    ("max, 7", "max, 8"),
+    ("max, 7", "min, 7"),
+    ("step = [4]", "step = [5]"),
+    ('{"a", "b"}', '{"a", "c"}'),
+    ("n=8", "n=9"),
+    ('{"x", "y"}', '{"x", "z"}'),
+    ('"z"', '"w"'),
+    ("1.5", "2.5"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory whose modules can be imported, and are forgotten afterwards."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")) or name in ("loose", "site_plugins"):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def write(folder: Path, **modules: str) -> None:
+    for name, text in modules.items():
+        path = folder / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    importlib.invalidate_caches()
+
+
+def fresh(name: str, attribute: str = "Policy") -> str:
+    """Return the digest that a class has in a new process."""
+    for module in [module for module in sys.modules if module.partition(".")[0] in (name.partition(".")[0], "helper")]:
+        del sys.modules[module]
+    importlib.invalidate_caches()
+    return source_digest(getattr(importlib.import_module(name), attribute))
+
+
+def run_cell(text: str, monkeypatch: pytest.MonkeyPatch) -> type[Any]:
+    module = ModuleType("notebook")
+    monkeypatch.setitem(sys.modules, "notebook", module)
+    exec(compile(text, "<cell>", "exec"), vars(module))
+    policy = module.Policy
+    assert isinstance(policy, type)
+    return policy
+
+
+def test_edits_of_a_notebook_and_its_helpers_are_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, helper="def choose(a):\n    return a\n")
+    digest = source_digest(run_cell(CELL, monkeypatch))
+    for old, new in CELL_EDITS:
+        assert old in CELL
+        assert source_digest(run_cell(CELL.replace(old, new), monkeypatch)) != digest, (old, new)
+    same = (
+        CELL.replace("A docstring", "Other words").replace("Another", "More").replace("LIMIT, SIZES)", "LIMIT,  SIZES)")
+    )
+    assert source_digest(run_cell("# a comment\n" + same, monkeypatch)) == digest
+    write(folder, helper="def choose(a):\n    return a + 1\n")
+    del sys.modules["helper"]
+    assert source_digest(run_cell(CELL, monkeypatch)) != digest
+
+
+def test_the_digest_of_a_notebook_is_that_of_any_process(folder: Path) -> None:
+    write(folder, helper="def choose(a):\n    return a\n")
+    script = f"from searchlab.source import source_digest\n{CELL}\nprint(source_digest(Policy))"
+    digests = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(folder)}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from loose import late",
+        "import loose.deep.late as late",
+        "from . import late",
+        "from .late import *",
+        "import importlib\nlate = importlib.import_module('loose.late')",
+        "from importlib import import_module\nlate = import_module('.late', __package__)",
+        "late = __import__('loose.late')",
+    ],
+)
+def test_helpers_in_packages_without_init_are_seen(folder: Path, imports: str) -> None:
+    inside = imports.replace("\n", "\n        ")
+    body = imports if "*" in imports else f"class Policy:\n    def ask(self):\n        {inside}\n"
+    write(folder, loose__policy=f"{body}\nclass Policy(locals().get('Policy', object)):\n    pass\n")
+    write(folder, loose__late="STEP = 1\n", loose__deep__late="STEP = 1\n")
+    digest = fresh("loose.policy")
+    write(folder, loose__late="STEP = 20\n", loose__deep__late="STEP = 20\n")
+    assert fresh("loose.policy") != digest
+
+
+def test_a_module_named_as_one_of_the_standard_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    write(folder, this="class Policy:\n    step = 1\n")
+    digest = fresh("this")
+    write(folder, this="class Policy:\n    step = 20\n")
+    assert fresh("this") != digest
+    del sys.modules["this"]
+
+
+def test_installed_packages_without_init_count_as_a_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = folder / "site-packages"
+    monkeypatch.syspath_prepend(site)
+    write(site, site_plugins__policy="class Policy:\n    pass\n", site_plugins__other="STEP = 1\n")
+    digest = fresh("site_plugins.policy")
+    assert len(digest) == 16
+    import searchlab.source
+
+    write(site, site_plugins__other="STEP = 20\n")
+    searchlab.source._installed.cache_clear()
+    assert fresh("site_plugins.policy") != digest
+    searchlab.source._installed.cache_clear()
+
+
+def test_an_edit_between_import_and_run_is_not_mistaken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class that runs is the old one, so the digest must not be that of the new file."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    write(folder, edited="class Policy:\n    step = 1\n")
+    policy = importlib.import_module("edited").Policy
+    write(folder, edited="class Policy:\n    step = 20\n")
+    mistaken = source_digest(policy)
+    assert source_digest(policy) == mistaken
+    assert source_digest(importlib.reload(sys.modules["edited"]).Policy) == fresh("edited") != mistaken
