@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 import math
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from .analysis.stats.intervals import Interval, mean_of_means_interval
 from .analysis.stats.random_search import Draws, RandomSearch
 from .arrays import Floats
-from .errors import SearchlabError, cut, did_you_mean
+from .errors import SearchlabError, cut, described, did_you_mean
+from .files import check_regular, read_bytes
 from .log.writer import lock
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
@@ -719,9 +721,15 @@ def open_journal(path: Path | None) -> Iterator[BaseStorage]:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock(ends.enter_context(path.open("ab")))
-            if not (data := path.read_bytes()).endswith(b"\n"):  # Optuna cannot read a last line cut off by a kill
-                path.write_bytes(data[: data.rfind(b"\n") + 1])
+            if os.path.lexists(path):
+                check_regular(os.stat(path), f"write {path}")
+            journal = ends.enter_context(path.open("ab"))
+            lock(journal)
+            data = read_bytes(path)
+            complete = data[: data.rfind(b"\n") + 1]
+            journal.truncate(len(complete))  # Optuna cannot read a last line cut off by a kill
+            for line in complete.splitlines():  # Optuna ignores a damaged last line, and fails when it adds another
+                msgspec.json.decode(line, type=dict[str, Any])
             # A killed search leaves Optuna's lock behind. While we hold our own lock, no other process holds Optuna's.
             path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
             storage = JournalStorage(JournalFileBackend(str(path)))
@@ -729,8 +737,13 @@ def open_journal(path: Path | None) -> Iterator[BaseStorage]:
             raise SearchlabError(f"another search is writing {path}; wait for it, or change --out") from None
         except OSError as error:
             raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
-        except (ValueError, KeyError) as error:
-            raise SearchlabError(f"{path} is damaged or not an Optuna journal: {error}") from None
+        except SearchlabError:
+            raise
+        except Exception as error:  # Optuna checks no line, so a damaged one may cause any error
+            raise SearchlabError(
+                f"{path} is damaged or not an Optuna journal: {described(error)}; remove the damaged line, or change "
+                f"--out"
+            ) from None
         yield storage
 
 

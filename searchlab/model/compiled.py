@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Array
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, first_line, last_line
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -71,8 +71,15 @@ def compared(
     if cc.get_cc():
         exported = library
         part = library.with_name(f".{library.name}")
-        executables[1].export_library(str(part))
-        os.replace(part, library)
+        try:
+            executables[1].export_library(str(part))
+            os.replace(part, library)
+        except Exception as error:  # the linker may fail in any way, for example because the disk is full
+            part.unlink(missing_ok=True)
+            raise SearchlabError(
+                f"cannot write {library}: {last_line(error)}; free some space or check the disk, then run the command "
+                f"again, which measures nothing again"
+            ) from None
     timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):

@@ -415,3 +415,12 @@ def test_the_command(study: Study, tmp_path: Path) -> None:
     assert json.loads(again.stdout) == json.loads((tmp_path / "out" / "hypertune.json").read_text())
     wrong = command("--policy", "evolutionary", "--hold-out", "gemm:1x1x1")
     assert isinstance(wrong.exception, SearchlabError) and "cannot be held out" in str(wrong.exception)
+
+
+@pytest.mark.parametrize("line", [b"garbage\n", b"{}\n", b"[1]\n", b"\xff\xfe\n", b'{"op_code": 99}\n', b"null\n"])
+def test_a_damaged_line_of_the_journal_is_one_sentence(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "optuna.log"
+    path.write_bytes(line)
+    with pytest.raises(SearchlabError, match=r"optuna\.log is damaged"), open_journal(path):
+        pass
+    assert path.read_bytes() == line
