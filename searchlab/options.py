@@ -9,12 +9,16 @@ these or a union. Other annotations accept any value, and so do those that use n
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import math
 import operator
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType as PlainUnion
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.inspect import BoolType, FloatType, IntType, ListType, LiteralType, NoneType, StrType, Type, UnionType
@@ -251,3 +255,85 @@ def _phrase(kind: Type) -> str:
 
 def _digits(limit: float) -> str:
     return str(limit) if isinstance(limit, int) else f"{limit:g}"
+
+
+_Kind = inspect.Parameter
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Check the arguments of a public function against its annotations, as far as ``isinstance`` can.
+
+    An argument of another type causes a SearchlabError that names the parameter, instead of an error deep inside.
+    NumPy's numbers become plain. Annotations that use names imported only for type checkers accept any value.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checking(*args: Parameters.args, **given: Parameters.kwargs) -> Returned:
+        arguments = signature.bind(*args, **given)  # raises Python's own TypeError
+        for name, value in arguments.arguments.items():
+            is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
+            if not is_variadic and (declared := _hint(function, name)) is not None:
+                arguments.arguments[name] = _argument(function.__qualname__, name, value, declared)
+        return function(*arguments.args, **arguments.kwargs)
+
+    return checking
+
+
+@functools.cache
+def _hint(function: Callable[..., Any], name: str) -> Any:
+    """Return the evaluated annotation of a parameter, or None if it has none or cannot be evaluated."""
+    annotation = function.__annotations__.get(name, Any)
+    names = dict(function.__globals__)
+    if str(annotation).startswith("tvm."):  # imported only for type checkers, but the function imports it when called
+        names["tvm"] = importlib.import_module("tvm")
+    try:
+        hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
+    except Exception:  # evaluating an annotation may raise anything
+        return None
+    return hints[name]
+
+
+def _argument(function: str, name: str, value: Any, declared: Any) -> Any:
+    """Return ``value``, with NumPy's numbers as plain ones. Raises SearchlabError unless ``declared`` allows it."""
+    value = plain(value) if is_numpy(value) else value
+    if not _allows(declared, value):
+        raise SearchlabError(
+            f"{function}() does not accept {name} = {value!r:.200} ({type(value).__name__}); it must be "
+            f"{_name_of(declared)}"
+        )
+    return value
+
+
+def _allows(declared: Any, value: Any) -> bool:
+    if declared is Any:
+        return True
+    origin = get_origin(declared)
+    if origin in (Union, PlainUnion):
+        return any(_allows(part, value) for part in get_args(declared))
+    if origin is Annotated:
+        return _allows(get_args(declared)[0], value)
+    if origin is Literal:
+        return any(type(value) is type(word) and value == word for word in get_args(declared))
+    kind = type if origin is type else origin or declared
+    if kind is None or kind is type(None):
+        return value is None
+    if kind in (int, float):
+        return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    if kind is Path:
+        return isinstance(value, os.PathLike)
+    try:
+        return not isinstance(kind, type) or isinstance(value, kind)
+    except TypeError:  # a protocol that cannot be checked
+        return True
+
+
+def _name_of(declared: Any) -> str:
+    if get_origin(declared) in (Union, PlainUnion):
+        return " or ".join(dict.fromkeys(map(_name_of, get_args(declared))))
+    if declared is None or declared is type(None):
+        return "None"
+    kind = get_origin(declared) or declared
+    return getattr(kind, "__name__", str(kind)) if kind is not Annotated else _name_of(get_args(declared)[0])

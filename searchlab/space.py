@@ -60,6 +60,10 @@ class Knob:
     role: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
+        if type(self.choices) not in (list, tuple, range) and not (
+            is_numpy(self.choices) or isinstance(self.choices, Sequence)
+        ):
+            raise SearchlabError(f"the choices of knob {self.name!r} must be a sequence, not {self.choices!r:.200}")
         if is_numpy(self.choices) or (len(self.choices) > 0 and is_numpy(self.choices[0])):
             plain_choices = [tuple(value) if isinstance(value, list) else value for value in plain(list(self.choices))]
             object.__setattr__(self, "choices", plain_choices)

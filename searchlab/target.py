@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import SearchlabError, did_you_mean, first_line
 from .machine.cuda import gpu_arch
 from .machine.host import available_cores
+from .options import checks_arguments
 
 if TYPE_CHECKING:
     import tvm
@@ -171,6 +172,7 @@ def native_caches(root: str = "/sys/devices/system/cpu/cpu0/cache") -> tuple[Cac
     return tuple(levels) if len(levels) >= 2 else GENERIC_CACHES
 
 
+@checks_arguments
 def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """Return the target that ``spec`` specifies.
 

@@ -139,6 +139,7 @@ def test_analysis_reaches_nothing_but_the_log_and_what_that_is_made_of() -> None
         "costmodel",
         "space",
         "plugins",
+        "options",
         "workload",
         "errors",
         "arrays",

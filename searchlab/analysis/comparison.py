@@ -15,6 +15,7 @@ from ..errors import SearchlabError, did_you_mean, encodable
 from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
+from ..options import checks_arguments
 from .charts.figures import BY_TRIALS, Looks, all_figures, differences
 from .charts.figures import Figure as LineChart
 from .measures import AREA, Shown, table
@@ -37,6 +38,7 @@ Source = Result | str | Path | Iterable[Result | str | Path]
 _MOST = 12  # the number of workloads that a notebook shows by default
 
 
+@checks_arguments
 def compare(*what: Source | Mapping[str, Source]) -> Comparison:
     """Compare strategies as ``searchlab report`` does, without writing files.
 

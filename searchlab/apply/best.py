@@ -17,6 +17,7 @@ from ..machine.cuda import compile_mode
 from ..machine.host import start_tvm_threads
 from ..machine.scratch import ScratchFolder
 from ..measure.code import compile_program, reason, to_objects
+from ..options import checks_arguments
 from ..target import Target
 from ..workload import PACK, packed_by, program_hash
 
@@ -46,6 +47,7 @@ class Exported(NamedTuple):
     setting: str  # an environment variable to set in the calling process; may be empty
 
 
+@checks_arguments
 def apply_best(log: str | Path | Result) -> Applied:
     """Return a run's best schedule and its module.
 
@@ -78,6 +80,7 @@ def apply_best(log: str | Path | Result) -> Applied:
     return Applied(schedule, schedule.mod)
 
 
+@checks_arguments
 def build_best(best: Best) -> tvm.runtime.Executable:
     """Compile a run's best program for the log's target.
 
@@ -103,6 +106,7 @@ def build_best(best: Best) -> tvm.runtime.Executable:
     return built
 
 
+@checks_arguments
 def text_of(best: Best, name: str) -> str:
     """Return a log's best program as text, as ``searchlab best --show NAME`` prints it.
 

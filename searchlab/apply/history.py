@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import no_logs, read_found
 from ..log.result import Best, Result, load_log
+from ..options import checks_arguments
 from ..target import Target, resolve_target
 from ..workload import Gemm, Workload, packed_by
 from .best import use_threads_of
@@ -27,6 +28,7 @@ OneLog = str | Path | Result
 Logs = OneLog | Sequence[OneLog]
 
 
+@checks_arguments
 def apply_history_best(
     mod: tvm.IRModule, logs: Logs, target: str | Mapping[str, Any] | Target | None = None
 ) -> tvm.IRModule:

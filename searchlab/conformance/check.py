@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import SearchlabError, described, did_you_mean
+from ..options import checks_arguments
 from ..plugins import Plugin, line_of, place_in
 
 
@@ -167,6 +168,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
             yield Outcome(check.name, "pass")
 
 
+@checks_arguments
 def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
     """Return the checks called ``names``, or all if ``names`` is empty. Raises SearchlabError for an unknown name."""
     known = {check.name: check for check in checks}

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError
+from ..options import checks_arguments
 from ..records import SHORTEST, Trial
 from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
@@ -107,6 +108,7 @@ class BoundCostModel:
         (3,)
     """
 
+    @checks_arguments
     def __init__(self, model: CostModel, features: Features) -> None:
         bind(model, features)
         self.model = model

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, SearchlabWarning
+from ..options import checks_arguments
 from ..plugins import names_from
 from ..records import FAILURES, Trial, failures_described
 from ..space import SPACES, Config, Space
@@ -255,6 +256,7 @@ def _counts(log: Log) -> tuple[int, int]:
     return len(log.records), sum(record.failure is not None for record in log.records)
 
 
+@checks_arguments
 def load_log(path: str | Path) -> Result:
     """Load a run from its log. The plug-ins that the log names are not imported until they are needed.
 

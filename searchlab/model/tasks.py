@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, described, did_you_mean, first_line
+from ..options import checks_arguments
 from ..plugins import execute_file, guarded, load_attribute, place_in
 from ..space import SPACES
 from ..target import Target
@@ -77,6 +78,7 @@ def lowered(mod: tvm.IRModule) -> tvm.IRModule:
         raise SearchlabError(f"TVM cannot lower the model: {first_line(error)}") from error
 
 
+@checks_arguments
 def tasks_of(mod: tvm.IRModule) -> list[Task]:
     """Return the tasks of a model: its distinct TIR functions after fusion, with the most work first.
 

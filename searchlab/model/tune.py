@@ -21,7 +21,7 @@ from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
 from ..measure.settings import LocalSettings, Settings
-from ..options import Batch, Seed, Trials, checked
+from ..options import Batch, Seed, Trials, checked, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
@@ -72,6 +72,7 @@ SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
 """The default spaces for a model's tasks; those with the fastest known programs come first."""
 
 
+@checks_arguments
 def tune_model(
     mod: tvm.IRModule,
     *,

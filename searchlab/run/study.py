@@ -29,7 +29,7 @@ from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checked
+from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checked, checks_arguments
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
@@ -381,17 +381,19 @@ class Study:
         return f"<Study of {len(self.spec.policies)} policies over {over}, {len(self.spec.seed_list)} seeds>"
 
     @classmethod
+    @checks_arguments
     def load(cls, path: str | Path) -> Study:
         """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
         text = read_text(path, kind="the study")
         try:
             data = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
         return replace(cls._of(data, path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
+    @checks_arguments
     def from_dict(cls, data: Mapping[str, Any], base: str | Path = ".") -> Study:
         """Create a study from a mapping with the same keys as a study file.
 
@@ -585,6 +587,7 @@ class Study:
             for run in self.plan()[0]
         ]  # fmt: skip
 
+    @checks_arguments
     def run(
         self,
         out: str | Path,

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import Batch, Seconds, Seed, Trials, checked
+from ..options import Batch, Seconds, Seed, Trials, checked, checks_arguments
 from ..plugins import PluginSpec
 from ..schema import explained
 from ..space import Space
@@ -23,6 +23,7 @@ from .progress import shown
 from .study import budget_of
 
 
+@checks_arguments
 def tune(
     workload: str | Workload,
     *,

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 from ..errors import SearchlabError, did_you_mean
+from ..options import checks_arguments
 from ..plugins import names_from
 from .base import WORKLOADS, Workload
 from .products import Conv2d, Gemm, conv2d, gemm, with_options
 
 
+@checks_arguments
 def parse_workload(text: str | Workload) -> Workload:
     """Return the workload with a given name, which may be a preset.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean
+from ..options import checks_arguments
 from .base import Argument, Workload, rounding
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class Gemm(ProductWithEpilogue):
         return self.epilogue([a, b], c, 1)
 
 
+@checks_arguments
 def gemm(
     m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, add: bool = False, relu: bool = False
 ) -> Gemm:
@@ -372,6 +374,7 @@ class Conv2d(ProductWithEpilogue):
         )
 
 
+@checks_arguments
 def conv2d(
     n: int,
     h: int,
