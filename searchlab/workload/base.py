@@ -191,12 +191,14 @@ class Workload(ABC):
         return f"{WORKLOADS.name_of(type(self))}:{self.spelling}"
 
     def check_sizes(self, *names: str, least: int = 1) -> None:
-        """Raise SearchlabError if any of the fields ``names`` is below ``least``; for use in ``__post_init__``."""
+        """Raise SearchlabError if any of the fields ``names`` is below ``least`` or above LARGEST_EXTENT."""
         for name in names:
             value = getattr(self, name)
             for number in value if isinstance(value, tuple) else (value,):
                 if number < least:
                     raise SearchlabError(f"{self.op}: {name} must be at least {least}, not {number}")
+                if number > LARGEST_EXTENT:
+                    raise SearchlabError(f"{self.op}: {name} must be at most {LARGEST_EXTENT:,}, not {number}")
 
     def __getstate__(self) -> dict[str, object]:
         # This omits cached properties such as the module, which another process creates itself.
@@ -264,3 +266,6 @@ def packed_by(module: tvm.IRModule) -> dict[str, tuple[Argument, ...]]:
 
 
 WORKLOADS = PluginKind("workload", "searchlab.workloads", Workload, positional=0)  # type: ignore[type-abstract]
+
+LARGEST_EXTENT = (1 << 31) - 1
+"""The largest extent of a workload. TVM's programs index with int32, and spaces factorise extents."""

@@ -63,6 +63,8 @@ def test_spellings(text: str, expected: Workload) -> None:
     [
         ("gemm:1x-2x3", "n must be at least 1, not -2"),
         ("gemm:0x2x3", "m must be at least 1, not 0"),
+        ("gemm:4611686018427387904x1x1", "m must be at most"),
+        ("conv2d:1x8x4294967296x8x8x3x3", "must be at most"),
         ("gemm:3x3", "needs 3 whole numbers"),
         ("gemm:axbxc", "needs 3 whole numbers"),
         ("gemm", "needs 3 whole numbers"),
