@@ -36,6 +36,7 @@ from .arrays import Floats
 from .errors import SearchlabError, cut, described, did_you_mean
 from .files import check_regular, read_bytes
 from .log.writer import lock
+from .machine.host import library_versions
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
 from .measure.table import TableMeasurer
@@ -354,6 +355,8 @@ class HyperPlan:
             "batch": run.batch,
             "measure": run.settings.identity(),
             "warm start": list(run.warm_start.digests),
+            "code": [{role: digest for role, digest in one.run.code.items() if role != "table"} for one in problems],
+            "versions": dict(library_versions()),
             "tasks": [
                 {"workload": one.workload, "space": one.space, "fingerprint": one.run.space.fingerprint,
                  "table": one.digest}
@@ -363,15 +366,15 @@ class HyperPlan:
         name = f"without {', '.join(hidden)}" if hidden else "on all workloads"
         with _storing():
             study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
-            known = study.user_attrs
+            known, has_trials = study.user_attrs, bool(study.trials)
             for key, wanted in identity.items():
-                if key not in known:
+                if key not in known and not has_trials:
                     study.set_user_attr(key, wanted)
-                elif known[key] != wanted:
+                elif known.get(key) != wanted:
                     raise SearchlabError(
-                        f"{path} contains a different search {name!r}, with {key} = {cut(str(known[key]), 200)} "
-                        f"instead of {cut(str(wanted), 200)}; choose a different --out, or pass the search's "
-                        "original options"
+                        f"{path} contains a different search {name!r}, with {key} = {cut(str(known.get(key)), 200)} "
+                        f"instead of {cut(str(wanted), 200)}; choose a different --out, or restore the search's "
+                        "original options and code"
                     )
         return study
 

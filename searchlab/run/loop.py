@@ -131,12 +131,15 @@ class Search:
             most: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
         """
         start, end = len(self._trials), self._run.trials
+        stop = None if most is None else start + most
+        if stop is not None:
+            end = min(end, stop)
         if not self.is_current:
-            end = max(end, len(self._log.records))
+            end = max(end, len(self._log.records))  # all trials are compared, in the policy's batches
         if not self._over and start < end:
             with extracted_by(self._measurer.extract):
-                self._advance(end if most is None else min(end, start + most))
-        return self._trials[start:]
+                self._advance(end)
+        return self._trials[start:stop]
 
     def _advance(self, end: int) -> None:
         """Advance by one batch, but not beyond ``end`` trials in total."""
@@ -272,7 +275,12 @@ class Search:
                 raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
 
     def finish(self) -> None:
-        """Measure and log the finalists, if the measurer supports this and the log does not contain them yet."""
+        """Measure and log the finalists, if the measurer supports this and the log does not contain them yet.
+
+        Raises OtherRun if code has changed since the log was written, and does not reproduce all its trials.
+        """
+        while not self.is_current and (rest := len(self._log.records) - len(self._trials)) > 0:
+            self.step(rest)  # the run was told to end before the end of its log
         self._log_change()
         measurer, final = self._measurer, self._log.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:

@@ -176,6 +176,15 @@ def test_it_goes_on_with_more_trials(study: Study, tmp_path: Path) -> None:
     assert journal(tmp_path / "steps") == journal(tmp_path / "whole")
 
 
+def test_a_search_does_not_go_on_with_other_code(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_hypertune(study, PLANTED, options=["aim=0..1"], **{**QUICK, "trials": 2})
+    plan.run(tmp_path)
+    for problem in plan.problems:
+        monkeypatch.setitem(problem.run.code, "policy", "0" * 16)  # type: ignore[arg-type]
+    with pytest.raises(SearchlabError, match="code = "):
+        plan.run(tmp_path)
+
+
 def test_another_search_in_the_same_directory_is_refused(study: Study, tmp_path: Path) -> None:
     quick = {**QUICK, "trials": 2}
     plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick).run(tmp_path / "out")

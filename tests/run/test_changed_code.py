@@ -8,7 +8,8 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,12 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Header, Record, read_log
 from searchlab.log.programs import ChangedProgram
 from searchlab.log.writer import LogWriter, OtherRun
+from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
+from searchlab.run.execute import Measurers
+from searchlab.run.loop import Search, search
+from searchlab.run.plan import Budget, Searched, Strategy, plan_run
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
 
@@ -195,6 +200,31 @@ def test_a_reproduced_log_is_reused_from_then_on(acme: Path, log: bytes, tmp_pat
     assert reproduced.startswith(log) and len(reproduced) > len(log)
     assert tune(tmp_path) == reproduced
     assert read_log(tmp_path / "log.jsonl").code["policy"] != read_log(tmp_path / "log.jsonl").header.code["policy"]
+
+
+@pytest.mark.parametrize("last", ["same", "different"])
+def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path, last: str) -> None:
+    """A model's scheduler may stop a search before the end of its log, within a batch; its other trials count, too."""
+    write_table(tmp_path / "table.jsonl")
+    searched = Searched.of(
+        "acme.space:Tiles", searchlab.parse_workload("gemm:16x16x16"), searchlab.resolve_target(TARGET)
+    )
+    settings = TableSettings(path=str(tmp_path / "table.jsonl"))
+    path = tmp_path / "log.jsonl"
+    run = plan_run(searched, Strategy.of("random"), settings, Budget(10), seed=0, batch=4, log=path)
+    with closing(Measurers({}, Path())) as measurers:
+        search(run, measurers.of(run))
+        lines = path.read_text().splitlines()
+        if last == "different":
+            config, other = (json.loads(lines[number])["config"] for number in (1, 10))
+            lines[10] = lines[10].replace(json.dumps(other, separators=(",", ":")), json.dumps(config))
+        path.write_text("\n".join(lines) + "\n")
+        edited = replace(run, code={**run.code, "policy": "0" * 16})
+        refused = pytest.raises(OtherRun, match="trial 9") if last == "different" else nullcontext()
+        with refused, Search(edited, measurers.of(run)) as stopped:
+            assert [len(stopped.step(most)) for most in (6, 2)] == [4, 2]
+            stopped.finish()
+            assert len(stopped.log.records) == 10 and stopped.log.code == edited.code
 
 
 def test_discard_moves_the_old_log_aside(acme: Path, log: bytes, tmp_path: Path) -> None:
