@@ -100,22 +100,37 @@ def entry_of(module: tvm.IRModule) -> str:
     return str(names[0])
 
 
+def input_types(function: Any) -> list[tuple[tuple[int, ...], str]]:
+    """Return the shape and the dtype of each parameter of a Relax function.
+
+    Raises:
+        SearchlabError: If a parameter is not a tensor of a fixed shape.
+    """
+    from tvm.tirx import IntImm
+
+    types = []
+    for parameter in function.params:
+        shape = getattr(parameter.ty, "shape", None)
+        if shape is None:
+            raise SearchlabError(f"the model's input {parameter.name} is not a tensor of a fixed shape")
+        symbols = [str(extent) for extent in shape if not isinstance(extent, IntImm)]
+        if symbols:
+            raise SearchlabError(
+                f"the model's input {parameter.name} has the symbolic dimension {symbols[0]}; export the model with a "
+                f"number instead of {symbols[0]}"
+            )
+        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
+        types.append((tuple(int(extent) for extent in shape), dtype))
+    return types
+
+
 def random_inputs(function: Any, rng: np.random.Generator) -> Iterator[Array]:
     """Yield an array for each parameter of a Relax function, including its weights if they are parameters.
 
     Floating-point numbers are normal, divided by the square root of the number of elements that a layer sums, so that
     the outputs of deep models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
     """
-    from tvm.tirx import IntImm
-
-    for parameter in function.params:
-        shape = getattr(parameter.ty, "shape", None)
-        if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
-            raise SearchlabError(
-                f"the model's input {parameter.name_hint} has no fixed shape; bind its symbolic dimensions first"
-            )
-        sizes = tuple(int(extent) for extent in shape)
-        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
+    for sizes, dtype in input_types(function):
         if "float" not in dtype:
             yield rng.integers(0, 2, sizes).astype(dtype)
             continue

@@ -29,7 +29,7 @@ from ..run.loop import Search
 from ..run.plan import Run, Searched, Strategy, plan_run
 from ..schema import explained
 from ..target import Target, resolve_target
-from .compiled import Comparison, compared
+from .compiled import Comparison, compared, entry_of, input_types
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
 from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler, tell
 from .tasks import Task, as_module, lowered, tasks_of
@@ -145,6 +145,8 @@ def tune_model(
     resolved = resolve_target(settings.default_target() if target is None else target)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
     untuned = lowered(as_module(mod, "tune_model"))
+    if compile:
+        input_types(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
     tasks, runs, left_out = plan_tasks(
         tasks_of(untuned), resolved, Strategy.of(policy, cost_model, features), spaces, settings, batch=batch,

@@ -67,3 +67,18 @@ def no_model() -> str:
 
 def fails() -> Any:
     raise ValueError("no weights")
+
+
+class TwoInputs(nn.Module):
+    """A layer for a batch of any size, and one for a fixed batch."""
+
+    def __init__(self) -> None:
+        self.classes = nn.Linear(16, 4)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.classes(x), nn.op.relu(self.classes(y))
+
+
+def partly_symbolic() -> Any:
+    shapes = {"x": nn.spec.Tensor(("n", 16), "float32"), "y": nn.spec.Tensor((2, 16), "float32")}
+    return TwoInputs().export_tvm({"forward": shapes})[0]

@@ -181,3 +181,12 @@ class Few(searchlab.ProductSpace):
         loop = schedule.get_loops(schedule.get_sblock(self.workload.op))[0]
         schedule.annotate(loop, "pragma_auto_unroll_max_step", config["unroll"])
         return schedule
+
+
+def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="input x has the symbolic dimension n"):
+        searchlab.tune_model(
+            models.partly_symbolic(), out=tmp_path / "m", trials=4, batch=2, policy="random", space="sketch",
+            measure=QUICK,
+        )  # fmt: skip
+    assert not (tmp_path / "m").exists()
