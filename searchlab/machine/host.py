@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .cgroup import core_quota
+from .cgroup import core_quota, memory_limit
 from .cuda import gpu_name
 
 LIBRARIES = ("searchlab", "apache-tvm", "apache-tvm-ffi", "numpy", "xgboost", "lightgbm", "scikit-learn", "optuna")
@@ -25,6 +25,13 @@ def available_cores() -> int:
     """Return the number of cores that this process may keep busy all the time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(min(cores, core_quota())))
+
+
+def available_memory() -> int:
+    """Return the number of bytes of memory that this process may use."""
+    import psutil
+
+    return int(min(psutil.virtual_memory().total, memory_limit()))
 
 
 def own_cores() -> int:

@@ -17,10 +17,12 @@ import numpy as np
 
 from ..arrays import Floats
 from ..errors import SearchlabError, SearchlabWarning
+from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
 from ..records import Measurement
 from ..space import Config, Space
 from ..target import Target
+from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
@@ -358,6 +360,29 @@ class _Extraction(Batch[range]):
             self.blamed.append((chunk[0], str(death)))
 
 
+def check_size(workload: Workload) -> None:
+    """Raise SearchlabError if programs for ``workload`` cannot be checked and timed on this machine.
+
+    The process that runs programs holds each input as a NumPy array and as the program's argument, and each result as
+    the argument, as NumPy's result and as the content before the program has run.
+    """
+    arguments = workload.arguments
+    for argument in arguments:
+        if argument.elements > MAX_ELEMENTS:
+            raise SearchlabError(
+                f"{workload}: the array {argument.name} has {argument.elements:,} elements, but programs compute "
+                f"indices with 32-bit integers; choose sizes with at most {MAX_ELEMENTS:,} elements"
+            )
+    inputs, results = arguments[: -workload.results], arguments[-workload.results :]
+    needed = 2 * sum(one.bytes for one in inputs) + 3 * sum(one.bytes for one in results)
+    if needed > (available := available_memory()):
+        raise SearchlabError(
+            f"{workload} needs at least {needed:,} bytes of memory for its arguments, their copies and the expected "
+            f"result, but this machine or this process's control group has {available:,}; choose smaller sizes, or "
+            f"measure on a larger machine"
+        )
+
+
 class BuildingMeasurer(Measurer):
     """A measurer that builds programs in ``workers`` processes. Subclasses run the programs.
 
@@ -394,6 +419,7 @@ class BuildingMeasurer(Measurer):
         """
 
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+        check_size(space.workload)
         self._prepare(space, len(configs))
         builds = self._builders.build(space, configs, lambda program: self.settings.is_known(program, self.known, best))
         self.known.update({failed.program: failed for failed in builds.failures.values() if failed.program})

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 UNKNOWN_FLOPS = 10**9
 
+MAX_ELEMENTS = 2**31 - 1
+"""The maximum number of elements of an array that can be measured.
+
+Programs compute indices with 32-bit integers.
+"""
+
 PACK = "pack_"
 """The prefix of the names of functions that pack an argument; see :func:`packed_by`."""
 
@@ -38,6 +44,14 @@ class Argument(NamedTuple):
     @property
     def is_float(self) -> bool:
         return np.issubdtype(np.dtype(self.dtype), np.floating) or self.dtype == "bfloat16"
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * np.dtype(self.dtype).itemsize
 
     def unwritten(self) -> Array:
         """Return an array filled with NaN or the smallest integer, which reveals unwritten elements."""
