@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import searchlab
 from searchlab.machine.cuda import gpu_name
-from searchlab.machine.lock import VARIABLE
+from searchlab.machine.lock import MACHINE, VARIABLE
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.target import Target, resolve_target
 
@@ -31,18 +31,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 LOCK = Path(tempfile.gettempdir(), f"searchlab-tests-{os.getpid()}.lock")
 
+OWN_LOCK = LOCK.with_suffix(".own")
+
 
 def pytest_configure() -> None:
     """Let Ctrl-C end what tests start: a script's background job ignores it, and so does all that it starts.
 
-    Tests that run in parallel do not wait for each other to measure.
+    Tests that run in parallel do not wait for each other to measure, and the processes that they start do not wait for
+    the measurers that this process shares between tests.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ[VARIABLE] = str(LOCK)
+    MACHINE.path = lambda: OWN_LOCK
 
 
 def pytest_unconfigure() -> None:
-    LOCK.unlink(missing_ok=True)
+    for path in (LOCK, OWN_LOCK):
+        path.unlink(missing_ok=True)
 
 
 @pytest.fixture

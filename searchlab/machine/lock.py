@@ -36,15 +36,47 @@ def warn(text: str) -> None:
     warnings.warn(text, SearchlabWarning, stacklevel=2)
 
 
+def _unusable(path: Path, problem: str) -> SearchlabError:
+    return SearchlabError(
+        f"cannot use {path} to keep other processes from measuring at the same time: {problem}; set {VARIABLE} to the "
+        f"path of a file that all users of this machine may write"
+    )
+
+
+def lock_path() -> Path:
+    """Return the path of the lock's file: the value of SEARCHLAB_LOCK or, by default, a file of this user.
+
+    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user. Raises
+    SearchlabError if the directory of the default belongs to another user.
+    """
+    if path := os.environ.get(VARIABLE):
+        return Path(path)
+    folder = Path(f"/tmp/searchlab-{os.getuid()}")
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        status = folder.lstat()
+        problem = "" if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() else "it belongs to another user"
+    except OSError as error:
+        problem = str(error.strerror)
+    if problem:
+        raise _unusable(folder, problem)
+    return folder / "measuring.lock"
+
+
 class MachineLock:
     """This process's hold on the machine. It may be acquired several times, and is free once each hold is released.
 
     POSIX record locks are used because a forked process does not inherit them and the kernel releases them when the
     process ends, however it ends. The file contains a description of the holder. It is never removed, because a process
     that waits may have opened it.
+
+    Args:
+        path: Returns the path of the lock's file; by default, :func:`lock_path`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: Callable[[], Path] = lock_path) -> None:
+        self.path = path
         self._reset()
 
     def _reset(self) -> None:
@@ -63,7 +95,7 @@ class MachineLock:
         """
         with self._changing:
             if not self._holds:
-                self._file = _lock(lock_path(), say)
+                self._file = _lock(self.path(), say)
             self._holds += 1
         process, released = os.getpid(), False
 
@@ -98,27 +130,6 @@ def machine_alone(exclusive: bool = True, say: Callable[[str], None] = warn) -> 
         yield
     finally:
         release()
-
-
-def lock_path() -> Path:
-    """Return the path of the lock's file: the value of SEARCHLAB_LOCK or, by default, a file of this user.
-
-    The default does not depend on TMPDIR or XDG_RUNTIME_DIR, which differ between the sessions of a user. Raises
-    SearchlabError if the directory of the default belongs to another user.
-    """
-    if path := os.environ.get(VARIABLE):
-        return Path(path)
-    folder = Path(f"/tmp/searchlab-{os.getuid()}")
-    try:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        status = folder.lstat()
-        problem = "" if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() else "it belongs to another user"
-    except OSError as error:
-        problem = str(error.strerror)
-    if problem:
-        raise _unusable(folder, problem)
-    return folder / "measuring.lock"
 
 
 def _lock(path: Path, say: Callable[[str], None]) -> int:
@@ -186,10 +197,3 @@ def _describe(file: int) -> None:
 
 def _holder(file: int) -> str:
     return one_line(os.pread(file, 4 * MAX_FACTS, 0).decode(errors="replace"))[:MAX_FACTS] or "another process"
-
-
-def _unusable(path: Path, problem: str) -> SearchlabError:
-    return SearchlabError(
-        f"cannot use {path} to keep other processes from measuring at the same time: {problem}; set {VARIABLE} to the "
-        f"path of a file that all users of this machine may write"
-    )
