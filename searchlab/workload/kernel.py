@@ -25,8 +25,8 @@ class Kernel(Workload):
     operations: int | None = None  # the number of floating-point operations per execution, if known
 
     def __post_init__(self) -> None:
-        if self.operations is not None:
-            self.check_sizes("operations")
+        if self.operations is not None and self.operations < 1:  # it may be far larger than any extent
+            raise SearchlabError(f"kernel: operations must be at least 1, not {self.operations}")
         if not re.fullmatch(r"[\w.@+-]+", self.name):
             raise SearchlabError(
                 f"kernel: the name {self.name!r} may contain only letters, digits and the characters _ . @ + -, "
