@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import Header, Record, read_bytes
 from ..plugins import Plugin
 from ..records import Statistic
@@ -141,6 +142,45 @@ def lines(path: Path) -> Iterator[Line]:
             yield Line(path, number, text)
     if empty:
         raise SearchlabError(f"{path} is empty, so there is nothing to import")
+
+
+REPEATED = "measurements of configs that had already been measured; only the first one of each config counts"
+
+
+def without_repeats(task: ForeignTask) -> ForeignTask:
+    """Return ``task`` with only the first trial of each config, since tuners append to a file whenever they run."""
+    first: dict[bytes, ForeignTrial] = {}
+    for trial in task.trials:
+        first.setdefault(msgspec.json.encode(trial.record.config), trial)
+    if len(first) == len(task.trials):
+        return task
+    note = f"{len(task.trials) - len(first)} {REPEATED}"
+    return replace(task, trials=list(first.values()), left_out=(*task.left_out, note))
+
+
+def records(path: Path) -> Iterator[Line]:
+    """Yield the lines of a file with a JSON value a line, without comments.
+
+    A last line that is incomplete, because its writer was killed, is omitted with a SearchlabWarning. Raises
+    SearchlabError if there are no lines.
+    """
+    every = [line for line in lines(path) if not line.text.lstrip().startswith(b"#")]
+    if not every:
+        raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
+    last = every[-1]
+    if len(every) > 1 and not _is_json(last.text) and not read_bytes(path).endswith(b"\n"):
+        text = f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported"
+        warnings.warn(text, SearchlabWarning, stacklevel=2)
+        every.pop()
+    yield from every
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def is_number(value: Any) -> bool:

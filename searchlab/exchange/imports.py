@@ -25,7 +25,7 @@ from ..space import SPACES
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from . import kernel_tuner, legacy, metaschedule
-from .foreign import ForeignTask, Reader, lines
+from .foreign import ForeignTask, Reader, records, without_repeats
 
 READERS = {
     "autotvm": legacy.AUTOTVM,
@@ -70,7 +70,7 @@ def detect(path: Path) -> str:
         return "metaschedule"
     if looks_like := kernel_tuner.format_of(path):
         return looks_like
-    first = next(lines(path))
+    first = next(records(path))
     where, known = f"{path}, line {first.number}", ", ".join(READERS)
     try:
         record = msgspec.json.decode(first.text)
@@ -104,7 +104,7 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
         raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, READERS)}")
     reader = READERS[format]
     with names_from(path):
-        tasks = reader.read(path)
+        tasks = [task if task.native else without_repeats(task) for task in reader.read(path)]
     single = out.name.endswith(LOGS)
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")

@@ -29,7 +29,7 @@ from ..records import Failure, Statistic
 from ..space import SPACES, Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
-from .foreign import ForeignTask, ForeignTrial, Reader, is_number, moment, value_of
+from .foreign import REPEATED, ForeignTask, ForeignTrial, Reader, is_number, moment, value_of
 
 VERSION = "1.0.0"  # of the T4 schema
 SPACE = "parameters"
@@ -65,7 +65,7 @@ RATES = ("gflop/s", "gflops", "gflops/s")
 CLOSE = 1e-6
 COMPLETE = 0.9
 """A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
-MOST_PLAUSIBLE = 1 << 22
+MOST_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
 Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
@@ -368,7 +368,7 @@ def _task(
     if again := len(rows) - len(distinct):
         left_out = [
             *left_out,
-            f"{again} measurements of configs that had already been measured; only the first one of each config counts",
+            f"{again} {REPEATED}",
         ]
     rows = list(distinct.values())
     statistic = _statistic(rows)
@@ -393,8 +393,8 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     """Estimate the number of legal configs from the combinations of values that occur in ``configs``.
 
     A kernel's files do not contain its restrictions, but each restriction usually concerns few parameters. A config is
-    therefore considered legal if all combinations of up to four of its values occur. The result is 0 if there are too
-    many configs to count.
+    therefore considered legal if all combinations of up to four of its values occur. If there are very many, the result
+    is an estimate from a sample, which is always the same.
 
     Args:
         parameters: Each parameter's values.
@@ -402,18 +402,23 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     """
     axes = {name: {value: place for place, value in enumerate(values)} for name, values in parameters.items()}
     axes = {name: places for name, places in axes.items() if len(places) > 1}
-    sizes = [len(places) for places in axes.values()]
-    if math.prod(sizes) > MOST_PLAUSIBLE:
-        return 0
     listed = np.array([[places[config[name]] for name, places in axes.items()] for config in configs])
-    left = np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1) if sizes else np.zeros((1, 0), int)
-    for arity in range(1, min(4, max(2, len(axes) - 1)) + 1):
-        for some in combinations(range(len(axes)), arity):
-            shape = [sizes[axis] for axis in some]
-            occurs = np.zeros(shape, dtype=np.bool_)
-            occurs[tuple(listed[:, axis] for axis in some)] = True
-            left = left[occurs[tuple(left[:, axis] for axis in some)]]
-    return len(left)
+    sizes, most = [len(places) for places in axes.values()], min(4, max(2, len(axes) - 1))
+    legal, factor = np.zeros((1, 0), np.int64), 1.0  # the legal choices of the first axes, or a sample of 1 / factor
+    rng = np.random.default_rng(0)
+    for axis, places in enumerate(axes.values()):
+        if len(legal) > MOST_LISTED:
+            factor *= len(legal) / MOST_LISTED
+            legal = legal[rng.choice(len(legal), MOST_LISTED, replace=False)]
+        choices = np.tile(np.arange(len(places)), len(legal))[:, None]
+        legal = np.concatenate([np.repeat(legal, len(places), axis=0), choices], axis=1)
+        for arity in range(min(most, axis + 1)):
+            for others in combinations(range(axis), arity):
+                combined = [*others, axis]
+                occurs = np.zeros([sizes[other] for other in combined], dtype=np.bool_)
+                occurs[tuple(listed[:, combined].T)] = True
+                legal = legal[occurs[tuple(legal[:, combined].T)]]
+    return round(factor * len(legal))
 
 
 STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {

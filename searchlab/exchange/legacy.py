@@ -18,7 +18,7 @@ from ..log.format import Record
 from ..records import Failure
 from ..space import Config, Space, Value
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, value_of
+from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, records, value_of
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Measured = tuple[list[Any], int, Seconds, Seconds]  # times, MeasureErrorNo, seconds to measure, seconds since 1970
@@ -90,7 +90,7 @@ class EntitySpace(Protocol):
 def _read_autotvm(path: Path) -> list[ForeignTask]:
     decoder = msgspec.json.Decoder(_AutotvmRecord)
     tasks: dict[bytes, ForeignTask] = {}
-    for line in lines(path):
+    for line in records(path):
         if not line.text.lstrip().startswith(b"{"):
             line.damaged(
                 "it is not JSON; AutoTVM's pickled logs are rejected, because reading one could run arbitrary code"
@@ -153,7 +153,7 @@ class _AnsorRecord(msgspec.Struct):
 def _read_ansor(path: Path) -> list[ForeignTask]:
     decoder = msgspec.json.Decoder(_AnsorRecord)
     tasks: dict[tuple[str, str], ForeignTask] = {}
-    for line in lines(path):
+    for line in records(path):
         record = line.decode(decoder)
         task, (_, steps) = record.i
         if len(task) < 2 or not isinstance(task[0], str) or not isinstance(task[1], str):

@@ -7,18 +7,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
+from searchlab.exchange.foreign import REPEATED
 from searchlab.exchange.imports import As, detect, import_file
+from searchlab.exchange.kernel_tuner import plausible
 from searchlab.exchange.legacy import workload_of
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
 from searchlab.measure.table import TableMeasurer
 from searchlab.plugins import Plugin
 from searchlab.run.tune import tune
-from searchlab.space import SPACES
+from searchlab.space import SPACES, Value
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.support.cli import HEAVY
@@ -32,9 +35,9 @@ TEMPLATE = Plugin("knob-template", {"template": "conv2d_no_batching"})
 HOPPER = {"kind": "cuda", "arch": "sm_90"}
 
 
-def imported(path: Path, out: Path, **wanted: Any) -> Log:
+def imported(path: Path, out: Path, repeats: int = 0, **wanted: Any) -> Log:
     made, notes = import_file(path, out, As(**wanted))
-    assert len(made) == 1 and not notes
+    assert len(made) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
     return read_log(out)
 
 
@@ -119,17 +122,17 @@ def test_records_are_imported_for_analysis_without_tvm(tmp_path: Path) -> None:
 
 
 def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_path: Path) -> None:
-    log = imported(tutorial, tmp_path / "a.jsonl", space=TEMPLATE)
+    log = imported(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     assert log.header.workload == CONV2D and log.header.fingerprint == space.fingerprint
     indices = [space.index_of(trial.config) for trial in log.trials]  # type: ignore[attr-defined]
-    assert indices == [pair["index"] for pair in PAIRS] + [PAIRS[0]["index"]]
-    assert log.records[-1].failure == "run_timeout"
+    assert indices == [pair["index"] for pair in PAIRS]
+    assert log.records[0].failure is None, "the last record repeats the first config, and fails"
     assert load_log(log.path).space.fingerprint == space.fingerprint
 
 
 def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> None:
-    log = imported(tutorial, tmp_path / "a.jsonl", space=TEMPLATE)
+    log = imported(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     table = TableMeasurer([log.path])
     wanted = [log.trials[2].config, log.trials[0].config]
@@ -270,3 +273,38 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
     trial.source[0][:] = [one for one in trial.source[0] if one[0] != "Vectorize"]
     with pytest.raises(InvalidConfig, match="differs from the measured program"):
         metaschedule.config_in(space, task, trial)
+
+
+TOPHUB = Path(__file__).parents[1] / "border" / "data" / "tophub" / "llvm.log"
+
+
+def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:
+    made, notes = import_file(TOPHUB, tmp_path / "out", As())
+    assert len(made) == 4 and not notes
+    assert read_log(made[0].path).header.workload == "conv2d:1x224x224x64x3x7x7:s2:p3"
+    (tmp_path / "comments.log").write_text("# a\n#b\n")
+    with pytest.raises(SearchlabError, match="only comments"):
+        import_file(tmp_path / "comments.log", tmp_path / "none", As())
+
+
+@pytest.mark.parametrize("line_ending", ["\n", "\r\n"])
+def test_an_incomplete_last_record_is_omitted(tmp_path: Path, line_ending: str) -> None:
+    torn = tmp_path / "torn.log"
+    text = AUTOTVM.read_text().replace("\n", line_ending)
+    torn.write_bytes(b"\xef\xbb\xbf" + text[: -len(text.splitlines()[-1]) // 2].encode())
+    with pytest.warns(SearchlabWarning, match="line 5 is incomplete"):
+        log = imported(torn, tmp_path / "a.jsonl")
+    assert len(log.records) == 4
+    torn.write_bytes(torn.read_bytes() + b"\n")
+    with pytest.raises(SearchlabError, match="line 5 is damaged"):
+        imported(torn, tmp_path / "b.jsonl")
+
+
+def test_many_binary_parameters_are_estimated() -> None:
+    """There are two million configs, of which none is known to be illegal."""
+    rng = np.random.default_rng(0)
+    parameters: dict[str, list[Value]] = {f"p{number}": [0, 1] for number in range(21)}
+    drawn = [dict(zip(parameters, row, strict=True)) for row in rng.integers(2, size=(500, 21)).tolist()]
+    assert plausible(parameters, drawn) == 1 << 21
+    only = [config for config in drawn if config["p3"] <= config["p17"]]
+    assert plausible(parameters, only) == pytest.approx(3 << 19, rel=0.05)
