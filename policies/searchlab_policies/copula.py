@@ -154,7 +154,7 @@ class Fitted:
     parts: list[Part]
     values: Floats  # (parts, configs), sorted: the marginal distributions
     mean: Floats  # (parts,): the mean of the normal scores, given the size
-    factor: Floats  # (parts, parts): the Cholesky factor of their covariance, given the size
+    factor: Floats  # (parts, parts): the symmetric square root of their covariance, given the size
 
     @classmethod
     def of(cls, known: Sequence[Good], size: float, shrinkage: float) -> Fitted:
@@ -171,7 +171,9 @@ class Fitted:
         given = correlation[1:, 0]
         covariance = correlation[1:, 1:] - np.outer(given, given)
         values, vectors = np.linalg.eigh(covariance)  # the matrix may be singular
-        return cls(parts, np.sort(rows[1:], axis=1), given * at, vectors * np.sqrt(np.maximum(values, 0.0)))
+        # The signs of eigenvectors, which differ between BLAS kernels, do not affect the symmetric root.
+        factor = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        return cls(parts, np.sort(rows[1:], axis=1), given * at, factor)
 
     def sample(self, rng: np.random.Generator) -> dict[Part, float]:
         """Draw a number for each part."""

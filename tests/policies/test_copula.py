@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.arrays import Floats
 from searchlab.log.format import read_log
 from searchlab.records import Measurement, Trial
 from searchlab.run.tune import tune
@@ -48,7 +49,7 @@ def proposed(tasks: list[tuple[int, Seconds]], side: int = 64, n: int = 24, **op
 
 def test_what_was_fast_elsewhere_is_proposed_first() -> None:
     def seconds(config: Mapping[str, Any]) -> float:
-        return 1 + abs(np.log2(config["x"]) - 4) + abs(np.log2(config["y"]) - 2) + (config["how"] == "row")
+        return 1 + abs(np.log2(config["x"]) - 4) + abs(np.log2(config["y"]) - 2) + 4 * (config["how"] == "row")
 
     first = proposed([(128, seconds)], n=6, quantile=0.1)
     near = [abs(np.log2(one["x"]) - 4) + abs(np.log2(one["y"]) - 2) for one in first]
@@ -81,6 +82,21 @@ def test_samples_depend_on_the_size_of_the_workload(side: int) -> None:
     assert abs(np.mean([np.log2(one["x"]) for one in found]) - np.log2(side / 4)) < 1
 
 
+def test_samples_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BLAS kernels choose these signs differently."""
+
+    def seconds(config: Mapping[str, Any]) -> float:
+        return 1 + abs(np.log2(config["x"] * config["y"]) - 6) + (config["how"] == "row")
+
+    def decompose(matrix: Floats) -> tuple[Floats, Floats]:
+        values, vectors = eigh(matrix)
+        return values, vectors * np.resize([-1.0, 1.0], len(values))
+
+    expected, eigh = proposed([(32, seconds), (128, seconds)]), np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", decompose)
+    assert proposed([(32, seconds), (128, seconds)]) == expected
+
+
 def test_without_earlier_runs_it_learns_from_its_own() -> None:
     def seconds(config: Mapping[str, Any]) -> float:
         return 1 + abs(np.log2(config["x"]) - 4) + abs(np.log2(config["y"]) - 2)
@@ -104,7 +120,7 @@ def test_runs_without_a_success_are_skipped() -> None:
 @pytest.mark.parametrize("policy", ["copula", "gp-prior"])
 def test_a_run_receives_the_trials_of_other_shapes_and_resumes(policy: str, native: Target, tmp_path: Path) -> None:
     def tuned(shape: str, log: str, trials: int = 8, **options: Any) -> list[Any]:
-        table = tmp_path / f"table-{shape}"
+        table = tmp_path / f"table-{shape}.jsonl"
         if not table.exists():
             write_table(table, KnobTemplate(parse_workload(shape), native), toys.flaky)
         tune(
