@@ -14,5 +14,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    del sys.path[:1]  # the current directory, where any file could hide an installed module; plug-ins are found there
+    if not sys.flags.safe_path:
+        del sys.path[:1]  # the current directory, where any file could hide an installed module
     main()

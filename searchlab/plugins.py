@@ -309,6 +309,14 @@ def _find_in_current_directory(package: str) -> None:
         importlib.invalidate_caches()
 
 
+def search_path() -> str:
+    """Return the PYTHONPATH with which ``python -P`` finds the modules that this process finds, in the same order.
+
+    Without ``-P``, Python looks in the current directory first, where any file could hide an installed module.
+    """
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
+
+
 def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the functions and classes among the values of options, at any depth, loading those given by name."""
     pending: list[Any] = list(options.values())

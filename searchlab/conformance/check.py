@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import SearchlabError, described, did_you_mean
 from ..options import checks_arguments
-from ..plugins import Plugin, line_of, place_in
+from ..plugins import Plugin, line_of, place_in, search_path
 
 
 class CheckFailed(AssertionError):
@@ -266,9 +266,9 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
     )
     hashes = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-P", "-c", code],
         env=os.environ | {
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "PYTHONPATH": search_path(),
             "PYTHONHASHSEED": hashes, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
         },
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

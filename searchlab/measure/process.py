@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 import msgspec
 
 from ..errors import SearchlabError
+from ..plugins import search_path
 from .isolation import with_limit
 from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, Started
 
@@ -338,13 +339,13 @@ class MeasuringWorker(Worker):
 def start_module(module: str, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
     """Start ``python -m MODULE CONNECTION PARENT`` in its own session. It inherits the descriptor ``connection``."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, str(connection), str(os.getpid())],
+        [sys.executable, "-P", "-m", module, str(connection), str(os.getpid())],
         pass_fds=[connection],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         start_new_session=True,  # Ctrl-C must reach only the parent
-        env={**environment, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env={**environment, "PYTHONPATH": search_path()},
     )
 
 

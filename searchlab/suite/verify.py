@@ -31,7 +31,7 @@ from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
-from ..plugins import functions_in, is_registered, names_from, trusts, unregistered_code
+from ..plugins import functions_in, names_from, search_path, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Searched, Strategy, plan_run
@@ -412,8 +412,8 @@ def avx512() -> list[str]:
 
 def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequence[str]) -> list[str]:
     """Replay runs in a process whose numpy does not use ``features``. If that fails, return the original problems."""
-    words = [sys.executable, "-c", f"from {__name__} import _worker; _worker()"]
-    env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-P", "-c", f"from {__name__} import _worker; _worker()"]
+    env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": search_path()}
     cases = pickle.dumps((suite, [case for case, _ in differ]))
     done = subprocess.run(words, input=cases, stdout=subprocess.PIPE, env=env, check=False)
     if done.returncode:
@@ -440,17 +440,16 @@ def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
 
 def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
     """Raise SearchlabError if ``one`` uses code that is neither registered nor ``trusted``, before it is imported."""
-    unknown = {}
+    unknown: list[str] = []
+    uses: list[str] = []
     for title, plugin in (("policy", one.policy), ("cost model", one.cost_model)):
-        if plugin is None or plugin.name in trusted:
-            continue
-        is_code = ":" in plugin.name and not is_registered(plugin.name)
-        if is_code or unregistered_code(plugin.options):
-            unknown[title] = plugin
+        references = unregistered_code([plugin.name, plugin.options]) if plugin else []
+        if plugin and not set(references) <= set(trusted):
+            uses.append(f"the {title} {plugin.name!r}, options {plugin.options}")
+            unknown += references
     if unknown and not trusts():
-        named = " and ".join(f"the {title} {named.name!r}, options {named.options}" for title, named in unknown.items())
-        options = " ".join(f"--policy {name}" for name in (*trusted, *(plugin.name for plugin in unknown.values())))
+        options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
         raise SearchlabError(
-            f"{one.strategy} uses {named}, which is not registered here; install the package that provides it, or "
-            f"pass {options} if you trust it"
+            f"{one.strategy} uses {' and '.join(uses)}, which is not registered here; install the package that "
+            f"provides it, or pass {options} if you trust it"
         )

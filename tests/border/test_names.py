@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.errors import SearchlabError
+from searchlab.measure.suite import find_suite
+from searchlab.plugins import Plugin
+from searchlab.suite.trajectories import Trajectories
+from searchlab.suite.verify import replay
 from tests.support.cli import searchlab
 
 DATA = Path(__file__).parent / "data"
@@ -74,6 +79,14 @@ def test_a_suite_may_name_a_workload_but_not_execute_it(tmp_path: Path) -> None:
     check_refusal(folder, "suite", "run", "./s", "--policy", "random", "--out", "out", mentions="--trust")
 
 
+def test_options_of_a_trusted_policy_execute_nothing(tmp_path: Path) -> None:
+    policy = Plugin("mine:Chain", {"policies": [{"name": "evil:f"}]})
+    runs = Trajectories(suite="x", strategy="chain", policy=policy, batch=1, trials=1, tables={})
+    suite = find_suite(str(DATA / "suite-names-code" / "s"))
+    with pytest.raises(SearchlabError, match="--policy mine:Chain --policy evil:f"):
+        replay(suite, [runs], digest="0", seconds=None, trusted=["mine:Chain"])
+
+
 def test_files_in_the_current_directory_are_no_modules(tmp_path: Path) -> None:
     for name in ("torch", "cuda", "cPickle", "cython", "linkify_it"):
         (tmp_path / f"{name}.py").write_text('open("PWNED", "w").close()\n')
@@ -81,6 +94,26 @@ def test_files_in_the_current_directory_are_no_modules(tmp_path: Path) -> None:
     for words in (["best", "a.jsonl", "--show", "tir"], ["report", "a.jsonl", "--out", "report"]):
         result = searchlab(*words, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
+    assert not (tmp_path / "PWNED").exists()
+
+
+def test_measuring_processes_ignore_the_current_directory(tmp_path: Path) -> None:
+    for name in ("pickle", "tvm", "numpy"):
+        (tmp_path / f"{name}.py").write_text('open("PWNED", "w").close()\n')
+    words = [
+        "tune",
+        "gemm:16x16x16",
+        "--space",
+        "guided-gemm",
+        "--policy",
+        "random",
+        "--trials",
+        "1",
+        "--log",
+        "a.jsonl",
+    ]
+    result = searchlab(*words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     assert not (tmp_path / "PWNED").exists()
 
 
