@@ -98,8 +98,13 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
 
 def searched(suite: Suite, new: Trajectories) -> Suite:
-    """Return ``suite`` with only the tables over which ``new`` has runs, because a policy may reject some spaces."""
+    """Return ``suite`` with only the tables over which ``new`` has runs, because a policy may reject some spaces.
+
+    Raises SearchlabError if there are none.
+    """
     tables = [entry for entry in suite.spec.tables if entry.name in new.tables]
+    if not tables:
+        raise SearchlabError(f"{new.strategy} has no runs over the tables of {suite.name}; pass its suite")
     return replace(suite, spec=msgspec.structs.replace(suite.spec, tables=tables))
 
 

@@ -248,6 +248,8 @@ def read_trajectories(path: Path) -> Trajectories:
         raise SearchlabError(
             f"{path} has format {read.trajectories}, but this version of searchlab reads format {FORMAT}"
         )
+    if not read.tables:
+        raise SearchlabError(f"{path} contains no runs; write it again with `searchlab suite run`")
     # Suite v1 is sealed, and its baseline ansor uses the former name of these features.
     return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
 

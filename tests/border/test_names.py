@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -85,6 +87,57 @@ def test_options_of_a_trusted_policy_execute_nothing(tmp_path: Path) -> None:
     suite = find_suite(str(DATA / "suite-names-code" / "s"))
     with pytest.raises(SearchlabError, match="--policy mine:Chain --policy evil:f"):
         replay(suite, [runs], digest="0", seconds=None, trusted=["mine:Chain"])
+
+
+EVIL: dict[str, dict[str, object]] = {
+    "space": {"space": {"name": "evil:f"}},
+    "function of a space": {"space": {"name": "trace", "options": {"function": "evil:f"}}},
+    "template": {"space": {"name": "knob-template", "options": {"template": "evil:f"}}},
+    "core function": {"space": {"name": "searchlab.plugins:execute_file"}},
+    "imported module": {"space": {"name": "trace", "options": {"function": "searchlab_spaces.trace.cpu:os"}}},
+    "strategy": {
+        "policy": {"name": "chain", "options": {"policies": ["evil:f"]}},
+        "cost_model": {"name": "evil:f"},
+        "measure": {"kind": "evil:f"},
+    },
+    "workload": {"workload": "evil:f:1x1"},
+    "file": {"workload": "tir:evil.py:f"},
+}
+READERS = (
+    "best a.jsonl",
+    "best a.jsonl --show tir",
+    "log check a.jsonl",
+    "table info a.jsonl",
+    "verify a.jsonl",
+    "export a.jsonl --to metaschedule --out db",
+    "export a.jsonl --to kernel-tuner --out t4.json",
+    "costmodel eval a.jsonl --model random",
+)
+
+
+@pytest.mark.parametrize("change", EVIL.values(), ids=EVIL)
+def test_readers_of_logs_execute_nothing(tmp_path: Path, change: dict[str, object]) -> None:
+    (tmp_path / "evil.py").write_text('open("PWNED", "w").close()\n')
+    header, *trials = (DATA.parents[1] / "golden" / "data" / "model.jsonl").read_text().splitlines()
+    (tmp_path / "a.jsonl").write_text("\n".join([json.dumps(json.loads(header) | change), *trials, ""]))
+    for command in READERS:
+        result = searchlab(*command.split(), cwd=tmp_path)
+        assert result.returncode in (0, 1, 2) and "Traceback" not in result.stderr
+        assert not (tmp_path / "PWNED").exists(), command
+
+
+def write_bundle(folder: Path, tables: dict[str, object]) -> None:
+    """Write a bundle of ``suite run`` by a stranger, whose policy is in ``evil.py``."""
+    runs = {"trajectories": 1, "suite": "s", "strategy": "evil", "policy": {"name": "evil:f"}, "batch": 1, "trials": 1}
+    (folder / "bundle").mkdir()
+    (folder / "bundle" / "result.json.gz").write_bytes(gzip.compress(json.dumps(runs | {"tables": tables}).encode()))
+
+
+@pytest.mark.parametrize("tables", [{}, {"y": {"digest": "0", "runs": []}}], ids=["none", "other"])
+def test_a_bundle_without_runs_is_refused(tmp_path: Path, tables: dict[str, object]) -> None:
+    folder = copy_case("suite-names-code", tmp_path)
+    write_bundle(folder, tables)
+    check_refusal(folder, "report", "--publish", "site", "bundle", "--suite", "./s")
 
 
 def test_files_in_the_current_directory_are_no_modules(tmp_path: Path) -> None:
