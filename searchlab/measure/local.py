@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,7 +22,7 @@ from .code import Code, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .messages import Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
-from .process import AnswerT, MeasuringWorker, Spoiled, WorkerDied
+from .process import AnswerT, Deadline, MeasuringWorker, Spoiled, WorkerDied
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -190,18 +189,18 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
 
     def _answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
-        start = time.perf_counter()
+        limit = Deadline(timeout, runner)
         usable = False
         try:
-            if not runner.channel.poll(timeout):
-                return Failed("run_timeout", f"running took longer than {timeout:g} s", time.perf_counter() - start)
+            if not runner.answers(limit):
+                return Failed("run_timeout", f"running took longer than {timeout:g} s", limit.used)
             answer: AnswerT | Failed = runner.recv(expected, Failed)
             usable = runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
             return answer
         except Spoiled:
             raise
         except WorkerDied as death:
-            return Failed("crash", f"the running process {death}", time.perf_counter() - start)
+            return Failed("crash", f"the running process {death}", limit.used)
         finally:
             if not usable:
                 self._runners.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from abc import abstractmethod
 from collections import deque
@@ -26,7 +25,7 @@ from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
-from .process import START_SECONDS, MeasuringWorker, Spoiled, WorkerDied, answered
+from .process import START_SECONDS, Deadline, MeasuringWorker, Spoiled, WorkerDied, answered
 
 CHUNK = 16  # the maximum number of configs per feature-extraction job
 
@@ -82,8 +81,7 @@ class Turn(NamedTuple, Generic[Job]):
     """The current task of a busy process."""
 
     job: Job | None  # None while the process is being set up
-    since: float  # when the task began, by time.perf_counter()
-    limit: float  # the task's time limit, in seconds
+    limit: Deadline
 
 
 class Batch(Generic[Job]):
@@ -97,8 +95,6 @@ class Batch(Generic[Job]):
         idle: The processes that can accept a job.
         busy: The current task of each busy process.
     """
-
-    longest: float = math.inf  # the maximum number of seconds that step() waits
 
     def __init__(self, pool: WorkerPool, message: SetUp, count: int, jobs: Iterable[Job] = ()) -> None:
         processes = pool.prepare(message, count)
@@ -138,29 +134,27 @@ class Batch(Generic[Job]):
                 self.step()
 
     def step(self) -> list[Any]:
-        """Assign jobs, wait for an answer or the next time limit, and return the objects that can be read."""
+        """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
         others = self.offer()
-        now = time.perf_counter()
-        due = min([self.longest, *(turn.since + turn.limit - now for turn in self.busy.values())])
-        there = answered([*(process.channel for process in self.busy), *others], due)
+        limits = [turn.limit for turn in self.busy.values()]
+        there = answered([*(process.channel for process in self.busy), *others], limits)
         for process, turn in list(self.busy.items()):
-            taken = time.perf_counter() - turn.since
             try:
                 if process.channel in there:
                     self._receive(process, turn)
-                elif taken > turn.limit and not process.channel.poll():  # still no answer
-                    raise Late(f"took longer than {turn.limit:g} s")
+                elif turn.limit.is_over and not process.channel.poll():  # still no answer
+                    raise Late(f"took longer than {turn.limit.seconds:g} s")
             except WorkerDied as death:
                 if turn.job is None:
                     process.excuse(death)
                 self._replace(process)
                 if turn.job is not None:
-                    self.lost(turn.job, death, taken)
+                    self.lost(turn.job, death, turn.limit.used)
         return there
 
     def begin(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
-        self.busy[process] = Turn(job, time.perf_counter(), limit)
+        self.busy[process] = Turn(job, Deadline(limit, process))
 
     def free(self, process: MeasuringWorker) -> None:
         """Make ``process`` idle, or replace it if a candidate has changed it."""

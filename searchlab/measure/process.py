@@ -20,6 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import msgspec
@@ -34,6 +35,8 @@ Environment = Mapping[str, str]
 Process: TypeAlias = "subprocess.Popen[bytes] | Forked"
 
 START_SECONDS = 120.0  # time limit for importing TVM, and for creating a workload's inputs and reference results
+STOPPED_SECONDS = 30.0  # how long a worker may be stopped by a signal before its time limit goes on
+SLICE_SECONDS = 1.0  # the longest wait after which a time limit is checked
 SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
 END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
 SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
@@ -68,15 +71,23 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, frame: bytes, seconds: float | None = None) -> None:
+    def send(self, frame: bytes, limit: Deadline | None = None) -> None:
         """Send a frame.
 
         Raises:
             OSError: If the other end is closed.
-            TimeoutError: If the other end has not read the entire frame within ``seconds``.
+            TimeoutError: If the other end has not read the entire frame within the ``limit``.
         """
-        self._socket.settimeout(seconds)
-        self._socket.sendall(_HEADER.pack(len(frame)) + frame)
+        rest = memoryview(_HEADER.pack(len(frame)) + frame)
+        self._socket.settimeout(limit.slice if limit else None)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except TimeoutError:
+                assert limit
+                limit.count(limit.slice)
+                if limit.is_over:
+                    raise
 
     def poll(self, seconds: float | None = 0.0) -> bool:
         """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
@@ -127,17 +138,67 @@ class Channel:
         return 0 if length > self._longest else _HEADER.size + int(length) - len(self._data)
 
 
-def answered(sources: Sequence[Any], seconds: float) -> list[Any]:
-    """Wait for answers, and return the sources that have one.
+class Deadline:
+    """A time limit for a worker's answer.
+
+    It counts the time that this process spends waiting, in slices. A slice that takes longer than requested means that
+    this process, and perhaps the whole machine, was suspended in the meantime, so the excess does not count. Neither
+    does the time during which the worker is stopped by a signal, up to ``STOPPED_SECONDS``: a candidate may also stop
+    itself.
+
+    Args:
+        seconds: The limit, in seconds.
+        worker: The worker that is to answer.
+
+    Attributes:
+        used: The time that has counted so far, in seconds.
+    """
+
+    def __init__(self, seconds: float, worker: Worker | None = None) -> None:
+        self.seconds = seconds
+        self.slice = min(SLICE_SECONDS, seconds / 8)  # a suspension may use up one slice
+        self.used = 0.0
+        self._worker = worker
+        self._new = 0.0  # the time since the worker was last checked, which is included in ``used``
+        self._stopped = 0.0
+
+    @property
+    def left(self) -> float:
+        """The number of seconds after which to check the limit again."""
+        return max(0.01, min(self.slice, self.seconds - self.used))
+
+    @property
+    def is_over(self) -> bool:
+        return self.used > self.seconds - 1e-6
+
+    def count(self, seconds: float) -> None:
+        """Count ``seconds`` of waiting."""
+        self.used += seconds
+        self._new += seconds
+        if self._new >= self.slice or self.is_over:
+            if self._worker and self._stopped < STOPPED_SECONDS and self._worker.is_stopped:
+                self._stopped += self._new
+                self.used -= self._new
+            self._new = 0.0
+
+
+def answered(sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: float = SLICE_SECONDS) -> list[Any]:
+    """Wait for answers for a short time, and return the sources that have one. All waits for workers end here.
 
     Args:
         sources: Channels and other objects with a ``fileno()``. A channel has an answer once a complete frame has
             arrived or the other end is closed.
-        seconds: The maximum number of seconds to wait. If it is not positive, return immediately.
+        limits: The time limits that count this wait.
+        longest: The maximum number of seconds to wait. If it is 0, return immediately.
     """
     # The operating system does not report data that a channel has already read.
     read = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    there: list[Any] = wait(sources, 0.0 if read else max(0.0, seconds))
+    seconds = 0.0 if read else min([longest, *(limit.left for limit in limits)])
+    start = time.monotonic()
+    there: list[Any] = wait(sources, seconds)
+    elapsed = min(time.monotonic() - start, seconds)
+    for limit in limits:
+        limit.count(elapsed)
     return [s for s in sources if s in read or (s in there and not (isinstance(s, Channel) and not s.poll()))]
 
 
@@ -190,11 +251,27 @@ class Worker(ABC):
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped the worker, or a process that it has started and may be waiting for."""
+        try:
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except OSError:  # it has ended, or Linux is compiled without this file
+            children = []
+        return any(_state(pid) in ("T", "t") for pid in (str(self.pid), *children))
+
+    def answers(self, limit: Deadline) -> bool:
+        """Wait for the next message, and return whether it has arrived within the ``limit``."""
+        while not answered([self.channel], [limit]):
+            if limit.is_over:
+                return self.channel.poll()
+        return True
+
     def send(self, message: Any) -> None:
         """Pickle and send ``message``. A worker that does not read it is killed; :meth:`recv_bytes` then raises."""
         self._printed()  # discard earlier output
         try:
-            self.channel.send(pickle.dumps(message), SEND_SECONDS)
+            self.channel.send(pickle.dumps(message), Deadline(SEND_SECONDS, self))
         except TimeoutError:  # for example, because the worker has been stopped
             self.end()
         except OSError:
@@ -347,6 +424,14 @@ def start_module(module: str, connection: int, stderr: BinaryIO, environment: En
         start_new_session=True,  # Ctrl-C must reach only the parent
         env={**environment, "PYTHONPATH": search_path()},
     )
+
+
+def _state(pid: str) -> str:
+    """Return the letter for a process's state, as in proc(5), or "" if it does not exist."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def _error_pipe() -> tuple[BinaryIO, BinaryIO]:

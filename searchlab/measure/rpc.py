@@ -139,8 +139,6 @@ def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
 class _Batch(Batch[_Task]):
     """The programs to run in a batch. While any are waiting, a device is requested for each idle process."""
 
-    longest = LOOK_SECONDS
-
     def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
         super().__init__(measurer._runners, measurer._setup, measurer._count, tasks)
         self.measurer = measurer
@@ -227,7 +225,7 @@ class _Batch(Batch[_Task]):
     def receive(self, process: MeasuringWorker, task: _Task) -> None:
         has_connected = task.connecting is not None
         answer = process.recv(Failed, *((Ran,) if has_connected else (Begun,)), Lost, Unfit)
-        taken = time.perf_counter() - self.busy[process].since
+        taken = self.busy[process].limit.used
         if isinstance(answer, Begun):
             task.connecting = taken
             self.begin(process, task, self.settings.run_timeout)

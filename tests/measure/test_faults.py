@@ -86,6 +86,42 @@ def test_a_building_process_imports_nothing_slow_that_its_programs_do_not_need(n
     assert not {"tvm.s_tir.tensor_intrin", "torch", "xgboost", "optuna", "matplotlib"} & set(modules)
 
 
+# --- suspended -----------------------------------------------------------------------------------------
+
+SUSPENDED = """
+import sys
+from searchlab.measure.local import LocalMeasurer, LocalSettings
+from searchlab.target import resolve_target
+from tests.measure.test_local import measured
+
+settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=1.6, run_timeout=1.6)
+with LocalMeasurer(settings, resolve_target("native"), {}, 1) as measurer:
+    measured(measurer, "none")
+    for fault in ("schedule sleeps", "naps"):
+        print(fault, flush=True)
+        measurer.known.clear()
+        print(measured(measurer, fault)[0].message, flush=True)
+"""
+
+
+@pytest.mark.parametrize("also_parent", [True, False])
+def test_time_for_which_processes_are_stopped_does_not_count(also_parent: bool) -> None:
+    """One config takes a second to schedule. The other's program naps and computes nothing, so its result is wrong."""
+    with subprocess.Popen([sys.executable, "-c", SUSPENDED], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        for fault, message in (("schedule sleeps", "\n"), ("naps", "64 of 64 elements are off")):
+            assert parent.stdout.readline() == f"{fault}\n"
+            time.sleep(0.5)
+            processes = psutil.Process(parent.pid).children(recursive=True)
+            stopped = [psutil.Process(parent.pid), *processes] if also_parent else processes
+            for process in stopped:
+                process.suspend()
+            time.sleep(2.2)
+            for process in stopped:
+                process.resume()
+            assert parent.stdout.readline().startswith(message)
+
+
 # --- the whole program, interrupted --------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from searchlab.errors import LONGEST_TEXT, cut
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.process import Channel, answered
+from searchlab.measure.process import Channel, Deadline, answered
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -145,9 +145,9 @@ def test_a_frame_that_was_read_is_still_an_answer() -> None:
     with theirs:
         theirs.sendall(struct.pack("<Q", 2) + b"ab")
         assert channel.poll()
-        assert answered([channel], 5.0) == [channel]
+        assert answered([channel]) == [channel]
         channel.recv()
-        assert answered([channel], 0.0) == []
+        assert answered([channel], longest=0.0) == []
     channel.close()
 
 
@@ -155,7 +155,7 @@ def test_a_channel_gives_up_where_nobody_reads() -> None:
     ours, theirs = socket.socketpair()
     channel = Channel(ours.detach())
     with theirs, pytest.raises(TimeoutError):
-        channel.send(b"x" * (1 << 24), seconds=0.05)
+        channel.send(b"x" * (1 << 24), Deadline(0.05))
     channel.close()
 
 

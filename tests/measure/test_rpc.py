@@ -251,7 +251,7 @@ def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcM
     target = resolve_target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64", "num-cores": 1})
     with make(fleet, target, "plain") as other:
         assert measured(other, "none")[0].failure is None
-        wait_for(lambda: any(run for run in listed(fleet, "plain") if run["free"] == 1))  # it has been returned
+        wait_for(lambda: any(run for run in listed(fleet, "plain") if run.free == 1))  # it has been returned
         taken: list[Measurement] = []
         thread = threading.Thread(target=lambda: taken.extend(measured(plain, "hangs")))
         start = time.monotonic()
@@ -305,7 +305,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
     for process in stopped:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
-    wait_for(lambda: sum(queue["free"] for queue in listed(fleet, "mortal")) == 2)
+    wait_for(lambda: sum(queue.free for queue in listed(fleet, "mortal")) == 2)
 
 
 def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
