@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,53 @@ from tests.support.cli import searchlab
 DATA = Path(__file__).parent / "data"
 
 
-@pytest.mark.parametrize("log", ["longw", "flops400"])
-@pytest.mark.parametrize("command", ["best", "report"])
-def test_a_log_with_huge_values_is_refused(log: str, command: str) -> None:
-    done = searchlab(command, DATA / "computation" / f"{log}.jsonl")
-    assert done.returncode == 2 and f"{log}.jsonl, line 1" in done.stderr and len(done.stderr) < 1000
+SOUND = Path(__file__).parents[1] / "golden" / "data" / "model.jsonl"
+
+UNREADABLE = {"flops400": "line 1", "longw": "line 1"}
+"""Logs whose header is refused, by what the error mentions."""
+
+UNUSABLE = {
+    "cycle": "damaged",
+    "selfref": "damaged",
+    "rand0": "damaged",
+    "root_s_tir.Schedule": "damaged",
+    "digest": "damaged",
+    "dup": "--trust",
+}
+"""Logs whose trials are readable, but whose program is refused, by what the error mentions."""
+
+
+def run_command(folder: Path, *words: object, code: int, mentions: str = "") -> None:
+    done = searchlab(*words, cwd=folder)
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output
+    assert "Traceback" not in output and mentions in output
+    if code:
+        assert len(output.splitlines()) == 1 and len(output) < 1000
+
+
+@pytest.mark.parametrize(("name", "mentions"), (UNREADABLE | UNUSABLE).items())
+def test_a_damaged_log_is_answered_with_one_sentence(tmp_path: Path, name: str, mentions: str) -> None:
+    log = shutil.copy(DATA / "computation" / f"{name}.jsonl", tmp_path)
+    readable = name in UNUSABLE
+    for words in (["best", log, "--show", "tir"], ["export", log, "--to", "library", "--out", "a.so"]):
+        run_command(tmp_path, *words, code=2, mentions=mentions)
+    assert not (tmp_path / "a.so").exists()
+    run_command(tmp_path, "log", "check", log, code=0 if readable else 1, mentions="intact" if readable else mentions)
+    for command in ("best", "report"):
+        run_command(tmp_path, command, log, code=0 if readable else 2, mentions="" if readable else mentions)
+
+
+def test_damaged_logs_do_not_hide_a_sound_one(tmp_path: Path) -> None:
+    shutil.copy(SOUND, tmp_path)
+    for seed, log in enumerate((DATA / "computation").iterdir()):  # logs of the same run would be refused
+        (tmp_path / log.name).write_text(log.read_text().replace('"seed": 0', f'"seed": {seed}', 1))
+    for command in ("best", "report"):
+        done = searchlab(command, tmp_path, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert all(f"{name}.jsonl" in done.stderr for name in UNREADABLE)
+        assert len(done.stderr) < 2000 and "Traceback" not in done.stderr
+    assert "gemm:64x64x64" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_a_study_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
