@@ -28,7 +28,7 @@ import msgspec
 from ..errors import SearchlabError
 from ..plugins import search_path
 from .isolation import with_limit
-from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, Started
+from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, SetUpRunner, Started
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
@@ -337,6 +337,7 @@ class MeasuringWorker(Worker):
         self.told: SetUp | None = None  # the last set-up message sent to it
         self.ready = False  # whether it has completed this set-up
         self._used = False  # whether it has completed any set-up
+        self._started = False  # whether it has finished its imports
         self.extracts: set[str] = set()  # the features whose modules it has imported
         self.changed = ""  # the parts of its state that a candidate has changed; if any, it runs no more candidates
         self._sent = 0
@@ -401,7 +402,7 @@ class MeasuringWorker(Worker):
         """Receive an answer to :meth:`tell`. Raises WorkerDied, or SearchlabError if the worker cannot be set up."""
         match self.recv(Started, Ready, Broken):
             case Started():  # the first message of a new worker
-                pass
+                self._started = True
             case Ready():
                 self.ready = self._used = True
             case Broken(text):
@@ -409,8 +410,13 @@ class MeasuringWorker(Worker):
 
     def excuse(self, death: WorkerDied) -> None:
         """Raise SearchlabError for a ``death`` during set-up, unless the worker has completed an earlier set-up."""
-        if not self._used:
-            raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
+        if self._used:
+            return
+        if self._started and isinstance(self.told, SetUpRunner):
+            raise SearchlabError(
+                f"the process that computes the reference result of {self.told} {death}; check the workload's function"
+            ) from None
+        raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
 
 
 def start_module(module: str, connection: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:

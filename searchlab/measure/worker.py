@@ -28,6 +28,7 @@ from ..errors import InvalidConfig, cut, text_of
 from ..machine.host import start_tvm_threads
 from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
+from ..workload.base import results_of
 from . import messages
 from .code import Code, Objects, device_name, device_of, load_objects, packed_inputs, reason, to_code
 from .contract import RunSettings
@@ -37,6 +38,11 @@ from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp,
 from .process import Channel
 
 COLD_SECONDS = 0.01  # a shorter first run is not used as a reading, since caches are cold and memory is not yet mapped
+# A single execution may take this many times a program's readings, plus an allowance in seconds for the call itself:
+SINGLE_FACTOR = 4.0
+SINGLE_SECONDS = 20e-6
+SINGLE_TRIES = 20  # other work on this machine slows down some executions, but hardly all of them
+WARM_SECONDS = 1e-3  # caches and threads are warmed up before a single execution of a program that is faster than this
 EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
 
 Load = Callable[[], "tvm.runtime.Module"]
@@ -54,16 +60,60 @@ def _local(code: Code) -> Program:
 
 
 class Case(NamedTuple):
-    """The inputs for a workload's programs, and the expected result."""
+    """The inputs for a workload's programs, and the expected results with their tolerance (rtol, atol)."""
 
     inputs: list[Array]
     expected: tuple[Array, ...] | None  # None if results are not checked
+    tolerance: tuple[float, float] = (0.0, 0.0)
 
 
-def case_of(workload: Workload, check: bool, seed: int = 0) -> Case:
+class Cases(NamedTuple):
+    """The case on which a program is checked before it is timed, and the case on which it is timed."""
+
+    first: Case
+    timed: Case
+
+
+OTHER_SEED = 1 << 20
+"""The difference between the seeds of the two cases, if no inputs with exact results exist."""
+
+
+def cases_of(workload: Workload, check: bool, seed: int = 0, error_factor: float = 1.0) -> Cases:
+    """Return the cases for a workload's programs.
+
+    Where possible, the results of the first case are exact, so that a single missing summand shows; see
+    :meth:`Workload.exact_inputs`.
+    """
+
+    def case(inputs: dict[str, Array], rtol: float, atol: float) -> Case:
+        return Case(list(inputs.values()), results_of(workload, inputs), (rtol, atol))
+
     inputs = workload.inputs(seed)
-    expected = workload.reference(inputs) if check else None
-    return Case(list(inputs.values()), expected if expected is None or isinstance(expected, tuple) else (expected,))
+    if not check:
+        return Cases(*[Case(list(inputs.values()), None)] * 2)
+    rtol, atol = (error_factor * part for part in workload.tolerance())
+    timed = case(inputs, rtol, atol)
+    exact = workload.exact_inputs(seed)
+    if exact is None:
+        first = case(workload.inputs(seed + OTHER_SEED), rtol, atol)
+    elif error_factor == 1:
+        first = case(exact, 0.0, 0.5)  # every wrong result is off by at least 1
+    else:
+        first = case(exact, rtol, max(0.5, atol))
+    return Cases(first, timed)
+
+
+def wrong_values(expected: Array) -> Array:
+    """Return an array of wrong values, all different from ``expected``, that look like results of the workload."""
+    values = np.roll(expected.reshape(-1), 1).reshape(expected.shape)
+    if expected.dtype == np.bool_:
+        return np.logical_not(expected)
+    if np.issubdtype(expected.dtype, np.integer):
+        return np.where(values == expected, np.invert(expected), values)
+    size = np.nan_to_num(np.abs(expected.astype(np.float64)), nan=1.0, posinf=1.0)
+    close = ~(np.abs(values.astype(np.float64) - expected.astype(np.float64)) > 0.1 * size)
+    other = np.where(np.signbit(expected), 1 + size, -1 - size).astype(expected.dtype)
+    return np.where(close, other, values).astype(expected.dtype)
 
 
 class Runner:
@@ -72,8 +122,7 @@ class Runner:
     Args:
         settings: How to check and time programs.
         local: Whether the device is part of this machine, so that this process can time its runs.
-        case: The inputs and the expected result, which are computed if this is None.
-        error_factor: The factor by which the space scales the workload's tolerance.
+        cases: The inputs and the expected results, which are computed if this is None.
     """
 
     def __init__(
@@ -82,23 +131,23 @@ class Runner:
         settings: RunSettings,
         device: tvm.runtime.Device,
         local: bool = True,
-        case: Case | None = None,
-        error_factor: float = 1.0,
+        cases: Cases | None = None,
     ) -> None:
         self.settings = settings
         self.device = device
         self.local = local
-        self.tolerance = [error_factor * part for part in workload.tolerance()]
-        inputs, self.expected = case or case_of(workload, settings.check)
+        self.cases = cases or cases_of(workload, settings.check)
         results = workload.arguments[-workload.results :]
         self.names = [argument.name for argument in workload.arguments]
-        self.originals = inputs
-        self.inputs = [tvm.runtime.tensor(value, device) for value in inputs]
+        self.inputs = {id(case): [tvm.runtime.tensor(value, device) for value in case.inputs] for case in self.cases}
         # The current program's packed inputs, each with its name and a copy of its original content:
         self.packed: list[tuple[str, tvm.runtime.Tensor, Array]] = []
         # Results are first filled with NaN or an impossible number, to reveal elements that a program does not write.
         self.unwritten = [one.unwritten() for one in results]
         self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
+        # Before a program is timed, they are filled with values that it cannot recognise as such.
+        self.wrong_values = [wrong_values(value) for value in self.cases.timed.expected or ()]
+        self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten] if self._on_cpu else []
         start_tvm_threads()  # so that the time for starting them is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
@@ -106,124 +155,227 @@ class Runner:
     def run(self, program: Program, best: float = math.inf) -> Ran | Failed:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
-        If the first reading is more than ``prune_factor`` times ``best`` (in seconds), the program is pruned: it is not
-        timed again. The first reading is the time of the checked run if that is long enough, or else the first repeat.
+        If the first reading is more than ``prune_factor`` times ``best`` (in seconds), and a second one confirms this,
+        the program is pruned: it is not timed again. The first reading is the time of the checked run if that is long
+        enough, or else the first repeat.
         """
         start = time.perf_counter()
-        slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         try:
-            (module,) = self.loaded = [program.load()]
-            inputs = self._prepared(module, program.packed, self.inputs)
-            cold = 0.0
-            if self.expected is not None:
-                cold, wrong = self._check(module, inputs, self.expected)
-                if wrong:
-                    return Failed("wrong_answer", wrong, time.perf_counter() - start)
-            counts = cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3)
-            if counts and cold > slow:
-                return Ran((cold,), True, time.perf_counter() - start)
-            pruned = False
-            if math.isinf(slow) or counts or self.settings.repeat == 1:
-                seconds = self.time(module, inputs, self.settings.repeat)
-            else:
-                seconds = self.time(module, inputs, 1)
-                pruned = seconds[0] > slow
-                if not pruned:
-                    seconds += self.time(module, inputs, self.settings.repeat - 1)
+            answer = self._run(program, best)
+            answer = self._overwritten() or answer
         except Exception as error:  # a candidate may raise anything
-            text = with_limit(reason(error), self.settings.memory_limit_mb)
-            return Failed("run_error", text, time.perf_counter() - start)
-        if wrong := self._overwritten():
-            return Failed("wrong_answer", wrong, time.perf_counter() - start)
-        if min(seconds) <= 0:
-            text = f"the clock measured {min(seconds)} s; increase number or min_repeat_ms"
-            return Failed("run_error", text, time.perf_counter() - start)
-        return Ran(seconds, pruned, time.perf_counter() - start)
+            answer = Failed("run_error", with_limit(reason(error), self.settings.memory_limit_mb))
+            with contextlib.suppress(Exception):
+                self._overwritten()
+        seconds = time.perf_counter() - start
+        if isinstance(answer, Failed):
+            return Failed(answer.failure, answer.message, seconds)
+        return Ran(answer.seconds, answer.pruned, seconds)
+
+    def _run(self, program: Program, best: float) -> Ran | Failed:
+        slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
+        (module,) = self.loaded = [program.load()]
+        self.packed = []
+        inputs = self._prepared(module, program.packed, self.cases.timed)
+        cold = 0.0
+        if self.cases.first.expected is not None:
+            cold, wrong = self._check(module, self._prepared(module, program.packed, self.cases.first))
+            if wrong:
+                return Failed("wrong_answer", wrong)
+        self._fill(self.results, self.wrong_values)
+        seconds, pruned = self._timed(module, inputs, cold, slow)
+        if not all(self._possible(one) for one in seconds):  # for example, because this machine was suspended
+            seconds = self.time(module, inputs, len(seconds))
+        for one in seconds:
+            if not self._possible(one):
+                return Failed("run_error", self._why_impossible(one))
+        if self.cases.timed.expected is not None:
+            wrong = self._wrong_result(self.results, self.cases.timed)
+            if not wrong and not pruned and self._on_cpu:
+                wrong = self._skipped(module, inputs, max(seconds))
+            if wrong:
+                return Failed("wrong_answer", f"when it was executed again, {wrong}")
+        return Ran(seconds, pruned, 0.0)
+
+    def _timed(
+        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], cold: float, slow: float
+    ) -> tuple[tuple[float, ...], bool]:
+        """Return the readings, and whether the program was pruned because two of them exceed ``slow`` seconds."""
+        repeat = self.settings.repeat
+        if cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3):
+            if cold > slow and (least := min(cold, self._execute(module, inputs, self.results))) > slow:
+                return (least,), True
+        elif math.isfinite(slow) and repeat > 1:
+            first = self.time(module, inputs, 1)
+            if first[0] <= slow:
+                return first + self.time(module, inputs, repeat - 1), False
+            least = min(*first, *self.time(module, inputs, 1, 0))
+            if least > slow:
+                return (least,), True
+        return self.time(module, inputs, repeat), False
+
+    def _possible(self, seconds: float) -> bool:
+        return 0 < seconds <= self.settings.run_timeout
+
+    def _why_impossible(self, seconds: float) -> str:
+        if seconds <= 0:
+            return f"the clock measured {seconds} s; increase number or min_repeat_ms"
+        return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
 
     def remeasure(self, programs: Sequence[Program], rounds: int) -> Remeasured | Failed:
-        """Time each program once per round. The programs take turns, and each round begins with the next program."""
+        """Time each program once per round. The programs take turns, and each round begins with the next program.
+
+        Results are checked after the first round.
+        """
         try:
             modules = self.loaded = [program.load() for program in programs]
+            self.packed = []
             inputs = [
-                self._prepared(module, program.packed, self.inputs)
+                self._prepared(module, program.packed, self.cases.timed)
                 for module, program in zip(modules, programs, strict=True)
             ]
             readings: list[list[float]] = [[] for _ in modules]
             for first in range(rounds):
                 for i in range(len(modules)):
                     which = (first + i) % len(modules)
+                    if first == 0:
+                        self._fill(self.results, self.wrong_values)
                     readings[which] += self.time(modules[which], inputs[which], 1)
+                    wrong = "" if first else self._wrong_result(self.results, self.cases.timed)
+                    if wrong:
+                        return Failed("wrong_answer", wrong)
         except Exception as error:
             return Failed("run_error", reason(error))
-        return Remeasured([tuple(seconds) for seconds in readings])
+        return self._overwritten() or Remeasured([tuple(seconds) for seconds in readings])
 
-    def time(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], repeat: int) -> tuple[float, ...]:
+    def time(
+        self,
+        module: tvm.runtime.Module,
+        inputs: Sequence[tvm.runtime.Tensor],
+        repeat: int,
+        min_repeat_ms: int | None = None,
+    ) -> tuple[float, ...]:
         """Return ``repeat`` readings in seconds, each averaged over the number of executions that the settings require.
 
         TVM first runs the program once without timing it.
         """
-        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, self.settings.min_repeat_ms)
+        least = self.settings.min_repeat_ms if min_repeat_ms is None else min_repeat_ms
+        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, least)
         return tuple(evaluate(*inputs, *self.results).results)
 
-    def _prepared(
-        self, module: tvm.runtime.Module, packed: Packed, inputs: Sequence[tvm.runtime.Tensor]
-    ) -> list[tvm.runtime.Tensor]:
-        """Return a program's input arguments. The program itself packs those ``inputs`` that it takes packed."""
-        named = packed_inputs(module, packed, dict(zip(self.names, inputs, strict=False)))
+    def _prepared(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:
+        """Return a program's input arguments for ``case``. The program itself packs those that it takes packed."""
+        named = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
         if self._guards_inputs:
             arrays = [(f"{name}, packed", array) for name in named.keys() & packed for array in named[name]]
-            self.packed = [(name, array, array.numpy()) for name, array in arrays]
+            self.packed += [(name, array, array.numpy()) for name, array in arrays]
         return [array for arrays in named.values() for array in arrays]
 
-    def _check(
-        self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], expected: Sequence[Array]
-    ) -> tuple[float, str]:
-        """Run a program. Return its time in seconds (0 if unknown) and a description of its wrong result, or ""."""
-        for result, unwritten in zip(self.results, self.unwritten, strict=True):
-            result.copyfrom(unwritten)
+    def _check(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor]) -> tuple[float, str]:
+        """Run a program on the first case. Return its time in seconds (0 if unknown) and what is wrong, or ""."""
+        self._fill(self.results, self.unwritten)
+        seconds = self._execute(module, inputs, self.results)
+        return seconds if self.local else 0.0, self._wrong_result(self.results, self.cases.first)
+
+    def _skipped(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], reading: float) -> str:
+        """Check that a program also computes its result in single executions, and as fast as in its readings.
+
+        A program that returns at once if its result is already there has readings far below the time of an execution.
+        To be sure that there is no result yet, another array, filled with wrong values, receives it. The program is
+        executed repeatedly only while it is too slow.
+
+        Args:
+            module: The program.
+            inputs: Its inputs.
+            reading: The program's slowest reading, in seconds.
+
+        Returns:
+            A description of what is wrong, or "".
+        """
+        seconds = math.inf
+        for _ in range(SINGLE_TRIES):
+            if reading < WARM_SECONDS:
+                self._execute(module, inputs, self.results)
+            self._fill(self.spare_results, self.wrong_values)
+            seconds = min(seconds, self._execute(module, inputs, self.spare_results))
+            if wrong := self._wrong_result(self.spare_results, self.cases.timed):
+                return wrong
+            if seconds <= SINGLE_FACTOR * reading + SINGLE_SECONDS:
+                return ""
+        (reading,) = self.time(module, inputs, 1)  # the machine may have become slower
+        if seconds <= SINGLE_FACTOR * reading + SINGLE_SECONDS:
+            return ""
+        return (
+            f"it took at least {seconds:.3g} s, but only {reading:.3g} s when the result was already there: it does "
+            "not compute in every execution"
+        )
+
+    def _execute(
+        self,
+        module: tvm.runtime.Module,
+        inputs: Sequence[tvm.runtime.Tensor],
+        results: Sequence[tvm.runtime.Tensor],
+    ) -> float:
+        """Execute a program once, and return the time in seconds."""
         main = module["main"]
         start = time.perf_counter()
-        main(*inputs, *self.results)
+        main(*inputs, *results)
         self.device.sync()  # a kernel may fail after its launch returns
-        seconds = time.perf_counter() - start if self.local else 0.0
-        wrong = ""
-        for number, (result, right) in enumerate(zip(self.results, expected, strict=True)):
-            if not wrong and (wrong := self._wrong(result.numpy(), right)) and len(expected) > 1:
-                wrong = f"in result {number}, {wrong}"
-        return seconds, wrong
+        return time.perf_counter() - start
 
-    def _overwritten(self) -> str:
-        """If the program has overwritten an input, restore the input and return a message; otherwise, return "".
+    def _fill(self, results: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:
+        for result, value in zip(results, values, strict=False):  # there are no values if results are not checked
+            result.copyfrom(value)
+
+    def _overwritten(self) -> Failed | None:
+        """If the program has overwritten an input, restore the input and return the failure; otherwise, return None.
 
         Inputs are compared only on this machine's CPU, where this is cheap.
         """
         if not self._guards_inputs:
-            return ""
-        for name, held, original in (*zip(self.names, self.inputs, self.originals, strict=False), *self.packed):
-            if not np.array_equal(held.numpy().view(np.uint8), original.view(np.uint8)):
-                held.copyfrom(original)
-                return f"the program writes to its input {name}"
-        return ""
+            return None
+        inputs = [
+            each for case in self.cases for each in zip(self.names, self.inputs[id(case)], case.inputs, strict=False)
+        ]
+        overwritten = ""
+        for name, tensor, original in (*inputs, *self.packed):
+            if not np.array_equal(tensor.numpy().view(np.uint8), original.view(np.uint8)):
+                tensor.copyfrom(original)
+                overwritten = overwritten or name
+        return Failed("wrong_answer", f"the program writes to its input {overwritten}") if overwritten else None
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.local and bool(self.device == tvm.cpu())
 
     @property
     def _guards_inputs(self) -> bool:
-        return self.expected is not None and self.local and bool(self.device == tvm.cpu())
+        return self.cases.first.expected is not None and self._on_cpu
 
-    def _wrong(self, result: Array, expected: Array) -> str:
-        """Return a description of the largest error in ``result``, or "" if the result is right."""
-        rtol, atol = self.tolerance
-        off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
-        off[np.isnan(off)] = np.inf
-        off[np.isnan(expected) & np.isnan(result.astype(np.float64)) | (result == expected)] = -np.inf
-        worst = np.unravel_index(np.argmax(off), off.shape)
-        if off[worst] <= 0:
-            return ""
-        at = ", ".join(str(int(i)) for i in worst)
-        count = int((off > 0).sum())
-        return (
-            f"{count} of {off.size} elements are off; at [{at}], the result is {result[worst]} instead of "
-            f"{expected[worst]}"
-        )
+    def _wrong_result(self, results: Sequence[tvm.runtime.Tensor], case: Case) -> str:
+        """Return a description of what is wrong with the results for ``case``, or "" if they are right or unknown."""
+        expected = case.expected or ()
+        for number, (result, right) in enumerate(zip(results, expected, strict=False)):
+            if wrong := _wrong(result.numpy(), right, *case.tolerance):
+                return f"in result {number}, {wrong}" if len(expected) > 1 else wrong
+        return ""
+
+
+def _wrong(result: Array, expected: Array, rtol: float, atol: float) -> str:
+    """Return a description of the largest error in ``result``, or "" if the result is right."""
+    off = np.abs(result.astype(np.float64) - expected) - (atol + rtol * np.abs(expected))
+    if (off <= 0).all():
+        return ""
+    off[np.isnan(off)] = np.inf
+    off[np.isnan(expected) & np.isnan(result.astype(np.float64)) | (result == expected)] = -np.inf
+    worst = np.unravel_index(np.argmax(off), off.shape)
+    if off[worst] <= 0:
+        return ""
+    at = ", ".join(str(int(i)) for i in worst)
+    count = int((off > 0).sum())
+    return (
+        f"{count} of {off.size} elements are off; at [{at}], the result is {result[worst]} instead of {expected[worst]}"
+    )
 
 
 class RemoteRunner:
@@ -235,8 +387,8 @@ class RemoteRunner:
         assert setup.fleet is not None
         self.connect = rpc.connect
         self.connect_timeout, self.cc = setup.fleet
-        self.workload, self.settings, self.target, self.error_factor, *_ = setup
-        self.case = case_of(self.workload, self.settings.check)
+        self.workload, self.settings, self.target, error_factor, *_ = setup
+        self.cases = cases_of(self.workload, self.settings.check, error_factor=error_factor)
 
     def run(
         self, connected: Callable[[], None], address: Address, code: Code, best: float
@@ -256,7 +408,7 @@ class RemoteRunner:
             if self.target.kind == "llvm":
                 with contextlib.suppress(AttributeError):  # the server has no thread pool
                     session.get_function("runtime.config_threadpool")(1, self.target.cores)
-            runner = Runner(self.workload, self.settings, device, False, self.case, self.error_factor)
+            runner = Runner(self.workload, self.settings, device, False, self.cases)
             load = self._loader(session, code.objects)
         except Exception as error:
             return Lost(reason(error))
@@ -367,10 +519,8 @@ class Workbench:
                     self.space = pickle.loads(data)
                     self.features = {}
                 case messages.SetUpRunner(workload, settings, target, error_factor, None, seed):
-                    case = case_of(workload, settings.check, seed)
-                    self.runner = Runner(
-                        workload, settings, device_of(target.kind), case=case, error_factor=error_factor
-                    )
+                    cases = cases_of(workload, settings.check, seed, error_factor)
+                    self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
                 case messages.SetUpRunner():
                     self.remote = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported

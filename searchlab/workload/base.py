@@ -164,17 +164,78 @@ class Workload(ABC):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Return random operands by name.
 
-        Floating-point numbers are standard normal. Integers are uniform in [-8, 8) for int8, and 0 or 1 for all other
-        types, because they may be indices.
+        Floating-point numbers are standard normal. Integers of 8 bits are extreme, as far as sums of products fit into
+        32 bits, so that a sum in 16 bits overflows. All other integers are 0 or 1, because they may be indices.
         """
         rng = np.random.default_rng(seed)
+        return {
+            one.name: (
+                rng.standard_normal(one.shape, dtype=np.float32).astype(one.dtype)
+                if one.is_float
+                else self.integers(rng, one)
+            )
+            for one in self.arguments[: -self.results]
+        }
+
+    def integers(self, rng: np.random.Generator, argument: Argument) -> Array:
+        """Draw integers for :meth:`inputs`: half of those of 8 bits are the smallest or largest possible number."""
+        if argument.dtype not in ("int8", "uint8"):
+            return rng.integers(0, 2, size=argument.shape).astype(argument.dtype)
+        if any(one.dtype in ("int8", "uint8", "int16", "uint16") for one in self.arguments[-self.results :]):
+            low, high = (-8, 7) if argument.dtype == "int8" else (0, 1)
+        else:
+            limit = np.iinfo(argument.dtype)
+            terms = max(1, self.flops // (2 * min(math.prod(one.shape) for one in self.arguments[-self.results :])))
+            most = math.isqrt((2**31 - 1) // terms)
+            low, high = max(int(limit.min), -most), min(int(limit.max), most)
+        values = rng.integers(low, high, size=argument.shape, endpoint=True)
+        extremes = rng.choice([low, high], size=argument.shape)
+        return np.where(rng.random(argument.shape) < 0.5, extremes, values).astype(argument.dtype)
+
+    def exact_inputs(self, seed: int = 0) -> dict[str, Array] | None:
+        """Return inputs whose results are whole numbers, so that a program that omits even one summand is found.
+
+        Each floating-point operand consists of 1 and -1. The partial sums of n such numbers in any fixed order stay
+        below ``8 sqrt(n)`` except with a probability of about 1e-13 (the reflection principle and Hoeffding's
+        inequality). If the results' type cannot represent so large numbers exactly, some operands are 0.
+
+        Returns:
+            The inputs, or None if the results are not whole numbers, or are integers in any case.
+        """
+        operands = self.arguments[: -self.results]
+        types = [np.dtype(one.dtype) for one in self.arguments[-self.results :] if one.is_float]
+        if not types or not any(one.is_float for one in operands):
+            return None
+        most = min(2.0 ** (ml_dtypes.finfo(dtype).nmant + 1) for dtype in types)  # type: ignore[no-untyped-call]
+        few = min(math.prod(one.shape) for one in self.arguments[-self.results :]) < 64
+        best: tuple[int, dict[str, Array]] | None = None
+        for attempt in range(8 if few else 1):  # a few results may all be 0, for example because of a ReLU
+            inputs = self._signs(np.random.default_rng([seed, attempt]), 1.0)
+            density = 1.0
+            while most < 1 << 20 and density > 1e-6:
+                results = results_of(self, {name: np.abs(value) for name, value in inputs.items()})
+                if 8 * math.sqrt(max(float(np.abs(result).max()) for result in map(_in_float64, results))) <= most:
+                    break
+                density /= 2
+                inputs = self._signs(np.random.default_rng([seed, attempt]), density)
+            results = results_of(self, inputs)
+            if not all(map(_is_whole, results)):
+                return None
+            nonzero = sum(int(np.count_nonzero(result)) for result in results)
+            if best is None or nonzero > best[0]:
+                best = nonzero, inputs
+        assert best is not None
+        return best[1]
+
+    def _signs(self, rng: np.random.Generator, density: float) -> dict[str, Array]:
+        """Return operands of 1 and -1, a fraction of which, ``1 - density``, is replaced with 0."""
         operands: dict[str, Array] = {}
         for one in self.arguments[: -self.results]:
             if one.is_float:
-                operands[one.name] = rng.standard_normal(one.shape, dtype=np.float32).astype(one.dtype)
+                values = 2.0 * rng.integers(0, 2, size=one.shape) - 1
+                operands[one.name] = np.where(rng.random(one.shape) < density, values, 0).astype(one.dtype)
             else:
-                low, high = (-8, 8) if one.dtype == "int8" else (0, 2)
-                operands[one.name] = rng.integers(low, high, size=one.shape).astype(one.dtype)
+                operands[one.name] = self.integers(rng, one)
         return operands
 
     @cached_property
@@ -217,6 +278,21 @@ class Workload(ABC):
     def __getstate__(self) -> dict[str, object]:
         # This omits cached properties such as the module, which another process creates itself.
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def results_of(workload: Workload, inputs: dict[str, Array]) -> tuple[Array, ...]:
+    """Return the results of :meth:`Workload.reference` as a tuple, even if there is only one."""
+    results = workload.reference(inputs)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _is_whole(array: Array) -> bool:
+    values = _in_float64(array)
+    return bool(np.isfinite(values).all() and (values == np.rint(values)).all())
+
+
+def _in_float64(array: Array) -> Array:
+    return array.astype(np.float64)
 
 
 def rounding(dtype: str, terms: int) -> tuple[float, float]:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..errors import SearchlabError, did_you_mean, first_line
 from ..files import read_text
 from ..plugins import execute_file
 from ..survival import crash_of
-from .base import UNKNOWN_FLOPS, Workload, arguments_of
+from .base import UNKNOWN_FLOPS, Argument, Workload, arguments_of
 
 if TYPE_CHECKING:
     import tvm
@@ -192,10 +193,30 @@ class Tir(Workload):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Return inputs as in :class:`Workload`, but absolute values if the program calls a function such as sqrt."""
         inputs = super().inputs(seed)
-        return {name: np.abs(value) for name, value in inputs.items()} if _is_partial(self.prim_func()) else inputs
+        if not _is_partial(self.prim_func()):
+            return inputs
+        # The absolute value of -128 does not fit into an int8.
+        return {
+            name: np.abs(np.maximum(value, -127) if value.dtype == np.int8 else value) for name, value in inputs.items()
+        }
+
+    def exact_inputs(self, seed: int = 0) -> dict[str, Array] | None:
+        """Return inputs with exact results, or None; not even the program as written may round them."""
+        if _is_partial(self.prim_func()):
+            return None
+        inputs = super().exact_inputs(seed)
+        if inputs is None or not self._in_float64:
+            return inputs
+        pairs = zip(self._computed(self._as_written, inputs), self.reference(inputs), strict=True)
+        is_exact = all(np.array_equal(computed, exact) for computed, exact in pairs)
+        return inputs if is_exact else None
 
     def reference(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Return the results of the unscheduled program on this machine's CPU, computed in float64 if possible."""
+        """Return the results of the unscheduled program on this machine's CPU, computed in float64 if possible.
+
+        Raises:
+            SearchlabError: If the program writes to its inputs, or its results depend on what they were before.
+        """
         found = self._computed(self._in_float64 or self._as_written, inputs)
         wanted = self.arguments[-self.results :]
         return tuple(result.astype(one.dtype, copy=False) for result, one in zip(found, wanted, strict=True))
@@ -209,10 +230,39 @@ class Tir(Workload):
         def of(dtype: str) -> str:
             return "float64" if exact and "float" in dtype else dtype
 
-        results = [tvm.runtime.empty(one.shape, of(one.dtype)) for one in self.arguments[-self.results :]]
         operands = [value.astype(of(str(value.dtype)), copy=False) for value in inputs.values()]
-        program(*map(tvm.runtime.tensor, operands), *results)
-        return tuple(result.numpy() for result in results)
+
+        def run(initial: Callable[[Argument], Array]) -> tuple[Array, ...]:
+            results = [
+                tvm.runtime.tensor(initial(one._replace(dtype=of(one.dtype))))
+                for one in self.arguments[-self.results :]
+            ]
+            arrays = [tvm.runtime.tensor(operand) for operand in operands]
+            program(*arrays, *results)
+            for name, array, operand in zip(inputs, arrays, operands, strict=True):
+                if array.numpy().tobytes() != operand.tobytes():
+                    raise SearchlabError(
+                        f"the function {self.name} writes to its input {name}; a workload writes only to its last "
+                        "arguments, which are its results"
+                    )
+            return tuple(result.numpy() for result in results)
+
+        computed = run(Argument.unwritten)
+        if not self._is_examined:
+            again = run(lambda one: np.ones(one.shape).astype(one.dtype))
+            for argument, one, other in zip(self.arguments[-self.results :], computed, again, strict=True):
+                if one.tobytes() != other.tobytes() and not np.array_equal(one, other, equal_nan=argument.is_float):
+                    raise SearchlabError(
+                        f"the function {self.name} does not write to every element of its result {argument.name}, or "
+                        "reads elements that it has not yet written; a workload's results depend only on its inputs"
+                    )
+            self.__dict__["_is_examined"] = True  # once is enough
+        return computed
+
+    @cached_property
+    def _is_examined(self) -> bool:
+        """Whether the program has been found to write to all of its results without reading them first."""
+        return False
 
     @cached_property
     def _as_written(self) -> Any:

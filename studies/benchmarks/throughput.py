@@ -59,12 +59,13 @@ def batches(configs: Sequence[Config], size: int) -> Iterator[Sequence[Config]]:
 
 def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, float]:
     runner = Runner(space.workload, EQUAL, device_of("llvm"))
+    inputs = runner.inputs[id(runner.cases.timed)]
     to_objects(compile_program(space.schedule(configs[0]).mod, space.target))  # warm-up
     start = time.perf_counter()
     built = [to_objects(compile_program(space.schedule(config).mod, space.target)) for config in configs]
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    costs = [float(np.median(runner.time(load_objects(objects), EQUAL.repeat))) for objects in built]
+    costs = [float(np.median(runner.time(load_objects(objects), inputs, EQUAL.repeat))) for objects in built]
     run_seconds = time.perf_counter() - start
     return {
         "seconds": build_seconds / cores + run_seconds, "build": build_seconds / cores, "run": run_seconds,

@@ -132,7 +132,7 @@ def test_a_program_that_fails_when_it_is_timed_does_not_harm_the_others(
 def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", [{}], space="tests.apply.test_verify:Remembers", workload="gemm:4x4x4")
     (one,) = verify_log(log, seed=5).programs
-    assert one.failure == "wrong_answer" and one.message.endswith("(inputs from seed 5)") and not one.seconds
+    assert one.failure == "wrong_answer" and "(inputs from seed" in one.message and not one.seconds
 
 
 def test_another_program_than_was_measured_and_a_log_of_recorded_measurements(real_log: Path, tmp_path: Path) -> None:
