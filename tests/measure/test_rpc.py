@@ -216,9 +216,10 @@ def test_arguments_are_packed_on_the_device(measurer: RpcMeasurer) -> None:
     assert dict(zip(packing.EXPECTED, [result.failure for result in results], strict=True)) == packing.EXPECTED
 
 
-def test_runs_go_on_at_the_same_time_and_come_in_order(measurer: RpcMeasurer) -> None:
+def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: RpcMeasurer) -> None:
     """If they ran in turn, the second would not be available within the timeout of the first."""
     measured(measurer, "none", "tiled")
+    wait_for(lambda: sum(queue.free for queue in listed(fleet, measurer.settings.key)) == 2)
     ready = measurer._runners.ready(measurer._setup, 2)  # one of them may have just been replaced
     assert ready == measurer._runners.processes
     measurer.known.clear()
@@ -256,7 +257,7 @@ def test_waiting_for_a_device_is_not_the_programs_time(fleet: Fleet, plain: RpcM
         thread = threading.Thread(target=lambda: taken.extend(measured(plain, "hangs")))
         start = time.monotonic()
         thread.start()
-        wait_for(lambda: any(run for run in listed(fleet, "plain") if run["free"] == 0))
+        wait_for(lambda: any(run for run in listed(fleet, "plain") if run.free == 0))
         result = measured(other, "tiled")[0]
         waited = time.monotonic() - start
         thread.join()
