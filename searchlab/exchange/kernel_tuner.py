@@ -66,6 +66,8 @@ CLOSE = 1e-6
 COMPLETE = 0.9
 """A file that lists a smaller share of its :func:`plausible` configs is assumed to contain only part of a space."""
 MOST_LISTED = 1 << 14  # the number of configs above which legal configs are counted in a random sample
+MOST_COMBINATIONS = 10_000  # of parameters; if there are more, only combinations of fewer values are compared
+MOST_PLAUSIBLE = 1e18
 
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e300)] | None
 Positive = Annotated[float, msgspec.Meta(ge=1e-300, le=1e300)]
@@ -404,6 +406,8 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
     axes = {name: places for name, places in axes.items() if len(places) > 1}
     listed = np.array([[places[config[name]] for name, places in axes.items()] for config in configs])
     sizes, most = [len(places) for places in axes.values()], min(4, max(2, len(axes) - 1))
+    while most > 1 and sum(math.comb(len(axes), arity) for arity in range(most + 1)) > MOST_COMBINATIONS:
+        most -= 1
     legal, factor = np.zeros((1, 0), np.int64), 1.0  # the legal choices of the first axes, or a sample of 1 / factor
     rng = np.random.default_rng(0)
     for axis, places in enumerate(axes.values()):
@@ -417,8 +421,9 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
                 combined = [*others, axis]
                 occurs = np.zeros([sizes[other] for other in combined], dtype=np.bool_)
                 occurs[tuple(listed[:, combined].T)] = True
-                legal = legal[occurs[tuple(legal[:, combined].T)]]
-    return round(factor * len(legal))
+                if not occurs.all():
+                    legal = legal[occurs[tuple(legal[:, combined].T)]]
+    return round(min(factor * len(legal), MOST_PLAUSIBLE))
 
 
 STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
