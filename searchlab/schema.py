@@ -14,7 +14,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
 
 
-def explained(data: Any, kind: Any, source: str) -> Any:
+def convert(data: Any, kind: Any, source: str) -> Any:
     """Convert ``data`` to the type ``kind``; NumPy numbers, arrays and ranges count as plain numbers and lists.
 
     Raises SearchlabError, which identifies the invalid part of ``source``.

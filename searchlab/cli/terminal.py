@@ -133,7 +133,7 @@ def complain(title: str, style: str, text: str) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """On Ctrl-C or SIGTERM, end cleanly and print the command with which to continue."""
-    from ..run.loop import busy
+    from ..run.loop import describe_slow_call
 
     doing = ""
     is_interrupted = False
@@ -141,7 +141,7 @@ def interruptible() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         nonlocal doing, is_interrupted
         is_interrupted = True
-        doing = busy(least=1.0)  # asked now, because the policy leaves its method while the exception propagates
+        doing = describe_slow_call(1.0)  # asked now, since the policy leaves its method while the exception propagates
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -143,7 +143,7 @@ class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return cls(workload.flops, workload.unit, workload.cluster, workload.content())
 
 
-DEFINED = ("gemm", "conv2d", "kernel")
+BUILTIN_KINDS = ("gemm", "conv2d", "kernel")
 """The kinds of workloads that the format itself defines, for which a header contains no computation."""
 
 
@@ -386,7 +386,7 @@ def workload_name(header: Header) -> str:
 @lru_cache(1024)
 def _defined(workload: str) -> Workload | None:
     """Return the workload if the format defines its kind, or None otherwise."""
-    return parse_workload(workload) if workload.partition(":")[0] in DEFINED else None
+    return parse_workload(workload) if workload.partition(":")[0] in BUILTIN_KINDS else None
 
 
 class UnknownLine(msgspec.Struct, frozen=True):
@@ -767,7 +767,7 @@ def read_log(path: str | Path) -> Log:
     return decode_log(path, read_bytes(path))
 
 
-def read_held(path: Path) -> Log | None:
+def read_existing_log(path: Path) -> Log | None:
     """Read the log at ``path`` for a run that may resume it.
 
     Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError

@@ -39,7 +39,7 @@ from .format import (
     decode_log,
     is_newer,
     read_bytes,
-    read_held,
+    read_existing_log,
     scan,
 )
 
@@ -110,7 +110,7 @@ class LogWriter:
 
     def _open(self, header: Header, held: Log | None) -> None:
         if held is None or held.size != self._file.size:
-            held = read_held(self.path)
+            held = read_existing_log(self.path)
         self._created = held is None
         log = held or Log(self.path, header, ())
         self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
@@ -281,8 +281,8 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
             raise OtherRun(
-                f"{path} belongs to a different run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, or "
-                f"start the same run as before"
+                f"{path} belongs to a different run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, pass "
+                f"--discard to move the old log aside, or start the same run as before"
             )
 
 

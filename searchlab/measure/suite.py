@@ -17,7 +17,7 @@ from ..log.format import Header, read_header
 from ..log.packed import SUFFIX
 from ..plugins import Plugin
 from ..records import Statistic
-from ..schema import explained
+from ..schema import convert
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import named_workload
@@ -236,7 +236,7 @@ def read_suite(directory: Path) -> Suite:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-    return Suite(directory, explained(data, SuiteSpec, str(path)))
+    return Suite(directory, convert(data, SuiteSpec, str(path)))
 
 
 def digest_of(path: Path) -> str:

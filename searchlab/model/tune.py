@@ -26,8 +26,8 @@ from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import Search
-from ..run.plan import Run, Searched, Strategy, plan_run
-from ..schema import explained
+from ..run.plan import Run, SpaceChoice, Strategy, plan_run
+from ..schema import convert
 from ..target import Target, resolve_target
 from .compiled import Comparison, compared, entry_of, input_types
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
@@ -140,7 +140,7 @@ def tune_model(
     named, scheduler_class = SCHEDULERS.named(scheduler)
     SCHEDULERS.check_class(named.name, scheduler_class)
     SCHEDULERS.check_options(named.name, scheduler_class, named.options)
-    settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
+    settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     resolved = resolve_target(settings.default_target() if target is None else target)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
@@ -204,7 +204,7 @@ def plan_tasks(
         reasons = []
         for space in spaces:
             try:
-                searched = Searched.of(space, task.workload, target, settings=settings)
+                searched = SpaceChoice.of(space, task.workload, target, settings=settings)
             except UnsupportedWorkload as error:
                 reasons.append(str(error))
                 continue

@@ -23,7 +23,7 @@ import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, described
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..log.format import Log, read_bytes, read_held, read_log
+from ..log.format import Log, read_bytes, read_existing_log, read_log
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
 from ..machine.host import busy_cores, busy_warning, this_machine
@@ -131,7 +131,7 @@ def _outcomes(
                     outcome = error
                 yield run, outcome
             return
-    unfinished = [Unfinished(run, log) for run, log in zip(runs, held, strict=True)]
+    unfinished = [PendingRun(run, log) for run, log in zip(runs, held, strict=True)]
     yield from Dispatch(executor, unfinished, base, known, on_run).outcomes()
 
 
@@ -141,7 +141,7 @@ def _recall(run: Run, known: Known, here: bool) -> Log | None:
     Raises SearchlabError if the log is damaged or belongs to a different run. The hosts need to match only if the run
     is executed on this machine (``here``).
     """
-    log = read_held(run.log)
+    log = read_existing_log(run.log)
     if log is None:
         return None
     header = run.header(log.header.workers)
@@ -219,7 +219,7 @@ class Measurers:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class StudyContext:
     """The data that all tasks in a study share."""
 
     study: str  # a unique name for this execution of the study
@@ -244,7 +244,7 @@ class Surroundings:
 class Task:
     """One or more runs that an executor performs one after the other by calling :func:`perform`."""
 
-    around: Surroundings
+    context: StudyContext
     runs: bytes  # pickled, with absolute paths
     settings: tuple[Any, ...]  # each run's settings as plain data, since pickling loses which values are defaults
     held: tuple[bytes | None, ...]  # each run's log so far, for machines that do not share its directory
@@ -262,7 +262,7 @@ class Outcome:
 
 
 @dataclass(eq=False)
-class Unfinished:
+class PendingRun:
     """A run that may not be complete, and its log when the study began."""
 
     run: Run
@@ -286,7 +286,7 @@ class Dispatch:
     """Executes runs on an executor. Lost runs are resubmitted one by one, and continue from their logs."""
 
     def __init__(
-        self, executor: RunExecutor, runs: Sequence[Unfinished], base: Path, known: Known, on_run: OnRun
+        self, executor: RunExecutor, runs: Sequence[PendingRun], base: Path, known: Known, on_run: OnRun
     ) -> None:
         self._executor = executor
         self._runs = runs
@@ -294,7 +294,7 @@ class Dispatch:
         folder = Path(os.path.commonpath([one.run.log.absolute().parent for one in runs]))
         folder.mkdir(parents=True, exist_ok=True)
         self._shared = ScratchFolder(str(folder), ".shared-")
-        self._around = Surroundings(
+        self._context = StudyContext(
             uuid.uuid4().hex, base.absolute(), Path(self._shared.name), pickle.dumps(dict(known)), trusts(),
             executor.ends_workers, this_machine(),
         )  # fmt: skip
@@ -302,8 +302,8 @@ class Dispatch:
         self._measures = settings.exclusive
         self._one_at_a_time = settings.exclusive and not executor.one_per_machine
         self._batch = executor.batch if settings.replays else 1
-        self._waiting: deque[list[Unfinished]] = deque()
-        self._pending: dict[Future[list[Outcome]], list[Unfinished]] = {}
+        self._waiting: deque[list[PendingRun]] = deque()
+        self._pending: dict[Future[list[Outcome]], list[PendingRun]] = {}
         self._numbers = itertools.count(1)  # for numbering the runs that have begun
         self._used: set[int] = set()  # jobs
 
@@ -341,11 +341,11 @@ class Dispatch:
         """Return the maximum number of pending tasks: two per worker, so that no worker has to wait for its next."""
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
-    def _submit(self, batch: list[Unfinished]) -> None:
+    def _submit(self, batch: list[PendingRun]) -> None:
         runs = [replace(one.run, log=one.run.log.absolute()) for one in batch]
         held = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
         settings = tuple(msgspec.to_builtins(run.settings) for run in runs)
-        task = Task(self._around, cloudpickle.dumps(runs), settings, held)
+        task = Task(self._context, cloudpickle.dumps(runs), settings, held)
         try:
             with EXECUTORS.blamed(type(self._executor), "submit"):
                 future = self._executor.submit(perform, task)
@@ -373,7 +373,7 @@ class Dispatch:
             raise SearchlabError("its executor did not return the result of the call")
         return outcomes
 
-    def _ended(self, future: Future[list[Outcome]], batch: list[Unfinished]) -> Outcomes:
+    def _ended(self, future: Future[list[Outcome]], batch: list[PendingRun]) -> Outcomes:
         try:
             outcomes = self._result(future, len(batch))
         except SearchlabError as loss:
@@ -388,7 +388,7 @@ class Dispatch:
             else:
                 yield one.run, self._taken(one, outcome)
 
-    def _again(self, one: Unfinished, reason: str, error: Exception) -> Outcomes:
+    def _again(self, one: PendingRun, reason: str, error: Exception) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(one.run.log)
         one.losses = 1 if size > one.size else one.losses + 1
@@ -401,7 +401,7 @@ class Dispatch:
             failed.__cause__ = error
             yield one.run, failed
 
-    def _taken(self, one: Unfinished, outcome: Outcome) -> Log | SearchlabError:
+    def _taken(self, one: PendingRun, outcome: Outcome) -> Log | SearchlabError:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
@@ -434,19 +434,19 @@ class Dispatch:
                 continue
             one.seen = size
             try:
-                log = read_held(one.run.log)
+                log = read_existing_log(one.run.log)
             except SearchlabError:  # reported when the run ends
                 continue
             if log is not None and (one.held is None or len(log.records) > len(one.held.records)):
                 free -= one.job < 0
                 self._tell(one, log)
 
-    def _end(self, one: Unfinished, log: Log) -> None:
+    def _end(self, one: PendingRun, log: Log) -> None:
         """Report all remaining trials of a run that has ended, and free its job."""
         self._tell(one, log)
         self._used.discard(one.job)
 
-    def _tell(self, one: Unfinished, log: Log) -> None:
+    def _tell(self, one: PendingRun, log: Log) -> None:
         """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if one.job < 0:
             one.job = next(job for job in itertools.count() if job not in self._used)
@@ -487,7 +487,7 @@ def _put(path: Path, data: bytes) -> None:
         raise SearchlabError(f"cannot write the log {path}: {error.strerror}; free some space and run again") from None
 
 
-class _Here:
+class _WorkerState:
     """The data that a worker process keeps between tasks, so that it reads each table only once per study."""
 
     def __init__(self) -> None:
@@ -496,11 +496,11 @@ class _Here:
         self._known: Known = {}
         self._measurers = Measurers(self._known, Path())
 
-    def measurers(self, around: Surroundings) -> Measurers:
-        if around.study != self._study:
+    def measurers(self, context: StudyContext) -> Measurers:
+        if context.study != self._study:
             self._measurers.close()
-            self._study, self._measurers = around.study, Measurers(self._known, around.base)
-        before: Known = pickle.loads(around.known)
+            self._study, self._measurers = context.study, Measurers(self._known, context.base)
+        before: Known = pickle.loads(context.known)
         for programs in self._known.values():  # which measurers may hold
             programs.clear()
         for measured, programs in before.items():
@@ -508,7 +508,7 @@ class _Here:
         return self._measurers
 
 
-_HERE = _Here()
+_WORKER_STATE = _WorkerState()
 
 
 def perform(task: Task) -> list[Outcome]:
@@ -517,28 +517,28 @@ def perform(task: Task) -> list[Outcome]:
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe.
     """
-    with _HERE.lock:
+    with _WORKER_STATE.lock:
         runs: list[Run] = pickle.loads(task.runs)
         outcomes = []
         for run, plain, held in zip(runs, task.settings, task.held, strict=True):
             run = replace(run, settings=msgspec.convert(plain, Settings))
-            measurers = _HERE.measurers(task.around)
-            outcomes.append(_performed(run, held, task.around, measurers))
-            if outcomes[-1].failed or not (run.settings.replays or task.around.kept):
+            measurers = _WORKER_STATE.measurers(task.context)
+            outcomes.append(_execute_and_collect_warnings(run, held, task.context, measurers))
+            if outcomes[-1].failed or not (run.settings.replays or task.context.kept):
                 measurers.close()
         return outcomes
 
 
-def _performed(run: Run, held: bytes | None, around: Surroundings, measurers: Measurers) -> Outcome:
+def _execute_and_collect_warnings(run: Run, held: bytes | None, context: StudyContext, measurers: Measurers) -> Outcome:
     with warnings.catch_warnings(record=True) as caught:
-        if around.shared.exists():
-            outcome = _searched(run, around, measurers)
+        if context.shared.exists():
+            outcome = _search_when_free(run, context, measurers)
         else:
             with ScratchFolder() as folder:
                 log = Path(folder, run.log.name)
                 if held is not None:
                     log.write_bytes(held)
-                outcome = _searched(replace(run, log=log), around, measurers)
+                outcome = _search_when_free(replace(run, log=log), context, measurers)
                 outcome = replace(
                     outcome,
                     refused=outcome.refused.replace(str(log), str(run.log)),
@@ -547,15 +547,15 @@ def _performed(run: Run, held: bytes | None, around: Surroundings, measurers: Me
     return replace(outcome, warned=tuple(str(one.message) for one in caught if one.category is SearchlabWarning))
 
 
-def _searched(run: Run, around: Surroundings, measurers: Measurers) -> Outcome:
+def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> Outcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
     try:
-        if run.settings.exclusive and around.planned_on != (here := this_machine()):
-            around.say(
-                f"runs are measured on {here}, but were planned on {around.planned_on}, where the target 'native' and "
+        if run.settings.exclusive and context.planned_on != (here := this_machine()):
+            context.say(
+                f"runs are measured on {here}, but were planned on {context.planned_on}, where the target 'native' and "
                 f"its cores and caches are resolved; unless you chose the target yourself, specify one for {here}"
             )
-        with trusting(around.trusts), machine_alone(run.settings.exclusive, around.say):
+        with trusting(context.trusts), machine_alone(run.settings.exclusive, context.say):
             deadline = time.monotonic() + PATIENCE
             while True:
                 try:

@@ -270,6 +270,9 @@ class Search:
         records = [record for record in self._log.records if record.program]
         configs = [record.trial.config for record in records]
         programs = self._measurer.programs(self._run.space, configs)
+        if programs is None and records:
+            text = f"{self._log.path} was written by other code, and its programs cannot be compared with today's"
+            warnings.warn(text, SearchlabWarning, stacklevel=2)
         for record, program in zip(records, programs or (), strict=False):
             if program != record.program:
                 raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
@@ -413,7 +416,7 @@ class Searcher:
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[None]:
-        with POLICIES.blamed(type(self.policy), method), taking(self._run.strategy.policy.name, method):
+        with POLICIES.blamed(type(self.policy), method), warn_if_slow(self._run.strategy.policy.name, method):
             yield
 
     def _check(self, configs: Sequence[Config], n: int) -> None:
@@ -446,7 +449,7 @@ _calls: list[tuple[str, float]] = []  # the policy calls that have not returned,
 _watch: threading.Thread | None = None
 
 
-def busy(least: float = 0.0) -> str:
+def describe_slow_call(least: float = 0.0) -> str:
     """Return a message if a policy call in this process has taken at least ``least`` seconds, or "" otherwise."""
     for what, since in _calls[-1:]:
         if (seconds := time.monotonic() - since) >= least:
@@ -455,7 +458,7 @@ def busy(least: float = 0.0) -> str:
 
 
 @contextmanager
-def taking(policy: str, method: str) -> Iterator[None]:
+def warn_if_slow(policy: str, method: str) -> Iterator[None]:
     """Watch a call of ``method`` of ``policy``, and issue one SearchlabWarning if it takes longer than PATIENCE."""
     global _watch
     if _watch is None or not _watch.is_alive():  # threads end with their process, and forks do not inherit them
@@ -473,7 +476,7 @@ def _look() -> None:
     while True:
         time.sleep(LOOK_SECONDS)
         for call in _calls[-1:]:
-            if call != warned and (said := busy(PATIENCE)):
+            if call != warned and (said := describe_slow_call(PATIENCE)):
                 warned = call
                 text = f"{said}, and may never end; Ctrl-C ends the run and keeps all measurements"
                 warnings.warn(text, SearchlabWarning, stacklevel=1)

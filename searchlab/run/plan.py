@@ -24,7 +24,7 @@ from ..costmodel import COST_MODELS, BoundCostModel, OtherTask, make_cost_model,
 from ..costmodel.features import FEATURES, make_features
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.format import (
-    DEFINED,
+    BUILTIN_KINDS,
     FORMAT,
     Computation,
     Header,
@@ -33,7 +33,7 @@ from ..log.format import (
     decode_log,
     find_logs,
     read_bytes,
-    read_held,
+    read_existing_log,
     read_log,
     workload_name,
     workload_of,
@@ -331,7 +331,7 @@ def check_used(earlier: Sequence[EarlierRun | LogDirectory], warm_starts: Sequen
 
 
 @dataclass(frozen=True)
-class Searched:
+class SpaceChoice:
     """A space to search."""
 
     space: Space
@@ -349,7 +349,7 @@ class Searched:
         *,
         settings: Settings | None = None,
         base: Path = Path(),
-    ) -> Searched:
+    ) -> SpaceChoice:
         """Create the space specified by ``spec``.
 
         Args:
@@ -437,7 +437,7 @@ class Strategy:
 class Run:
     """A fully specified search of a space by a strategy, with a seed and a budget."""
 
-    searched: Searched
+    searched: SpaceChoice
     strategy: Strategy
     seed: int
     batch: int  # the number of configs to request from the policy at a time
@@ -497,7 +497,7 @@ class Run:
         here = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
-        is_defined = kind_of(self.workload)[0] in DEFINED
+        is_defined = kind_of(self.workload)[0] in BUILTIN_KINDS
         computation = None
         if not is_defined:
             with WORKLOADS.blamed(type(workload), "flops, unit, cluster or content"):
@@ -550,7 +550,7 @@ def own_seed(seed: int, name: str) -> int:
 
 
 def plan_run(
-    searched: Searched,
+    searched: SpaceChoice,
     strategy: Strategy,
     settings: Settings,
     budget: Budget,
@@ -655,7 +655,7 @@ def as_begun(runs: Sequence[Run]) -> list[Run]:
     begun: dict[Path, Header] = {}
     for run in runs:
         starts_from_directory = bool(run.warm_start.directories)
-        if starts_from_directory and run.log.parent not in begun and (log := read_held(run.log)) is not None:
+        if starts_from_directory and run.log.parent not in begun and (log := read_existing_log(run.log)) is not None:
             begun[run.log.parent] = log.header
     return [
         _with_original_warm_start(run, begun[run.log.parent])

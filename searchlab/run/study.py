@@ -23,7 +23,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
 from ..files import file_name, read_text, resolve_inside
-from ..log.format import Log, read_held
+from ..log.format import Log, read_existing_log
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
@@ -33,7 +33,7 @@ from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checked, ch
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
-from ..schema import explained
+from ..schema import convert
 from ..space import SPACES, Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
@@ -43,7 +43,7 @@ from .plan import (
     LogDirectory,
     OnRun,
     Run,
-    Searched,
+    SpaceChoice,
     Strategy,
     WarmStart,
     as_begun,
@@ -417,16 +417,16 @@ class Study:
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
         if "suite" not in data:
-            return cls(explained(data, StudySpec, source), base)
+            return cls(convert(data, StudySpec, source), base)
         for name in OF_SUITE:
             if name in data:
                 raise SearchlabError(
                     f"{source}: {name} is determined by the suite's tables; omit either {name!r} or 'suite'"
                 )
-        spec = explained(data, StudySpec, source)
+        spec = convert(data, StudySpec, source)
         assert spec.named_suite is not None
         protocol = find_suite(spec.named_suite.name, base).spec
-        return cls(explained({"trials": protocol.trials, "seeds": protocol.seeds, **data}, StudySpec, source), base)
+        return cls(convert({"trials": protocol.trials, "seeds": protocol.seeds, **data}, StudySpec, source), base)
 
     @cached_property
     def suite(self) -> Suite | None:
@@ -496,14 +496,14 @@ class Study:
             check_used(earlier[sources], used)
         return runs, left_out
 
-    def _whole(self, searched: Searched, settings: Settings) -> Whole | None:
+    def _whole(self, searched: SpaceChoice, settings: Settings) -> Whole | None:
         """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None
         with settings.make(searched.space.target, {}, self.base) as measurer:
             return measurer.whole(searched.space)
 
-    def _places(self, left_out: list[str]) -> Iterator[list[tuple[Path, Searched, Settings]]]:
+    def _places(self, left_out: list[str]) -> Iterator[list[tuple[Path, SpaceChoice, Settings]]]:
         """Yield groups of spaces, each space with the directory for its logs and the settings for measuring.
 
         In a suite, each table is a separate group. The reasons for skipping spaces are added to ``left_out``.
@@ -522,7 +522,7 @@ class Study:
         _check_distinct("space", [file_name(entry.label or entry.name) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
         held = spec.measure.measurable(self.base)
-        places: list[tuple[Path, Searched, Settings]] = []
+        places: list[tuple[Path, SpaceChoice, Settings]] = []
         missing: list[str] = []
         for workload in workloads:
             for entry in entries:
@@ -532,7 +532,7 @@ class Study:
                     left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(known)}")
                     continue
                 try:
-                    searched = Searched.of(
+                    searched = SpaceChoice.of(
                         known[str(workload)] if known else entry.plugin,
                         workload,
                         target if known is None or spec.target is not None else None,
@@ -698,10 +698,10 @@ class Study:
         return chosen if jobs is None else Plugin(chosen.name, {**chosen.options, "jobs": jobs})
 
 
-def searched_table(table: SuiteTable) -> Searched:
+def searched_table(table: SuiteTable) -> SpaceChoice:
     """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
     with names_from(table.directory):
-        searched = Searched.of(table.plugin, parse_workload(table.entry.workload), table.target())
+        searched = SpaceChoice.of(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, searched.space)
     return replace(searched, size=table.header.space_size)
 
@@ -733,7 +733,9 @@ def forecast(runs: Sequence[Run]) -> list[Forecast]:
     """
     groups: dict[tuple[str, str, str], list[tuple[Run, Log | None]]] = {}
     for run in runs:
-        groups.setdefault((run.workload, run.searched.name, run.strategy.name), []).append((run, read_held(run.log)))
+        groups.setdefault((run.workload, run.searched.name, run.strategy.name), []).append(
+            (run, read_existing_log(run.log))
+        )
     spent = {key: [log for _, log in group if log and log.records] for key, group in groups.items()}
     forecasts = []
     for key, group in groups.items():

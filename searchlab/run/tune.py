@@ -13,12 +13,12 @@ from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
 from ..options import Batch, Seconds, Seed, Trials, checked, checks_arguments
 from ..plugins import PluginSpec
-from ..schema import explained
+from ..schema import convert
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import OnTrial, Searched, Source, Strategy, as_begun, check_used, earlier_runs, plan_run
+from .plan import OnTrial, Source, SpaceChoice, Strategy, as_begun, check_used, earlier_runs, plan_run
 from .progress import shown
 from .study import budget_of
 
@@ -102,7 +102,7 @@ def tune(
     trials = checked("trials", trials, Trials | None)
     stop_after = checked("stop_after", stop_after, Trials | None)
     seconds = checked("seconds", seconds, Seconds | None)
-    settings = explained(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
+    settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
@@ -110,7 +110,7 @@ def tune(
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
-        Searched.of(space, parse_workload(workload), resolved, settings=settings),
+        SpaceChoice.of(space, parse_workload(workload), resolved, settings=settings),
         Strategy.of(policy, cost_model, features), settings, budget_of(trials, seconds, stop_after),
         seed=seed, batch=batch, log=Path(log), earlier=earlier,
     )  # fmt: skip

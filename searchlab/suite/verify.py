@@ -34,7 +34,7 @@ from ..measure.suite import Suite, digest_of, find_suite
 from ..plugins import functions_in, names_from, search_path, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
-from ..run.plan import Searched, Strategy, plan_run
+from ..run.plan import SpaceChoice, Strategy, plan_run
 from ..run.study import searched_table
 from ..schema import UNREADABLE
 from ..source import source_digest
@@ -287,7 +287,7 @@ class Replayer:
 
     def __init__(self, suite: Suite) -> None:
         self._recorded = RecordedTables(suite)
-        self._places: dict[str, tuple[Searched, Measurer]] = {}
+        self._places: dict[str, tuple[SpaceChoice, Measurer]] = {}
         self._ends = ExitStack()
 
     def __enter__(self) -> Replayer:

@@ -21,7 +21,7 @@ from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run
 from ..run.study import NamedPolicy, Study
-from ..schema import explained
+from ..schema import convert
 from .passes import OnBlock, TimedPasses, one_a_program
 
 PASSES = 3  # default number of passes over all programs
@@ -68,7 +68,7 @@ def table_study(
         study = Study.from_dict({"workloads": [what], "spaces": [entry], "policies": ["random"]})
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
-        changes["measure"] = explained(dict(measure), Settings, "measure")
+        changes["measure"] = convert(dict(measure), Settings, "measure")
     return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 

@@ -32,7 +32,7 @@ from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.run.loop import search
-from searchlab.run.plan import Run, Searched, Strategy
+from searchlab.run.plan import Run, SpaceChoice, Strategy
 from searchlab.space import Config, Space
 
 
@@ -49,7 +49,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
     space = toys.Large()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
-        searched, strategy = Searched(space, Plugin("made-up")), Strategy.of(policy)
+        searched, strategy = SpaceChoice(space, Plugin("made-up")), Strategy.of(policy)
         run = Run(searched, strategy, 0, batch, records, TableSettings("none"), path)
         search(run, MadeUp())
         start = time.perf_counter()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.log.format import Ended, Follower, Record, read_held
+from searchlab.log.format import Ended, Follower, Record, read_existing_log
 from searchlab.log.writer import LogWriter
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
@@ -37,7 +37,7 @@ def whole(path: Path, count: int) -> bytes:
 
 
 def agrees(follower: Follower, path: Path) -> None:
-    log = read_held(path) if path.exists() else None
+    log = read_existing_log(path) if path.exists() else None
     if log is None:
         assert follower.header is None and follower.trials == 0
         return

@@ -27,7 +27,7 @@ from searchlab.measure.fleet import Queue, Tracker, registered
 from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement
 from searchlab.run.study import Study
-from searchlab.schema import explained
+from searchlab.schema import convert
 from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
@@ -370,7 +370,7 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
     with pytest.raises(SearchlabError, match="is not a TVM RPC tracker; if it is a server"):
         RpcMeasurer(RpcSettings(tracker=server, key="two"), native, {}, 1)
     with pytest.raises(SearchlabError, match="tracker must be host:port"):
-        explained({"tracker": "here", "key": "two"}, RpcSettings, "measure")
+        convert({"tracker": "here", "key": "two"}, RpcSettings, "measure")
     study = {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"]}
     with pytest.raises(SearchlabError, match="'two' requires a target"):
         Study.from_dict(study | {"measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two"}}).plan()

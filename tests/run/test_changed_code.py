@@ -27,7 +27,7 @@ from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.execute import Measurers
 from searchlab.run.loop import Search, search
-from searchlab.run.plan import Budget, Searched, Strategy, plan_run
+from searchlab.run.plan import Budget, SpaceChoice, Strategy, plan_run
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
 
@@ -206,7 +206,7 @@ def test_a_reproduced_log_is_reused_from_then_on(acme: Path, log: bytes, tmp_pat
 def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path, last: str) -> None:
     """A model's scheduler may stop a search before the end of its log, within a batch; its other trials count, too."""
     write_table(tmp_path / "table.jsonl")
-    searched = Searched.of(
+    searched = SpaceChoice.of(
         "acme.space:Tiles", searchlab.parse_workload("gemm:16x16x16"), searchlab.resolve_target(TARGET)
     )
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))

@@ -20,7 +20,7 @@ from searchlab.log.writer import LogWriter
 from searchlab.machine.host import this_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
-from searchlab.run.execute import Measurers, Outcome, Surroundings, Task, perform
+from searchlab.run.execute import Measurers, Outcome, StudyContext, Task, perform
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import decided_in, table_study
@@ -63,16 +63,16 @@ def test_a_measurer_is_kept_for_the_next_run_if_it_ends_with_the_executor(
         return Outcome(failed=failing)
 
     monkeypatch.setattr(LocalSettings, "make", Measures)
-    monkeypatch.setattr(task, "_searched", searched)
+    monkeypatch.setattr(task, "_search_when_free", searched)
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
-    around = Surroundings(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
+    context = StudyContext(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
     for one in runs:
-        assert perform(Task(around, cloudpickle.dumps([one]), (to_builtins(one.settings),), (None,))) == [
+        assert perform(Task(context, cloudpickle.dumps([one]), (to_builtins(one.settings),), (None,))) == [
             Outcome(failed=failing)
         ]
     assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
-    perform(Task(replace(around, study="the next"), cloudpickle.dumps([]), (), ()))
+    perform(Task(replace(context, study="the next"), cloudpickle.dumps([]), (), ()))
 
 
 @pytest.mark.parametrize("same_host", [True, False])

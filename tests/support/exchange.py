@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log.format import DEFINED, Computation, Final, Finalist, Header, Log, Record, read_log
+from searchlab.log.format import BUILTIN_KINDS, Computation, Final, Finalist, Header, Log, Record, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
@@ -35,7 +35,7 @@ def made_log(
     header = Header(
         workload=str(made.workload), space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed,
         batch=2, target=target.to_json(), measure={"kind": "local", "repeat": 3}, host={"cpu": "made up"}, workers=2,
-        created=1.7e9, computation=None if made.workload.op in DEFINED else Computation.of(made.workload),
+        created=1.7e9, computation=None if made.workload.op in BUILTIN_KINDS else Computation.of(made.workload),
     )  # fmt: skip
     writer = LogWriter(path, header, durable=False)
     for index, config in enumerate(made.sample_new(np.random.default_rng(seed), trials, ())):
