@@ -5,6 +5,7 @@
 The script runs these programs in sequence:
 
 - ``hostile.py``: candidates that misbehave while they are built or while they run;
+- ``border.py``: edited code, wrong programs, other machines, and strangers' files;
 - ``fuzz.py``: damaged and hostile files for every reader;
 - ``soak.py``: runs of every policy, which are interrupted or whose writes fail;
 - ``soak.py --commands``: ``suite run``, ``table build`` and two ``run`` in one directory, interrupted.
@@ -35,6 +36,7 @@ def programs(quick: bool, seed: int) -> list[list[str]]:
     inputs, kills, commands = (str(number // 10 if quick else number) for number in FULL.values())
     return [
         ["hostile.py"],
+        ["border.py"],
         ["fuzz.py", "--inputs", inputs, "--seed", str(seed)],
         ["soak.py", "--kills", kills, "--seed", str(seed)],
         ["soak.py", "--faults", "--kills", kills, "--seed", str(seed)],
