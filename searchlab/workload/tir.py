@@ -94,10 +94,9 @@ class Tir(Workload):
     def _from_json(cls, path: Path, name: str) -> Self:
         import tvm
 
+        text = read_text(path)
         try:
-            loaded = load_untrusted_json(read_text(path))
-        except SearchlabError:
-            raise
+            loaded = load_untrusted_json(text)
         except Exception as error:  # TVM may raise anything
             raise SearchlabError(f"{path} is not a PrimFunc or a module in TVM's JSON: {first_line(error)}") from None
         if isinstance(loaded, tvm.IRModule):
