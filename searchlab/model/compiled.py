@@ -13,10 +13,14 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, first_line, last_line
+from ..machine.scratch import ScratchFolder
 from ..target import Target
 
 if TYPE_CHECKING:
     import tvm
+
+MEMORY = "/dev/shm"
+"""A file system in memory, for temporary files that must not fill a disk."""
 
 ROUNDS = 7
 LEAST_MS = 50
@@ -72,12 +76,15 @@ def compared(
         exported = library
         part = library.with_name(f".{library.name}")
         try:
-            executables[1].export_library(str(part))
+            # LLVM ends the process if it cannot write an object file, so these are in memory. The linker only fails.
+            with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
+                executables[1].export_library(str(part), workspace_dir=workspace)
             os.replace(part, library)
         except Exception as error:  # the linker may fail in any way, for example because the disk is full
             part.unlink(missing_ok=True)
+            reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
             raise SearchlabError(
-                f"cannot write {library}: {last_line(error)}; free some space or check the disk, then run the command "
+                f"cannot write {library}: {(reasons or [last_line(error)])[0]}; free some space or check the disk, then run the command "
                 f"again, which measures nothing again"
             ) from None
     timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
