@@ -35,7 +35,8 @@ class Measurement:
         message: The failure message, at most 4,000 characters.
         build_seconds: The CPU time for scheduling and compiling, or the elapsed time if building timed out or crashed.
         run_seconds: The elapsed time for checking and timing.
-        program: The structural hash of the scheduled module, or "" if scheduling failed.
+        program: The structural hash of the scheduled module, or "" if scheduling failed, or if the config's own code
+            may have made the build fail by changing or ending its process.
         reused: Whether this is a copy of an earlier measurement of the same program.
         nearest: Whether this is the measurement of the nearest config in a table that does not contain this config.
         pruned: Whether the program was timed only once because it was much slower than the run's best program.

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import cloudpickle
@@ -25,7 +26,7 @@ from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
-from .process import START_SECONDS, Deadline, MeasuringWorker, Spoiled, WorkerDied, answered
+from .process import START_SECONDS, Deadline, MeasuringWorker, WorkerDied, answered
 
 CHUNK = 16  # the maximum number of configs per feature-extraction job
 
@@ -176,7 +177,7 @@ class Batch(Generic[Job]):
 
     def _replace(self, process: MeasuringWorker) -> None:
         self.pool.discard(process)
-        del self.busy[process]
+        self.busy.pop(process, None)
         self.begin(self.pool.another(self.message), None, START_SECONDS)
 
 
@@ -252,7 +253,13 @@ class BuildPool(WorkerPool):
 
 
 class _Building(Batch[int]):
-    """A batch of builds, in which each job is a config's index."""
+    """A batch of builds, in which each job is a config's index.
+
+    An earlier candidate in the same process, or the machine, may be to blame for a failure. If that is possible, the
+    config is built once more, in a new process. A failure that the candidate may have caused by what it did to its
+    process, such as setting limits, belongs to the config and not to the program, so it is recorded without the
+    program's hash: other configs with this program are built themselves.
+    """
 
     def __init__(
         self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
@@ -260,17 +267,36 @@ class _Building(Batch[int]):
         super().__init__(pool, pool.holding(space), min(pool.workers, len(configs)), range(len(configs)))
         self.timeout = pool.build_timeout
         self.configs = configs
-        self.is_known = is_known
+        self.is_known = cache(is_known)
         self.builds = Builds()
-        self.again: set[int] = set()
+        self.retries: set[int] = set()  # configs that are built in a new process after a first failure
+        self.isolated: set[int] = set()  # configs that were the first in their process
         self.first: dict[str, int] = {}  # the index of the config for which each new program is compiled
+        self.copies: dict[str, list[int]] = {}  # the indices of the other configs with the program
 
     def offer(self) -> Sequence[Any]:
         while self.waiting and self.idle:
-            index, process = self.waiting.popleft(), self.idle.pop()
+            process = self._process(self.waiting[0])
+            if process is None:
+                break
+            self.idle.remove(process)
+            index = self.waiting.popleft()
+            if not process.is_used:
+                self.isolated.add(index)
             process.send(messages.Build(self.configs[index]))
             self.begin(process, index, self.timeout)
         return ()
+
+    def _process(self, index: int) -> MeasuringWorker | None:
+        """Return an idle process that can build a config, or None if a new one must first be set up."""
+        if index not in self.retries:
+            return self.idle[-1]
+        for process in self.idle:
+            if not process.is_used:
+                return process
+        if all(turn.job is not None for turn in self.busy.values()):
+            self._replace(self.idle.pop())
+        return None
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
         programs = self.builds.programs
@@ -281,25 +307,52 @@ class _Building(Batch[int]):
                 is_new = not self.is_known(program) and self.first.setdefault(program, index) == index
                 process.send(messages.Continue(compile=is_new))
                 return
+            case messages.Skipped():
+                if (program := programs[index]) in self.first:
+                    self.copies.setdefault(program, []).append(index)
+                elif not self.is_known(program):  # compiling it has failed in the meantime
+                    self._wait(index)
             case Built() as built:
                 self.builds.built[programs[index]] = built
             case Failed() as failed:
-                self._fail(index, failed)
+                self._fail(index, failed, index in self.isolated, not process.changed)
         self.free(process)
 
     def lost(self, index: int, death: WorkerDied, seconds: float) -> None:
-        if isinstance(death, Spoiled) and index not in self.again:  # an earlier config may be at fault
-            self.again.add(index)
-            self.builds.programs.pop(index, None)
-            self.waiting.appendleft(index)
-        elif isinstance(death, Late):
-            self._fail(index, Failed("build_timeout", f"building {death}", seconds))
+        if isinstance(death, Late):
+            failed = Failed("build_timeout", f"building {death}", seconds)
+            self._fail(index, failed, index in self.isolated)
         else:
             self._fail(index, Failed("crash", f"the building process {death}", seconds))
 
-    def _fail(self, index: int, failed: Failed) -> None:
+    def _fail(self, index: int, failed: Failed, is_certain: bool = False, is_program: bool = False) -> None:
+        """Record a config's failure, or build the config once more.
+
+        Args:
+            index: The config.
+            failed: The failure.
+            is_certain: Whether only the config can be to blame.
+            is_program: Whether every config with its program would fail.
+        """
+        retries = failed.failure != "invalid" and not is_certain and index not in self.retries
         program = self.builds.programs.get(index, "")
-        self.builds.failures[index] = Measurement((), failed.failure, failed.message, failed.seconds, 0.0, program)
+        if program and (retries or not is_program):
+            if self.first.get(program) == index:
+                del self.first[program]
+                for copy in self.copies.pop(program, []):
+                    self._wait(copy)
+            del self.builds.programs[index]
+            program = ""
+        if retries:
+            self.retries.add(index)
+            self.waiting.append(index)
+        else:
+            self.builds.failures[index] = Measurement((), failed.failure, failed.message, failed.seconds, 0.0, program)
+
+    def _wait(self, index: int) -> None:
+        """Schedule a config again, since compiling its program for another config has failed."""
+        del self.builds.programs[index]
+        self.waiting.append(index)
 
 
 class _Extraction(Batch[range]):

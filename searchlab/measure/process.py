@@ -28,7 +28,7 @@ import msgspec
 from ..errors import SearchlabError
 from ..plugins import search_path
 from .isolation import with_limit
-from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, SetUpRunner, Started
+from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, SetUpRunner, Started, Work
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
@@ -339,11 +339,13 @@ class MeasuringWorker(Worker):
         self._used = False  # whether it has completed any set-up
         self._started = False  # whether it has finished its imports
         self.extracts: set[str] = set()  # the features whose modules it has imported
+        self.is_used = False  # whether it has been sent any candidate
         self.changed = ""  # the parts of its state that a candidate has changed; if any, it runs no more candidates
         self._sent = 0
 
     def send(self, message: Any) -> None:
         self._sent += 1
+        self.is_used |= isinstance(message, Work)
         super().send(message)
 
     def recv(self, *expected: type[AnswerT]) -> AnswerT:

@@ -9,13 +9,14 @@ from typing import Any
 import psutil
 import pytest
 
+from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.messages import Built
 from searchlab.measure.pool import BuildPool
 from searchlab.measure.process import MeasuringWorker, Spoiled
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.support.measure.faulty import Faulty
+from tests.support.measure.faulty import Changing, Faulty
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +46,60 @@ def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, spa
 
 
 def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
-    """Two processes hang while the third schedules its program; then both are killed before the pool looks."""
+    """Two processes sleep while the third schedules its program; then all are killed before the pool looks."""
+    killed: list[int] = []
 
     def kill(program: str) -> bool:
-        for process in pool.processes:
-            if not process.channel.poll():
-                psutil.Process(process.pid).kill()
-        time.sleep(0.5)
+        if not killed:
+            killed.extend(process.pid for process in pool.processes)
+            for pid in killed:
+                psutil.Process(pid).kill()
+            time.sleep(0.5)
         return False
 
     pool.ready(pool.holding(space), 3)
-    builds = pool.build(space, configs("schedule hangs", "schedule hangs", "tiled"), kill)
-    assert {failed.failure for failed in builds.failures.values()} == {"crash"}
-    assert all("the building process died of SIGKILL" in failed.message for failed in builds.failures.values())
-    assert {0, 1} <= builds.failures.keys() and len(pool.processes) == 3
-    assert all(process.alive for process in pool.processes)
-    assert not pool.build(space, configs("none", "tiled")).failures
+    builds = pool.build(space, configs("schedule sleeps", "schedule sleeps", "tiled"), kill)
+    assert len(killed) == 3 and not builds.failures and len(builds.built) == 2  # each is built again in a new process
+    assert len(pool.processes) == 3 and all(process.alive for process in pool.processes)
+    assert not set(killed) & {process.pid for process in pool.processes}
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", "build_error"),
+        ("tvm.compile = lambda *_, **__: os.abort()", "crash"),
+        ("tvm.compile = lambda *_, **__: time.sleep(9)", "build_timeout"),
+    ],
+)
+def test_a_failure_that_a_config_caused_is_not_its_programs(native: Target, code: str, failure: str) -> None:
+    space = Changing(parse_workload("gemm:8x8x8"), native, code, is_same=True)
+    settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=1.0)
+    first, *others = (Config({"config": name}) for name in ("changing", "second", "third"))
+    with LocalMeasurer(settings, native, {}, 1) as measurer:
+        (spoilt,) = measurer.measure(space, [first])
+        second, third = measurer.measure(space, others)
+        measurer.known.clear()
+        batch = list(measurer.measure(space, [first, *others]))
+    assert spoilt.failure == failure and not spoilt.program
+    assert second.failure is None and not second.reused and third.reused
+    assert [found.failure for found in batch[1:]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "space.is_broken = True",
+        "compile = tvm.compile\ntvm.compile = lambda *_, **__: setattr(tvm, 'compile', os.abort) or compile(*_, **__)",
+    ],
+)
+def test_a_failure_in_a_process_with_a_past_is_confirmed(native: Target, code: str) -> None:
+    """The first config changes its process in a way that is not detected, so that all later builds in it fail."""
+    space = Changing(parse_workload("gemm:8x8x8"), native, code, is_same=False)
+    pool = BuildPool(1, build_timeout=20.0, memory_limit_mb=0)
+    builds = pool.build(space, [Config({"config": name}) for name in ("changing", "second", "third")])
+    pool.close()
+    assert not builds.failures and len(builds.built) == 3
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:

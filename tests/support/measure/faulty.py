@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -84,6 +85,39 @@ class Crashing(Faulty):
         ProductSpace.__init__(
             self, workload, target, [Knob("fault", ("none", "tiled", "schedule segfaults", "schedule raises"))]
         )
+
+
+class Changing(ProductSpace):
+    """A config that runs Python code in the process that builds it, and two others.
+
+    Args:
+        code: The Python code, which can refer to ``os``, ``resource``, ``time``, ``tvm`` and ``space``.
+        is_same: Whether all configs have the same program.
+
+    Attributes:
+        is_broken: Whether all later configs raise an error.
+    """
+
+    is_broken = False
+
+    def __init__(self, workload: Workload, target: Target, code: str, is_same: bool) -> None:
+        super().__init__(workload, target, [Knob("config", ("changing", "second", "third"))])
+        self.code = code
+        self.is_same = is_same
+
+    def schedule(self, config: Config) -> Schedule:
+        import tvm
+        from tvm.s_tir import Schedule
+
+        if self.is_broken:
+            raise ValueError("an earlier config has broken this space")
+        schedule = Schedule(self.workload.module)
+        if not self.is_same:
+            loops = schedule.get_loops(schedule.get_sblock("gemm"))
+            schedule.split(loops[0], [None, {"changing": 1, "second": 2, "third": 4}[str(config["config"])]])
+        if config["config"] == "changing":
+            exec(self.code, {"os": os, "resource": resource, "time": time, "tvm": tvm, "space": self})
+        return schedule
 
 
 class Unloadable(Faulty):
