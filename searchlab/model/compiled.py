@@ -83,8 +83,9 @@ def compared(
         except Exception as error:  # the linker may fail in any way, for example because the disk is full
             part.unlink(missing_ok=True)
             reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
+            reason = reasons[0] if reasons else last_line(error)
             raise SearchlabError(
-                f"cannot write {library}: {(reasons or [last_line(error)])[0]}; free some space or check the disk, then run the command "
+                f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
                 f"again, which measures nothing again"
             ) from None
     timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
