@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +106,9 @@ def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str]
         by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
     for strategies in by_workload.values():
         _check_footing([run for runs in strategies.values() for run in runs])
-        for runs in strategies.values():
-            runs.sort(key=lambda run: run.seed)
+        for strategy, runs in strategies.items():
             _check_strategy(runs)
+            strategies[strategy] = _one_log_per_seed(runs)
     return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
 
 
@@ -200,12 +199,24 @@ def _check_strategy(runs: Sequence[LoggedRun]) -> None:
             f"{runs[0].file} and {other.file} are both called {other.strategy!r}, but their {field} differs ({first} "
             f"and {second}); give each its own label"
         )
-    for one, other in pairwise(runs):
-        if one.seed == other.seed:
-            raise SearchlabError(
-                f"{one.file} and {other.file} are logs of the same run: {one.strategy!r} on {one.workload} "
-                f"with seed {one.seed}; omit one of them"
+
+
+def _one_log_per_seed(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
+    """Return ``runs`` in the order of their seeds. Of several logs with the same seed, only the first one counts.
+
+    The others are left out with a SearchlabWarning, since a copy in a directory must not take all other logs with it.
+    """
+    by_seed: dict[int, LoggedRun] = {}
+    for run in runs:
+        first = by_seed.setdefault(run.seed, run)
+        if first is not run:
+            warnings.warn(
+                f"skipped: {run.file} and {first.file} are logs of the same run: {run.strategy!r} on {run.workload} "
+                f"with seed {run.seed}; only {first.file} counts",
+                SearchlabWarning,
+                stacklevel=2,
             )
+    return [by_seed[seed] for seed in sorted(by_seed)]
 
 
 def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:

@@ -51,13 +51,13 @@ def test_a_damaged_log_is_answered_with_one_sentence(tmp_path: Path, name: str, 
 
 def test_damaged_logs_do_not_hide_a_sound_one(tmp_path: Path) -> None:
     shutil.copy(SOUND, tmp_path)
-    for seed, log in enumerate((DATA / "computation").iterdir()):  # logs of the same run would be refused
-        (tmp_path / log.name).write_text(log.read_text().replace('"seed": 0', f'"seed": {seed}', 1))
+    for log in (DATA / "computation").iterdir():  # most of them are logs of the same run, of which only one counts
+        shutil.copy(log, tmp_path)
     for command in ("best", "report"):
         done = searchlab(command, tmp_path, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert all(f"{name}.jsonl" in done.stderr for name in UNREADABLE)
-        assert len(done.stderr) < 2000 and "Traceback" not in done.stderr
+        assert len(done.stderr) < 4000 and "Traceback" not in done.stderr
     assert "gemm:64x64x64" in (tmp_path / "report" / "report.html").read_text()
 
 
