@@ -130,7 +130,6 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
     refused("0 logs were given", tmp_path)
     refused("unsupported library file", real_log, out="best.dll")
     refused("cannot write .*: No such file", real_log, out="no/best.so")
-    refused("cannot write .*: No such file", real_log, out="no/best.o")
     refused("more than one object file", cuda_log, out="best.o")
     spec = read_header(real_log).target
     foreign = {**spec, "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}

@@ -123,12 +123,12 @@ def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trial
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        ({"seconds": 0}, "'seconds' is 0; it must be greater than 0"),
+        ({"seconds": 0}, "'seconds' is 0; it must be a number greater than 0"),
         ({"seconds": -1.0}, "'seconds' is -1.0"),
         ({"seconds": float("nan")}, "'seconds' is nan"),
-        ({"seconds": "10"}, "'seconds' is '10'"),
+        ({"seconds": "10"}, "seconds = '10'"),
         ({"stop_after": 0}, "'stop_after' is 0"),
-        ({"stop_after": 2.5}, "'stop_after' is 2.5"),
+        ({"stop_after": 2.5}, "stop_after = 2.5"),
     ],
     ids=str,
 )

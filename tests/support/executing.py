@@ -65,7 +65,7 @@ class Elsewhere(Executor):
         (task,) = args
         assert isinstance(task, Task)
         future: Future[Any] = Future()
-        future.set_result(fn(replace(task, around=replace(task.around, shared=Path("/nowhere/shared")))))
+        future.set_result(fn(replace(task, context=replace(task.context, shared=Path("/nowhere/shared")))))
         return future
 
 
