@@ -24,6 +24,7 @@ from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
 from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
+from ..log.programs import version_changes
 from ..log.result import MARGIN, ROUNDS, sentinel
 from ..log.writer import LogWriter, OtherRun, move_aside, ways_on
 from ..machine.host import library_versions
@@ -301,10 +302,8 @@ class Search:
 
     def _other_run(self, record: Record, now_is: str) -> OtherRun:
         """Return the error to raise when the code that now runs does not reproduce the trial ``record``."""
-        log, versions, code = self._log.log, library_versions(), self._run.code
-        changed = [
-            f"{name} {old} -> {versions.get(name)}" for name, old in log.versions.items() if versions.get(name) != old
-        ]
+        log, code = self._log.log, self._run.code
+        changed = version_changes(log.versions)
         changed += [f"the code of the {role}" for role, digest in code.items() if log.code.get(role, digest) != digest]
         cause = f"these have changed: {', '.join(changed)}" if changed else "the policy or space is not deterministic"
         return OtherRun(
