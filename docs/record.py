@@ -36,9 +36,13 @@ def record(name: str, options: Sequence[str] = ()) -> None:
         began = time.perf_counter()
         paths = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])  # for models.py
         done = subprocess.run(
-            [sys.executable, str(copy), *options], cwd=folder, capture_output=True, text=True, check=True,
+            [sys.executable, str(copy), *options],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
             env={**os.environ, "PYTHONPATH": paths},
-        )  # fmt: skip
+        )
         seconds = time.perf_counter() - began
     about = {
         "command": " ".join(["python", f"studies/tutorials/{name}.py", *options]),

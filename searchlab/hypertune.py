@@ -252,17 +252,25 @@ class HyperPlan:
                 runs.append(fresh)
                 problems = [
                     ProblemScores(
-                        workload=problem.workload, space=problem.space, held_out=problem.workload in hidden,
-                        trials=problem.random.last, **msgspec.structs.asdict(compared([pair[..., 0]])),
+                        workload=problem.workload,
+                        space=problem.space,
+                        held_out=problem.workload in hidden,
+                        trials=problem.random.last,
+                        **msgspec.structs.asdict(compared([pair[..., 0]])),
                     )
                     for problem, pair in zip(self.problems, fresh, strict=True)
-                ]  # fmt: skip
+                ]
                 searches.append(
                     Search(
-                        name=study.study_name, held_out=list(hidden), options=options, search_score=best.values[0],
-                        trials=len(trials), refused=len(trials) - len(scored), problems=problems,
+                        name=study.study_name,
+                        held_out=list(hidden),
+                        options=options,
+                        search_score=best.values[0],
+                        trials=len(trials),
+                        refused=len(trials) - len(scored),
+                        problems=problems,
                     )
-                )  # fmt: skip
+                )
         return self._result(searches, np.array(runs))
 
     def _visible(self, hidden: HoldOut) -> list[Problem]:
@@ -358,11 +366,15 @@ class HyperPlan:
             "code": [{role: digest for role, digest in one.run.code.items() if role != "table"} for one in problems],
             "versions": dict(library_versions()),
             "tasks": [
-                {"workload": one.workload, "space": one.space, "fingerprint": one.run.space.fingerprint,
-                 "table": one.digest}
+                {
+                    "workload": one.workload,
+                    "space": one.space,
+                    "fingerprint": one.run.space.fingerprint,
+                    "table": one.digest,
+                }
                 for one in problems
             ],
-        }  # fmt: skip
+        }
         name = f"without {', '.join(hidden)}" if hidden else "on all workloads"
         with _storing():
             study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)

@@ -494,8 +494,9 @@ def _stops(error: BaseException) -> bool:
     if isinstance(error, Exception | SystemExit):
         return False
     return isinstance(error, KeyboardInterrupt | GeneratorExit) or _package(type(error).__module__) in (
-        "searchlab", "_pytest",
-    )  # fmt: skip
+        "searchlab",
+        "_pytest",
+    )
 
 
 def place_of(function: Any) -> str:

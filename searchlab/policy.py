@@ -140,9 +140,13 @@ class Policy(ChecksOptions, ABC):
         """Declare the :class:`Traits` of a class; traits that are None are inherited."""
         super().__init_subclass__(**others)
         declared: dict[str, Any] = {
-            "takes_cost_model": True if own_model else takes_cost_model, "own_model": own_model,
-            "uses_seed": uses_seed, "needs_asks": needs_asks, "transfers": transfers, "stops": stops,
-        }  # fmt: skip
+            "takes_cost_model": True if own_model else takes_cost_model,
+            "own_model": own_model,
+            "uses_seed": uses_seed,
+            "needs_asks": needs_asks,
+            "transfers": transfers,
+            "stops": stops,
+        }
         cls.traits = replace(cls.traits, **{name: value for name, value in declared.items() if value is not None})
 
     def __init__(self, space: Space, *, seed: int) -> None:

@@ -173,9 +173,14 @@ def main() -> None:
     WORKLOADS.update((table.entry.name, table.entry.workload) for table in suite.tables)
     networks = [*random_networks(suite, args.networks, np.random.default_rng(0)), resnet50(suite)]
     head = (
-        "policy", "trials per task", "scheduler", "over the oracle", "over round robin",
-        f"over the oracle, tasks left after {args.patience} trials", "ResNet-50 over the oracle",
-    )  # fmt: skip
+        "policy",
+        "trials per task",
+        "scheduler",
+        "over the oracle",
+        "over round robin",
+        f"over the oracle, tasks left after {args.patience} trials",
+        "ResNet-50 over the oracle",
+    )
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for policy in args.policies.split(","):
         recorded, batch = read_curves(suite, policy, args.seeds)
@@ -191,10 +196,14 @@ def main() -> None:
                 )
                 robin = found if robin is None else robin
                 cells = [
-                    policy, str(trials), name, over(found, best),
-                    "-" if found is robin else over(found, robin), over(left, best),
+                    policy,
+                    str(trials),
+                    name,
+                    over(found, best),
+                    "-" if found is robin else over(found, robin),
+                    over(left, best),
                     percent(mean_interval((found / best - 1)[-1])),
-                ]  # fmt: skip
+                ]
                 print(f"| {' | '.join(cells)} |", flush=True)
 
 

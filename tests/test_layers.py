@@ -46,9 +46,19 @@ SAME_LAYER = {("target", "machine")}
 """Imports within a layer."""
 
 CONTRACTS = {
-    "arrays", "errors", "options", "plugins", "workload", "machine", "target", "space", "metaschedule", "records",
-    "policy", "costmodel",
-}  # fmt: skip
+    "arrays",
+    "errors",
+    "options",
+    "plugins",
+    "workload",
+    "machine",
+    "target",
+    "space",
+    "metaschedule",
+    "records",
+    "policy",
+    "costmodel",
+}
 """What a plug-in may import of the core."""
 
 

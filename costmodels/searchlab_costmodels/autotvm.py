@@ -69,9 +69,13 @@ class AutoTVM(CostModel):
     uncertainty = "bootstrap"
 
     def __init__(
-        self, *, seed: int, loss: Literal["reg", "rank", "rank-binary"] = "reg", plan_size: Count = 64,
+        self,
+        *,
+        seed: int,
+        loss: Literal["reg", "rank", "rank-binary"] = "reg",
+        plan_size: Count = 64,
         transfer: Literal["pool", "base-margin"] = "pool",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(seed=seed)
         self.loss = loss
         self.plan_size = plan_size
@@ -128,9 +132,11 @@ class AutoTVM(CostModel):
             data.set_base_margin(self._discount * self._base_margin(features[order]))
         labels = np.where(scores[order] >= 0.5, 1.0, 0.0) if self.loss == "rank-binary" else scores[order]
         return xgboost.train(
-            {**PARAMETERS, **LOSSES[self.loss], "seed": self.seed}, data, num_boost_round=rounds,
+            {**PARAMETERS, **LOSSES[self.loss], "seed": self.seed},
+            data,
+            num_boost_round=rounds,
             callbacks=[StopAtRecall(data, labels, n, patience)],
-        )  # fmt: skip
+        )
 
 
 def shuffled(seed: int, n: int) -> Ints:

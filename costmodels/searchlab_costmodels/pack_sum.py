@@ -127,9 +127,15 @@ class PackSum(CostModel):
         )
         stop = xgboost.callback.EarlyStopping(rounds=self.early_stopping, metric_name=name, data_name="tr")
         self._trees = xgboost.train(
-            self.parameters, data, num_boost_round=self.rounds, obj=loss, evals=[(data, "tr")],
-            custom_metric=metric, verbose_eval=False, callbacks=[stop],
-        )  # fmt: skip
+            self.parameters,
+            data,
+            num_boost_round=self.rounds,
+            obj=loss,
+            evals=[(data, "tr")],
+            custom_metric=metric,
+            verbose_eval=False,
+            callbacks=[stop],
+        )
         if self.ranks:
             self._scale = Scale.of(self._summed(self._trees, features), scores)
 

@@ -146,9 +146,12 @@ class RandomForest(Forest):
 
     def regressor(self, rows: Floats) -> Any:
         return RandomForestRegressor(
-            n_estimators=self.trees, min_samples_leaf=self.min_samples_leaf, max_features=self.max_features,
-            random_state=self.seed, n_jobs=1,
-        )  # fmt: skip
+            n_estimators=self.trees,
+            min_samples_leaf=self.min_samples_leaf,
+            max_features=self.max_features,
+            random_state=self.seed,
+            n_jobs=1,
+        )
 
 
 class ExtraTrees(Forest):
@@ -172,9 +175,12 @@ class ExtraTrees(Forest):
 
     def regressor(self, rows: Floats) -> Any:
         return ExtraTreesRegressor(
-            n_estimators=self.trees, min_samples_leaf=self.min_samples_leaf, max_features=self.max_features,
-            random_state=self.seed, n_jobs=1,
-        )  # fmt: skip
+            n_estimators=self.trees,
+            min_samples_leaf=self.min_samples_leaf,
+            max_features=self.max_features,
+            random_state=self.seed,
+            n_jobs=1,
+        )
 
 
 class GaussianProcess(ScikitLearn):
@@ -237,9 +243,14 @@ class Mlp(ScikitLearn):
     """
 
     def __init__(
-        self, *, seed: int, width: Count = 64, layers: Annotated[int, Between(1, 16)] = 2, alpha: NonNegative = 1e-2,
+        self,
+        *,
+        seed: int,
+        width: Count = 64,
+        layers: Annotated[int, Between(1, 16)] = 2,
+        alpha: NonNegative = 1e-2,
         steps: Count = 200,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(seed=seed)
         self.hidden = (width,) * layers
         self.alpha = alpha
@@ -247,6 +258,9 @@ class Mlp(ScikitLearn):
 
     def regressor(self, rows: Floats) -> Any:
         return MLPRegressor(
-            hidden_layer_sizes=self.hidden, solver="lbfgs", alpha=self.alpha, max_iter=self.steps,
+            hidden_layer_sizes=self.hidden,
+            solver="lbfgs",
+            alpha=self.alpha,
+            max_iter=self.steps,
             random_state=self.seed,
-        )  # fmt: skip
+        )

@@ -56,9 +56,15 @@ class Copula(NeverTwice, transfers=True):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, quantile: UnitInterval = 0.1, n_startup: Count = 32,
-        shrinkage: UnitInterval = 0.1, epsilon: UnitInterval = 0.05,
-    ) -> None:  # fmt: skip
+        self,
+        space: Space,
+        *,
+        seed: int,
+        quantile: UnitInterval = 0.1,
+        n_startup: Count = 32,
+        shrinkage: UnitInterval = 0.1,
+        epsilon: UnitInterval = 0.05,
+    ) -> None:
         super().__init__(space, seed=seed)
         self.quantile = quantile
         self.n_startup = n_startup

@@ -45,9 +45,13 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
     )
 
     def __init__(
-        self, space: Space, *, seed: int, start: Literal["first", "random"] | Sequence[int] = "first",
+        self,
+        space: Space,
+        *,
+        seed: int,
+        start: Literal["first", "random"] | Sequence[int] = "first",
         pvalue: UnitInterval = 0.05,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(space, seed=seed)
         self.pvalue = pvalue
         first = self._first(start)

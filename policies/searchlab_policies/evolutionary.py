@@ -49,9 +49,14 @@ class Evolutionary(NeverTwice):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] = 16, elites: Natural = 4,
+        self,
+        space: Space,
+        *,
+        seed: int,
+        population: Annotated[int, Between(2)] = 16,
+        elites: Natural = 4,
         mutation_prob: UnitInterval = 0.1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(space, seed=seed)
         self.population = population
         self.elites = elites

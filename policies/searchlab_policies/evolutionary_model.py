@@ -93,9 +93,14 @@ class EvolutionaryModel(ModelGuided):
         acquisition: Name = "mean",
     ) -> None:
         super().__init__(
-            space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon, failures=failures,
+            space,
+            seed=seed,
+            cost_model=cost_model,
+            n_startup=n_startup,
+            epsilon=epsilon,
+            failures=failures,
             acquisition=acquisition,
-        )  # fmt: skip
+        )
         self.measured_ratio = measured_ratio
         self.mutation_prob = mutation_prob
         self.crossover_prob = crossover_prob

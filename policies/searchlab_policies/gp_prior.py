@@ -68,9 +68,15 @@ class GpPrior(NeverTwice, transfers=True):
     """
 
     def __init__(
-        self, space: Space, *, seed: int, n_startup: Count = 8, points: Count = 500, neighbours: Count = 200,
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 8,
+        points: Count = 500,
+        neighbours: Count = 200,
         memory: Annotated[int, Between(2)] = 256,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(space, seed=seed)
         self.n_startup = n_startup
         self.memory = memory

@@ -75,10 +75,19 @@ class HybridVndx(GeneratedOptimiser[str]):
     tag = "hybrid-vndx"
 
     def __init__(
-        self, space: Space, *, seed: int, k: Count = 5, pool: Annotated[int, Between(2)] = 8, restart: Count = 100,
-        tabu: Count = 300, elites: Annotated[int, Between(2)] = 5, temperature: NonNegative = 1.0,
-        cooling: UnitInterval = 0.995, repaired: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        space: Space,
+        *,
+        seed: int,
+        k: Count = 5,
+        pool: Annotated[int, Between(2)] = 8,
+        restart: Count = 100,
+        tabu: Count = 300,
+        elites: Annotated[int, Between(2)] = 5,
+        temperature: NonNegative = 1.0,
+        cooling: UnitInterval = 0.995,
+        repaired: bool = False,
+    ) -> None:
         super().__init__(space, seed=seed, repaired=repaired)
         self.k, self.pool, self.restart, self.elites = k, pool, restart, elites
         self.temperature, self.cooling = temperature, cooling

@@ -43,9 +43,16 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
     """
 
     def __init__(
-        self, space: Space, *, seed: int, cost_model: BoundCostModel, n_startup: int, epsilon: float,
-        failures: Failures = "score", acquisition: Name = "mean",
-    ) -> None:  # fmt: skip
+        self,
+        space: Space,
+        *,
+        seed: int,
+        cost_model: BoundCostModel,
+        n_startup: int,
+        epsilon: float,
+        failures: Failures = "score",
+        acquisition: Name = "mean",
+    ) -> None:
         super().__init__(space, seed=seed)
         self.cost_model = cost_model
         self.n_startup = n_startup

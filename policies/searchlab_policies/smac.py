@@ -64,10 +64,18 @@ class Smac(ParameterPolicy):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, n_startup: Count = 32, epsilon: UnitInterval = 0.2,
-        challengers: Count = 10_000, searches: Count = 10, plateau: Count = 10, trees: Count = 10,
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 32,
+        epsilon: UnitInterval = 0.2,
+        challengers: Count = 10_000,
+        searches: Count = 10,
+        plateau: Count = 10,
+        trees: Count = 10,
         memory: Annotated[int, Between(4)] = 500,
-    ) -> None:  # fmt: skip
+    ) -> None:
         check_installed("smac", "smac", "SMAC3")
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.epsilon = epsilon
@@ -93,16 +101,27 @@ class Smac(ParameterPolicy):
         evaluated = [configuration(space, trial.params) for trial in known]
         rows = np.array([one.get_array() for one in evaluated])
         forest = RandomForest(
-            space, log_y=True, n_trees=self.trees, ratio_features=1.0, min_samples_split=2, min_samples_leaf=1,
-            max_leaf_nodes=None, n_jobs=1, seed=seeds[1],
-        )  # fmt: skip
+            space,
+            log_y=True,
+            n_trees=self.trees,
+            ratio_features=1.0,
+            min_samples_split=2,
+            min_samples_leaf=1,
+            max_leaf_nodes=None,
+            n_jobs=1,
+            seed=seeds[1],
+        )
         forest.train(rows, log_scaled(np.array([[trial.cost] for trial in known])))
         improvement = EI(log=True)
         improvement.update(model=forest, eta=float(forest.predict_marginalized(rows)[0].min()))
         maximiser = LocalAndSortedRandomSearch(
-            space, improvement, challengers=self.challengers, local_search_iterations=self.searches,
-            n_steps_plateau_walk=self.plateau, seed=seeds[2],
-        )  # fmt: skip
+            space,
+            improvement,
+            challengers=self.challengers,
+            local_search_iterations=self.searches,
+            n_steps_plateau_walk=self.plateau,
+            seed=seeds[2],
+        )
         sort_starts(maximiser)
         ranked: Iterator[Configuration] = maximiser.maximize(
             evaluated, random_design=ProbabilityRandomDesign(self.epsilon, seed=seeds[3])

@@ -86,11 +86,22 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
     tag = "tabu-grey-wolf"
 
     def __init__(
-        self, space: Space, *, seed: int, pack: Annotated[int, Between(LEADERS + 1)] = 8, tabu: Count = 3,
-        shake: UnitInterval = 0.2, jump: UnitInterval = 0.15, patience: Count = 80,
-        restart: Annotated[float, Between(0.01, 1)] = 0.3, temperature: NonNegative = 1.0, decay: NonNegative = 5.0,
-        min_temperature: Annotated[float, Between(1e-12)] = 1e-4, budget: Count = 5000, repaired: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        space: Space,
+        *,
+        seed: int,
+        pack: Annotated[int, Between(LEADERS + 1)] = 8,
+        tabu: Count = 3,
+        shake: UnitInterval = 0.2,
+        jump: UnitInterval = 0.15,
+        patience: Count = 80,
+        restart: Annotated[float, Between(0.01, 1)] = 0.3,
+        temperature: NonNegative = 1.0,
+        decay: NonNegative = 5.0,
+        min_temperature: Annotated[float, Between(1e-12)] = 1e-4,
+        budget: Count = 5000,
+        repaired: bool = False,
+    ) -> None:
         super().__init__(space, seed=seed, repaired=repaired)
         self.n_startup = pack
         self.shake, self.jump, self.patience, self.restart = shake, jump, patience, restart

@@ -88,9 +88,14 @@ class Xgb(ModelGuided):
         acquisition: Name = "mean",
     ) -> None:
         super().__init__(
-            space, seed=seed, cost_model=cost_model, n_startup=n_startup, epsilon=epsilon, failures=failures,
+            space,
+            seed=seed,
+            cost_model=cost_model,
+            n_startup=n_startup,
+            epsilon=epsilon,
+            failures=failures,
             acquisition=acquisition,
-        )  # fmt: skip
+        )
         self.early_stop = early_stop
         self.temperature = temperature
         self.candidates = candidates

@@ -29,10 +29,12 @@ WORST_FIRST = ("fails", "undecided", "untested", "holds")
 """The verdicts, starting with the one that has precedence if a claim has several opponents."""
 
 _TITLES = {
-    AREA: "area under the curve", "anytime": "area over the curve on a logarithmic scale",
-    "best_gflops": "throughput of the best program", TRIALS: f"trials to {100 * TARGET:g} % of the best known",
+    AREA: "area under the curve",
+    "anytime": "area over the curve on a logarithmic scale",
+    "best_gflops": "throughput of the best program",
+    TRIALS: f"trials to {100 * TARGET:g} % of the best known",
     SECONDS: f"seconds to {100 * TARGET:g} % of the best known",
-}  # fmt: skip
+}
 
 
 def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
@@ -127,10 +129,12 @@ def _paired(
     If a strategy's runs are the same for every seed, its number is used for all seeds of the other strategy.
     """
     seeds = sorted({seed for own in numbers for seed in own})
-    rows = np.array([
-        [own[runs.compared[0].seed] if runs.one_run else own.get(seed, math.nan) for seed in seeds]
-        for own, runs in zip(numbers, pair, strict=True)
-    ])  # fmt: skip
+    rows = np.array(
+        [
+            [own[runs.compared[0].seed] if runs.one_run else own.get(seed, math.nan) for seed in seeds]
+            for own, runs in zip(numbers, pair, strict=True)
+        ]
+    )
     declared = StrategySummary.measures[measure]
     if declared.unit:
         if declared.better is min:  # a run that did not reach the target counts as using the whole budget
@@ -151,10 +155,21 @@ def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Co
     if pair.on_others:
         scope = "these kernels on other devices" if found.clusters else "workloads like these"
     one = Comparand(
-        against=other, verdict=verdict, value=value, lower=lower, upper=upper, p=p, scope=scope,
-        workloads=found.workloads, ahead=found.ahead, level=found.level, behind=found.behind, seeds=found.pairs,
-        unreached=pair.unreached, says="",
-    )  # fmt: skip
+        against=other,
+        verdict=verdict,
+        value=value,
+        lower=lower,
+        upper=upper,
+        p=p,
+        scope=scope,
+        workloads=found.workloads,
+        ahead=found.ahead,
+        level=found.level,
+        behind=found.behind,
+        seeds=found.pairs,
+        unreached=pair.unreached,
+        says="",
+    )
     return msgspec.structs.replace(one, says=_says(claim, one, about_margin, pair.missing or interval.note))
 
 

@@ -91,9 +91,15 @@ def _unpaired(about: About, ours: Floats, theirs: Floats, *, test: bool) -> Cont
 def tested(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
     """Return the contrast of two strategies that were tested; ``better`` estimates how often the first is better."""
     return about(
-        test=test, runs=runs, improvement=better.value, lower=better.lower, upper=better.upper, effect=effect, p=p,
+        test=test,
+        runs=runs,
+        improvement=better.value,
+        lower=better.lower,
+        upper=better.upper,
+        effect=effect,
+        p=p,
         note=better.note,
-    )  # fmt: skip
+    )
 
 
 def untested(about: About, why: str, one: Sample, other: Sample) -> Contrast:

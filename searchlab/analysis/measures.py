@@ -253,9 +253,15 @@ class Reached(msgspec.Struct, frozen=True):
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
         median, lower, upper, expected = map(_finite, (interval.value, interval.lower, interval.upper, ert))
         return cls(
-            int(np.isfinite(values).sum()), median, lower, upper, expected, penalised_average(values, budget),
-            list(map(_finite, values.tolist())), interval.note,
-        )  # fmt: skip
+            int(np.isfinite(values).sum()),
+            median,
+            lower,
+            upper,
+            expected,
+            penalised_average(values, budget),
+            list(map(_finite, values.tolist())),
+            interval.note,
+        )
 
     @property
     def censored(self) -> str:
@@ -362,13 +368,15 @@ class StrategySummary(Row):
         "The cost model, if there is one.", lambda runs: runs.header.cost_model.name if runs.header.cost_model else None
     )
     batch = OnWorkload(
-        "The number of configs that the policy proposes at once.", lambda runs: runs.header.batch,
+        "The number of configs that the policy proposes at once.",
+        lambda runs: runs.header.batch,
         Column("batch", "batch", Shown.TABLES, if_differs=True),
-    )  # fmt: skip
+    )
     seeds = OnWorkload(
-        "The seeds of the runs that are compared.", lambda runs: [run.seed for run in runs.compared],
+        "The seeds of the runs that are compared.",
+        lambda runs: [run.seed for run in runs.compared],
         Column("seeds", "seeds", Shown.TABLES, of=len),
-    )  # fmt: skip
+    )
     interrupted = OnWorkload(
         "The seeds whose runs were stopped before the horizon and are not compared.",
         lambda runs: [run.seed for run in runs.interrupted],
@@ -397,26 +405,34 @@ class StrategySummary(Row):
         "Best throughput: median and quartiles over seeds.",
         lambda runs: Spread.of(runs.curves[:, -1].tolist()),
         Column(
-            "best_gflops_median", "{unit}\n[quartiles]", Shown.TABLES, 1, "median", max,
+            "best_gflops_median",
+            "{unit}\n[quartiles]",
+            Shown.TABLES,
+            1,
+            "median",
+            max,
             beside=lambda best, _: f" [{number_text(best.lower, 1)}, {number_text(best.upper, 1)}]",
         ),
         *_ends("best_gflops", "q1", "q3"),
         unit="GFLOPS",
         better=max,
-    )  # fmt: skip
+    )
     trials_to_target = OnWorkload(
         "Median trials to the target, and how many seeds reached it if not all did.",
         partial(_to_target, seconds=False),
         Column("seeds_that_reached_target", of="reached"),
         *_reached("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
         Column(
-            "trials_ert", "ERT, trials", Shown.PAGE, of="expected",
+            "trials_ert",
+            "ERT, trials",
+            Shown.PAGE,
+            of="expected",
             meaning="Expected trials to the target with restarts, from all trials in the logs.",
         ),
         Column("trials_par10", of="penalised"),
         unit="trials",
         compared_by="trials to the target",
-    )  # fmt: skip
+    )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         partial(_to_target, seconds=True),
@@ -451,10 +467,14 @@ class StrategySummary(Row):
         "program. Scores in different spaces are not comparable.",
         lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
-            "score", "score\n(of trials)", 3, best=max, detail=lambda score: interval_text(score, 3),
+            "score",
+            "score\n(of trials)",
+            3,
+            best=max,
+            detail=lambda score: interval_text(score, 3),
             beside=lambda _, row: f" ({row.score_first}-{row.score_trials})",
         ),
-    )  # fmt: skip
+    )
     score_by_seed = OnWorkload(
         "The score of each seed.", lambda runs: runs.scores.tolist() if runs.scores is not None else None
     )
@@ -469,16 +489,18 @@ class StrategySummary(Row):
         Column("score_trials"),
     )
     seconds = OnWorkload(
-        "The seconds counted for all runs.", _seconds,
+        "The seconds counted for all runs.",
+        _seconds,
         Column("seconds", "seconds", Shown.COSTS, of="total"),
         *(Column(f"{part}_seconds", part, Shown.COSTS, of=part) for part in TIME_PARTS),
         unit="s",
-    )  # fmt: skip
+    )
     failures = OnWorkload(
-        "The failed trials of all runs, by kind.", _failures,
+        "The failed trials of all runs, by kind.",
+        _failures,
         Column("", "failed trials", Shown.COSTS, of=_failed),
         *(Column(kind, of=kind) for kind in FAILURES),
-    )  # fmt: skip
+    )
 
     def by_seed(self, name: str) -> dict[int, float]:
         """Return the value of the measure ``name`` for each seed, or infinity if its run did not reach the target."""

@@ -117,10 +117,17 @@ def _described(space: Any, places: Ints) -> Any:
     best: Floats = np.fmin.accumulate(space.objective_performances_total[places], axis=0)
     results = SimpleNamespace(
         fevals_results=np.repeat(np.arange(1.0, trials + 1)[:, np.newaxis], runs, axis=1),
-        objective_time_results=elapsed, objective_time_results_per_key=elapsed[np.newaxis],
-        objective_performance_best_results=best, objective_performance_results_per_key=best[np.newaxis],
-    )  # fmt: skip
+        objective_time_results=elapsed,
+        objective_time_results_per_key=elapsed[np.newaxis],
+        objective_performance_best_results=best,
+        objective_performance_results_per_key=best[np.newaxis],
+    )
     return SimpleNamespace(
-        group_name="runs", group_display_name="runs", device_name="machine", application_name="table", stochastic=True,
-        minimization=True, get_results=lambda: results,
-    )  # fmt: skip
+        group_name="runs",
+        group_display_name="runs",
+        device_name="machine",
+        application_name="table",
+        stochastic=True,
+        minimization=True,
+        get_results=lambda: results,
+    )

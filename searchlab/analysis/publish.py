@@ -188,9 +188,13 @@ def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> 
     strategies = {run.strategy for run in runs}
     sizes = (f"{len(strategies)} strategies", counted(len(comparison), "workload"), counted(len(runs), "run"))
     return Card(
-        title=result.title, answers=said[:3], date=time.strftime("%Y-%m-%d"), measured=about.get("made on", ""),
-        machine=result.machine or about.get("host", ""), size=", ".join(sizes),
-    )  # fmt: skip
+        title=result.title,
+        answers=said[:3],
+        date=time.strftime("%Y-%m-%d"),
+        measured=about.get("made on", ""),
+        machine=result.machine or about.get("host", ""),
+        size=", ".join(sizes),
+    )
 
 
 def _card(path: Path) -> Card:

@@ -156,12 +156,14 @@ def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
     """Return a text for each claim: its verdict, its source, the published numbers and the numbers from the runs."""
     return [
         Text.assemble(
-            (one.verdict, f"bold {CLAIM_STYLES.get(one.verdict, '')}"), (f": {one.claim.text}", "bold"),
-            f" ({one.claim.source})", *([f"\n  published: {one.claim.published}"] if one.claim.published else []),
+            (one.verdict, f"bold {CLAIM_STYLES.get(one.verdict, '')}"),
+            (f": {one.claim.text}", "bold"),
+            f" ({one.claim.source})",
+            *([f"\n  published: {one.claim.published}"] if one.claim.published else []),
             *(f"\n  here: {other.says}" for other in one.against),
         )
         for one in claims
-    ]  # fmt: skip
+    ]
 
 
 def overall_tables(summary: Summary) -> list[RenderableType]:
@@ -192,9 +194,11 @@ class _Table:
 
     def _rendered(self, beside: bool) -> Table:
         table = Table(
-            title=Text(self.title, "bold") if self.title else None, title_justify="left", box=SIMPLE_HEAD,
+            title=Text(self.title, "bold") if self.title else None,
+            title_justify="left",
+            box=SIMPLE_HEAD,
             padding=(0, 1, 0, 0),
-        )  # fmt: skip
+        )
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
         shown = []  # for each column, whether the texts next to its numbers are shown
@@ -234,30 +238,57 @@ class Rows(NamedTuple):
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "contrasts": {
-        "measure": "measure", "first": "first", "second": "second", "test": "test", "runs": "runs",
-        "improvement": "improvement", "improvement_lower": "lower", "improvement_upper": "upper", "p": "p",
+        "measure": "measure",
+        "first": "first",
+        "second": "second",
+        "test": "test",
+        "runs": "runs",
+        "improvement": "improvement",
+        "improvement_lower": "lower",
+        "improvement_upper": "upper",
+        "p": "p",
         "adjusted_p": "adjusted",
     },
     "lead": {
-        "first": "first", "second": "second", "workloads": "difference.workloads", "difference": "difference.value",
+        "first": "first",
+        "second": "second",
+        "workloads": "difference.workloads",
+        "difference": "difference.value",
         "on_these_lower": "difference.on_these.difference.lower",
         "on_these_upper": "difference.on_these.difference.upper",
-        "on_these_p": "difference.on_these.p", "on_others_lower": "difference.on_others.difference.lower",
-        "on_others_upper": "difference.on_others.difference.upper", "on_others_p": "difference.on_others.p",
-        "better": "equivalence.better", "same": "equivalence.same", "worse": "equivalence.worse",
+        "on_these_p": "difference.on_these.p",
+        "on_others_lower": "difference.on_others.difference.lower",
+        "on_others_upper": "difference.on_others.difference.upper",
+        "on_others_p": "difference.on_others.p",
+        "better": "equivalence.better",
+        "same": "equivalence.same",
+        "worse": "equivalence.worse",
     },
     "published_claims": {
-        "strategy": "claim.strategy", "relation": "claim.relation", "measure": "claim.measure",
-        "trials": "claim.trials", "seconds": "claim.seconds", "margin": "claim.margin", "text": "claim.text",
-        "source": "claim.source", "published": "claim.published", "claim_verdict": "verdict",
+        "strategy": "claim.strategy",
+        "relation": "claim.relation",
+        "measure": "claim.measure",
+        "trials": "claim.trials",
+        "seconds": "claim.seconds",
+        "margin": "claim.margin",
+        "text": "claim.text",
+        "source": "claim.source",
+        "published": "claim.published",
+        "claim_verdict": "verdict",
     },
     "programs": {
-        "workload": "workload", "strategy": "strategy", "seed": "seed", "trial": "trial", "gflops": "gflops",
-        "seconds": "seconds", "gflops_as_trial": "as_trial",
+        "workload": "workload",
+        "strategy": "strategy",
+        "seed": "seed",
+        "trial": "trial",
+        "gflops": "gflops",
+        "seconds": "seconds",
+        "gflops_as_trial": "as_trial",
         "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
-        "config": lambda one: msgspec.json.encode(one.config).decode(), "log": "log",
+        "config": lambda one: msgspec.json.encode(one.config).decode(),
+        "log": "log",
     },
-}  # fmt: skip
+}
 """For each table and column, the path from a row's object to the value; see :func:`~searchlab.analysis.measures.at`.
 
 The columns of ``summary`` and ``overall`` are declared by the measures, and further columns of ``published_claims`` by
@@ -341,11 +372,20 @@ def run_programs(comparison: ComparedRuns) -> list[Program]:
         if not np.isfinite(log.costs).any():
             continue
         index, seconds, tied = fastest(log.costs, log.final)
-        found.append(Program(
-            workload=run.workload, strategy=run.strategy, seed=run.seed, trial=index,
-            gflops=log.flops / seconds / 1e9, seconds=seconds, as_trial=log.flops / float(log.costs[index]) / 1e9,
-            tied=tied, config=log.config(index), log=run.file,
-        ))  # fmt: skip
+        found.append(
+            Program(
+                workload=run.workload,
+                strategy=run.strategy,
+                seed=run.seed,
+                trial=index,
+                gflops=log.flops / seconds / 1e9,
+                seconds=seconds,
+                as_trial=log.flops / float(log.costs[index]) / 1e9,
+                tied=tied,
+                config=log.config(index),
+                log=run.file,
+            )
+        )
     return found
 
 

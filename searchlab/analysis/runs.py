@@ -291,9 +291,14 @@ class WorkloadRuns:
         run = min(succeeded, key=lambda run: (-run.curve[-1], run.file))
         index = int(np.argmin(run.log.costs))
         return BestKnown(
-            gflops=float(run.curve[-1]), seconds=float(run.log.costs[index]), strategy=run.strategy, seed=run.seed,
-            trial=index, config=run.log.config(index), log=run.file,
-        )  # fmt: skip
+            gflops=float(run.curve[-1]),
+            seconds=float(run.log.costs[index]),
+            strategy=run.strategy,
+            seed=run.seed,
+            trial=index,
+            config=run.log.config(index),
+            log=run.file,
+        )
 
     @property
     def best_gflops(self) -> float:

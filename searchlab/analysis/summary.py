@@ -64,9 +64,13 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     for workload, draft in drafts.items():
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
         said = verdict(
-            draft.strategies, compared, TARGET, tests, in_start=_in_start(runs, draft.strategies),
+            draft.strategies,
+            compared,
+            TARGET,
+            tests,
+            in_start=_in_start(runs, draft.strategies),
             so_far=bool(runs.waiting),
-        )  # fmt: skip
+        )
         workloads.append(msgspec.structs.replace(draft, contrasts=compared, verdict=said))
     answered = answers(tests.registered, workloads, found, adjusted)
     waiting = any(item.waiting for item in comparison.values())
@@ -83,11 +87,18 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
     """Summarise a workload without its contrasts and verdict, which depend on the numbers of all workloads."""
     rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
-        workload=item.workload, flops=item.flops, unit=item.unit, cluster=item.cluster, horizon=item.horizon,
+        workload=item.workload,
+        flops=item.flops,
+        unit=item.unit,
+        cluster=item.cluster,
+        horizon=item.horizon,
         best=item.best,
-        target_gflops=item.target if item.best else None, strategies=rows, contrasts=[], verdict="",
+        target_gflops=item.target if item.best else None,
+        strategies=rows,
+        contrasts=[],
+        verdict="",
         notes=_length_notes(item, rows) + footing_notes(item.runs),
-    )  # fmt: skip
+    )
 
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:

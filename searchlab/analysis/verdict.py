@@ -16,9 +16,12 @@ from .words import counted, listed, number_text, p_equals
 
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
 WORDS = {
-    "better": "better than", "worse": "worse than", "level": "level with",
-    "undecided": "not distinguishable from", "untested": "not tested against",
-}  # fmt: skip
+    "better": "better than",
+    "worse": "worse than",
+    "level": "level with",
+    "undecided": "not distinguishable from",
+    "untested": "not tested against",
+}
 """The words for each verdict on a contrast, which follow "is" in a sentence."""
 
 

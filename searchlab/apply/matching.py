@@ -162,12 +162,14 @@ def _copies(block: Any, inner: Sequence[Any]) -> bool:
 
 
 def _lowered() -> Sequential:
-    return Sequential([
-        s_tir_transform.LowerInitBlock(),
-        s_tir_transform.PlanAndUpdateBufferAllocationLocation(),
-        s_tir_transform.ConvertBlocksToOpaque(),
-        s_tir_transform.LowerOpaqueBlock(),
-        tirx_transform.FlattenBuffer(),
-        tirx_transform.NarrowDataType(32),
-        tirx_transform.StmtSimplify(),
-    ])  # fmt: skip
+    return Sequential(
+        [
+            s_tir_transform.LowerInitBlock(),
+            s_tir_transform.PlanAndUpdateBufferAllocationLocation(),
+            s_tir_transform.ConvertBlocksToOpaque(),
+            s_tir_transform.LowerOpaqueBlock(),
+            tirx_transform.FlattenBuffer(),
+            tirx_transform.NarrowDataType(32),
+            tirx_transform.StmtSimplify(),
+        ]
+    )

@@ -191,9 +191,16 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         elif program.failure is None:
             programs[place] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return Verification(
-        result.log.path, str(space.workload), header.space.name, seeds, tuple(programs), plain,
-        _note(space.target, untuned), settings, own,
-    )  # fmt: skip
+        result.log.path,
+        str(space.workload),
+        header.space.name,
+        seeds,
+        tuple(programs),
+        plain,
+        _note(space.target, untuned),
+        settings,
+        own,
+    )
 
 
 def fastest(result: Result, count: int) -> list[Trial]:

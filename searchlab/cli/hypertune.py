@@ -61,9 +61,15 @@ def hypertune(
     """
     directory = directory or Path("results", "hypertune", file_name(f"{study.stem}-{policy}"))
     plan = plan_hypertune(
-        Study.load(study), policy, options=option or [], hold_out=hold_out or [], trials=trials, seeds=seeds,
-        fresh_seeds=fresh_seeds, seed=seed,
-    )  # fmt: skip
+        Study.load(study),
+        policy,
+        options=option or [],
+        hold_out=hold_out or [],
+        trials=trials,
+        seeds=seeds,
+        fresh_seeds=fresh_seeds,
+        seed=seed,
+    )
     if not as_json:
         for note in plan.notes:
             say(f"note: {note}")

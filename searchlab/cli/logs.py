@@ -160,10 +160,12 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     examined = read_found(files, examine)
     if as_json:
         problems = [[{"line": line.number, "text": line.problem} for line in one.problems] for one in examined]
-        say_json([
-            {"file": str(one.path), "trials": one.trials, "problems": own}
-            for one, own in zip(examined, problems, strict=True)
-        ])  # fmt: skip
+        say_json(
+            [
+                {"file": str(one.path), "trials": one.trials, "problems": own}
+                for one, own in zip(examined, problems, strict=True)
+            ]
+        )
     else:
         for one in examined:
             for line in one.problems:

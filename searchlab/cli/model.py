@@ -56,11 +56,19 @@ def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = Fals
     resolved = resolve_target(target)
     found = [(task, task.spaces(resolved)) for task in tasks_of(load_model(name))]
     if as_json:
-        say_json([
-            {"task": task.name, "occurs": task.occurs, "flops": task.flops, "functions": task.functions,
-             "spaces": spaces, "reason": task.reason}
-            for task, spaces in found
-        ])  # fmt: skip
+        say_json(
+            [
+                {
+                    "task": task.name,
+                    "occurs": task.occurs,
+                    "flops": task.flops,
+                    "functions": task.functions,
+                    "spaces": spaces,
+                    "reason": task.reason,
+                }
+                for task, spaces in found
+            ]
+        )
         return
     say_table(
         ("task", "occurs", "MFLOP", "spaces"),
@@ -108,22 +116,33 @@ def tune(
     """
     with interruptible():
         tuned = tune_model(
-            load_model(name), out=directory, trials=trials, scheduler=plugin(scheduler),
+            load_model(name),
+            out=directory,
+            trials=trials,
+            scheduler=plugin(scheduler),
             space=[plugin(one) for one in space or SPACES_TRIED],
-            policy=plugin(policy), batch=batch, seed=seed, stop_after=stop_after, target=target, features=features,
-            cost_model=cost_model and plugin(cost_model), measure=json_object(measure, "--measure"), progress=out,
-        )  # fmt: skip
+            policy=plugin(policy),
+            batch=batch,
+            seed=seed,
+            stop_after=stop_after,
+            target=target,
+            features=features,
+            cost_model=cost_model and plugin(cost_model),
+            measure=json_object(measure, "--measure"),
+            progress=out,
+        )
     say_table(
         ("task", "trials", "best"),
         (
             (
-                task, len(result.trials),
+                task,
+                len(result.trials),
                 time_text(min(trial.cost for trial in result.trials)),
             )
             for task, result in tuned.results.items()
         ),
         right=("trials", "best"),
-    )  # fmt: skip
+    )
     for task, reason in tuned.left_out.items():
         say(f"not tuned: {task}: {reason}")
     if tuned.comparison is not None:

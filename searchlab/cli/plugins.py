@@ -23,7 +23,7 @@ from ..conformance import (
     selected,
     space_checks,
     workload_checks,
-)  # fmt: skip
+)
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..executors.contract import EXECUTORS
@@ -57,9 +57,16 @@ Kind = StrEnum("Kind", ["spaces", "policies", "costmodels", "executors", "schedu
 Shown = StrEnum("Shown", ["policy", "space", "costmodel", "scheduler", "workload"])
 Contract = StrEnum("Contract", ["policy", "space", "costmodel", "workload"])
 KINDS: dict[str, PluginKind[Any]] = {
-    "spaces": SPACES, "policies": POLICIES, "costmodels": COST_MODELS, "executors": EXECUTORS,
-    "schedulers": SCHEDULERS, "space": SPACES, "policy": POLICIES, "costmodel": COST_MODELS, "scheduler": SCHEDULERS,
-}  # fmt: skip
+    "spaces": SPACES,
+    "policies": POLICIES,
+    "costmodels": COST_MODELS,
+    "executors": EXECUTORS,
+    "schedulers": SCHEDULERS,
+    "space": SPACES,
+    "policy": POLICIES,
+    "costmodel": COST_MODELS,
+    "scheduler": SCHEDULERS,
+}
 
 
 def list_(
@@ -204,9 +211,14 @@ def check(
     spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
-            spec, space=space and plugin(space), workload=workload, target=target,
-            cost_model=cost_model and plugin(cost_model), features=features, seed=seed,
-        )  # fmt: skip
+            spec,
+            space=space and plugin(space),
+            workload=workload,
+            target=target,
+            cost_model=cost_model and plugin(cost_model),
+            features=features,
+            seed=seed,
+        )
     elif space is not None or (workload is not None and kind is not Contract.space):
         raise SearchlabError(
             f"a {kind} cannot be checked in a space; omit --space" + " and --workload" * (kind is not Contract.space)
@@ -243,9 +255,11 @@ def schema() -> None:
 
     schema = msgspec.json.schema(StudySpec)
     kinds: dict[str, list[PluginKind[Any]]] = {
-        "NamedPolicy": [POLICIES], "Named": [SPACES], "NamedCostModel": [COST_MODELS],
+        "NamedPolicy": [POLICIES],
+        "Named": [SPACES],
+        "NamedCostModel": [COST_MODELS],
         "NamedPlugin": [COST_MODELS, EXECUTORS],
-    }  # fmt: skip
+    }
     for name, of_entry in kinds.items():
         schema["$defs"][name]["allOf"] = [rule for kind in of_entry for rule in _rules(kind)]
     say_json(schema)

@@ -103,9 +103,13 @@ def _result(directory: Path, suite: str) -> Published:
     comparison, own = against_baselines(file, suite)
     trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
     return Published(
-        f"{own} on {result.suite}", [f"searchlab suite verify .{trust}"], comparison, files=[file], machine=result.host,
+        f"{own} on {result.suite}",
+        [f"searchlab suite verify .{trust}"],
+        comparison,
+        files=[file],
+        machine=result.host,
         cite=[f"Also cite the suite {result.suite}: its directory contains a CITATION.cff."],
-    )  # fmt: skip
+    )
 
 
 def report_on_study(
@@ -213,17 +217,22 @@ def power(
         say_json(plan)
         return
     columns = (
-        "pair", "varies by seed", "by workload", "seeds, on one workload", f"seeds, on these {plan.workloads}",
+        "pair",
+        "varies by seed",
+        "by workload",
+        "seeds, on one workload",
+        f"seeds, on these {plan.workloads}",
         f"workloads like these, {plan.seeds} seeds each",
-    )  # fmt: skip
+    )
     rows = (
         (
-            f"{need.first}, {need.second}", f"{need.variation.seeds:.3f}",
+            f"{need.first}, {need.second}",
+            f"{need.variation.seeds:.3f}",
             "-" if need.variation.workloads is None else f"{need.variation.workloads:.3f}",
             *("-" if n is None else f"{n:,}" for n in (need.seeds_alone, need.seeds_together, need.workloads)),
         )
         for need in plan.needs
-    )  # fmt: skip
+    )
     title = (
         f"To detect a difference of {difference:g} in area under the curve with a probability of {100 * chance:g} "
         f"%, as one of {plan.tests} {'registered contrast' if plan.registered else 'test'}{'s' * (plan.tests != 1)}"

@@ -119,12 +119,17 @@ def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
         (
             (
-                one.workload, one.space, one.strategy, one.runs, one.complete,
-                "unknown" if one.trials is None else f"{one.trials:,}", _time(one.seconds),
+                one.workload,
+                one.space,
+                one.strategy,
+                one.runs,
+                one.complete,
+                "unknown" if one.trials is None else f"{one.trials:,}",
+                _time(one.seconds),
             )
             for one in forecasts
         ),
-    )  # fmt: skip
+    )
     trials = [one.trials for one in forecasts if one.trials is not None]
     seconds = [one.seconds for one in forecasts if one.seconds is not None]
     say(
@@ -173,11 +178,23 @@ def tune(
     """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
     with interruptible():
         result = tune_run(
-            workload, space=plugin(space), policy=plugin(policy, option), log=log, trials=trials, seconds=seconds,
-            stop_after=stop_after, batch=batch, seed=seed, target=target, features=features,
-            cost_model=cost_model and plugin(cost_model), warm_start=warm_start or [], discard=discard,
-            measure=json_object(measure, "--measure"), progress=out,
-        )  # fmt: skip
+            workload,
+            space=plugin(space),
+            policy=plugin(policy, option),
+            log=log,
+            trials=trials,
+            seconds=seconds,
+            stop_after=stop_after,
+            batch=batch,
+            seed=seed,
+            target=target,
+            features=features,
+            cost_model=cost_model and plugin(cost_model),
+            warm_start=warm_start or [],
+            discard=discard,
+            measure=json_object(measure, "--measure"),
+            progress=out,
+        )
     done, best = len(result.trials), result.best
     if ended := result.log.ended:
         say(f"the run ended after {done}{f' of {trials}' if trials else ''} trials: {ended.reason}")

@@ -103,14 +103,17 @@ def suite_info(
     columns = ("table", "split", "configs", "failed", best, "noise", "after 100 draws", "draws to 5 %")
     rows = (
         (
-            card.table.entry.name, card.table.entry.split, f"{card.configs:,}", f"{card.failed:,}",
+            card.table.entry.name,
+            card.table.entry.split,
+            f"{card.configs:,}",
+            f"{card.failed:,}",
             f"{card.best:,.1f}" + (f" {card.unit}" if mixed else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
             f"+{100 * card.distances[100]:.1f} %" if card.draws else "",
             f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else "",
         )
         for card in cards
-    )  # fmt: skip
+    )
     say_table(columns, rows, right=columns[2:], title=f"{found.spec.title}: {found.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
@@ -171,9 +174,12 @@ def suite_run(
     chosen = against.split(",") if against else default_baselines(found, POLICIES.load(named["name"]))
     check_baselines(found, baselines(found, chosen))  # rejects unknown names before anything runs
     entry = {
-        **named, "batch": batch, "label": label_for(named["name"], label, {one.strategy for one in shipped}),
-        **({"cost_model": plugin(cost_model)} if cost_model else {}), **({"features": features} if features else {}),
-    }  # fmt: skip
+        **named,
+        "batch": batch,
+        "label": label_for(named["name"], label, {one.strategy for one in shipped}),
+        **({"cost_model": plugin(cost_model)} if cost_model else {}),
+        **({"features": features} if features else {}),
+    }
     study = suite_study(found, entry, seeds, chosen)
     notes = err if as_json else out
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))

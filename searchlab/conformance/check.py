@@ -267,12 +267,17 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
     hashes = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", code],
-        env=os.environ | {
+        env=os.environ
+        | {
             "PYTHONPATH": search_path(),
-            "PYTHONHASHSEED": hashes, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
+            "PYTHONHASHSEED": hashes,
+            "OMP_NUM_THREADS": "1",
+            "TVM_NUM_THREADS": "1",
         },
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         assert process.stdin
         process.stdin.write(cloudpickle.dumps((function, argument)))

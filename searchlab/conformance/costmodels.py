@@ -19,7 +19,7 @@ from .check import (
     global_streams_untouched,
     in_two_processes,
     rule,
-)  # fmt: skip
+)
 
 RUNS = ("signature", "starts", "learns")
 STEADY = (*RUNS, "shape", "finite", "same-seed", "global-random-state")
@@ -248,10 +248,26 @@ def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0
 
 
 RULES = (
-    signature, starts, learns, shape, nothing_to_predict, finite, few_rows, constant_scores, all_failed, nan_features,
-    constant_features, no_columns, several_tasks, leaves_its_input, same_seed, global_random_state, forgets,
-    a_row_alone, every_process,
-)  # fmt: skip
+    signature,
+    starts,
+    learns,
+    shape,
+    nothing_to_predict,
+    finite,
+    few_rows,
+    constant_scores,
+    all_failed,
+    nan_features,
+    constant_features,
+    no_columns,
+    several_tasks,
+    leaves_its_input,
+    same_seed,
+    global_random_state,
+    forgets,
+    a_row_alone,
+    every_process,
+)
 
 
 def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:

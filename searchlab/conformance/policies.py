@@ -32,7 +32,7 @@ from .check import (
     in_two_processes,
     other_clock,
     rule,
-)  # fmt: skip
+)
 from .spaces import SpaceSubject
 from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
 
@@ -375,11 +375,27 @@ def _step_seconds(policy: Policy, known: list[Trial]) -> float:
 
 
 RULES = (
-    signature, starts, runs, members, batch_size, no_repeats, same_seed, global_random_state, other_seed, clock,
-    every_process, leaves_what_it_is_told, warm_start, same_warm_start,
-    foreign_trials, state_is_what_was_told, nothing_succeeds,
-    all_is_equal, exhausts, bounded_time,
-)  # fmt: skip
+    signature,
+    starts,
+    runs,
+    members,
+    batch_size,
+    no_repeats,
+    same_seed,
+    global_random_state,
+    other_seed,
+    clock,
+    every_process,
+    leaves_what_it_is_told,
+    warm_start,
+    same_warm_start,
+    foreign_trials,
+    state_is_what_was_told,
+    nothing_succeeds,
+    all_is_equal,
+    exhausts,
+    bounded_time,
+)
 
 
 def _configs(trials: Sequence[Trial]) -> list[Config]:

@@ -30,15 +30,20 @@ from .check import (
     in_two_processes,
     innermost,
     rule,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 WORKLOADS = (
-    "gemm:64x64x64", "gemm:37x53x29:bias:add:relu", "gemm:32x64x16:float64", "gemm:1x1x1",
-    "conv2d:1x9x9x16x8x3x3:p1:bias:add:relu", "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1", "conv2d:1x5x5x32x16x1x1",
-)  # fmt: skip
+    "gemm:64x64x64",
+    "gemm:37x53x29:bias:add:relu",
+    "gemm:32x64x16:float64",
+    "gemm:1x1x1",
+    "conv2d:1x9x9x16x8x3x3:p1:bias:add:relu",
+    "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1",
+    "conv2d:1x5x5x32x16x1x1",
+)
 """Workloads for which a space is created; it must raise UnsupportedWorkload for those that it does not support."""
 
 
@@ -453,10 +458,28 @@ def _check_equal(first: Schedule, second: Schedule, otherwise: str) -> None:
 
 
 RULES = (
-    signature, starts, unfit_workloads, decides, same_choices, choices_differ, plain_values, knob_names, members,
-    stays_inside, enumerates, index, fingerprint, schedules, refuses_others, one_program, pickles, keeps_the_function,
-    right_answer, trace_replays, global_random_state,
-)  # fmt: skip
+    signature,
+    starts,
+    unfit_workloads,
+    decides,
+    same_choices,
+    choices_differ,
+    plain_values,
+    knob_names,
+    members,
+    stays_inside,
+    enumerates,
+    index,
+    fingerprint,
+    schedules,
+    refuses_others,
+    one_program,
+    pickles,
+    keeps_the_function,
+    right_answer,
+    trace_replays,
+    global_random_state,
+)
 
 
 def space_checks(

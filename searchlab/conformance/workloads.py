@@ -23,7 +23,7 @@ from .check import (
     global_streams_untouched,
     in_two_processes,
     rule,
-)  # fmt: skip
+)
 
 NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
 """Texts that are not spellings of a workload, either alone or after a valid spelling and a colon."""
@@ -277,9 +277,22 @@ def _nothing_opened() -> Iterator[None]:
 
 
 RULES = (
-    frozen, spelled, refuses_nonsense, counts, pickles, logged, builds_function, one_function, inputs, seeded_inputs,
-    reference, repeats, tolerance, right_answer, tight,
-)  # fmt: skip
+    frozen,
+    spelled,
+    refuses_nonsense,
+    counts,
+    pickles,
+    logged,
+    builds_function,
+    one_function,
+    inputs,
+    seeded_inputs,
+    reference,
+    repeats,
+    tolerance,
+    right_answer,
+    tight,
+)
 
 
 def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:

@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     import tvm
 
 ANNOTATIONS = (
-    "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
-    "unrolled", "vectorized", "parallel", "serial", "vthread",
-)  # fmt: skip
+    "blockIdx.x",
+    "blockIdx.y",
+    "blockIdx.z",
+    "threadIdx.x",
+    "threadIdx.y",
+    "threadIdx.z",
+    "unrolled",
+    "vectorized",
+    "parallel",
+    "serial",
+    "vthread",
+)
 """The loop kinds, in AutoTVM's order."""
 
 

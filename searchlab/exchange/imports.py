@@ -142,11 +142,17 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
         return Imported(path, header, _numbered(sorted(records, key=lambda record: record.index)))
     workload = _workload(task, wanted)
     common: dict[str, Any] = {
-        "workload": str(workload), "policy": Plugin(task.format), "features": "", "seed": wanted.seed, "batch": 1,
+        "workload": str(workload),
+        "policy": Plugin(task.format),
+        "features": "",
+        "seed": wanted.seed,
+        "batch": 1,
         "measure": IMPORTED if task.statistic == "median" else {**IMPORTED, "statistic": task.statistic},
-        "label": wanted.label, "versions": task.versions, "host": task.host,
+        "label": wanted.label,
+        "versions": task.versions,
+        "host": task.host,
         "created": min((record.time for record in records if record.time > 0), default=0.0),
-    }  # fmt: skip
+    }
     if plugin is None:
         target = task.target if wanted.target is None else resolve_target(wanted.target).to_json()
         header = Header(
@@ -172,9 +178,12 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
             f"(line {line}: {why}); omit --space if you only want to analyse them"
         )
     header = Header(
-        space=plugin.spelled(), space_size=space.size() if plugin is task.space and not task.partial else None,
-        fingerprint=space.fingerprint, target=space.target.to_json(), **common,
-    )  # fmt: skip
+        space=plugin.spelled(),
+        space_size=space.size() if plugin is task.space and not task.partial else None,
+        fingerprint=space.fingerprint,
+        target=space.target.to_json(),
+        **common,
+    )
     return Imported(path, header, _numbered(records), left_out)
 
 

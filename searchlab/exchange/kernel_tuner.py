@@ -50,17 +50,31 @@ FAILED_CONFIG = {"constraints": "InvalidConfig", "compile": "CompilationFailedCo
 """A mapping from T4's words to those in cache files, which use RuntimeFailedConfig for all other failures."""
 
 FAILED: dict[str, Failure] = {
-    "InvalidConfig": "invalid", "CompilationFailedConfig": "build_error", "RuntimeFailedConfig": "run_error",
-    "constraints": "invalid", "compile": "build_error", "runtime": "run_error", "timeout": "run_timeout",
+    "InvalidConfig": "invalid",
+    "CompilationFailedConfig": "build_error",
+    "RuntimeFailedConfig": "run_error",
+    "constraints": "invalid",
+    "compile": "build_error",
+    "runtime": "run_error",
+    "timeout": "run_timeout",
     "correctness": "wrong_answer",
-}  # fmt: skip
+}
 """A mapping from the words in both formats to failures; any other word is a run_error."""
 
 ERROR_VALUE = 1e20
 """The time that Kernel Tuner before version 1 records for a failed config."""
 
-UNITS = {"ms": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "s": 1.0, "seconds": 1.0, "us": 1e-6,
-         "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}  # fmt: skip
+UNITS = {
+    "ms": 1e-3,
+    "milliseconds": 1e-3,
+    "miliseconds": 1e-3,
+    "s": 1.0,
+    "seconds": 1.0,
+    "us": 1e-6,
+    "microseconds": 1e-6,
+    "ns": 1e-9,
+    "nanoseconds": 1e-9,
+}
 RATES = ("gflop/s", "gflops", "gflops/s")
 CLOSE = 1e-6
 COMPLETE = 0.9
@@ -275,10 +289,14 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
         _check_objective(path, result.objectives)
         times = result.times
         entry = _Entry(
-            times=times.runtimes, timestamp=result.timestamp, benchmark_time=times.benchmark,
+            times=times.runtimes,
+            timestamp=result.timestamp,
+            benchmark_time=times.benchmark,
             compile_time=times.compilation_time if times.compilation is None else times.compilation,
-            verification_time=times.validation, strategy_time=times.search_algorithm, framework_time=times.framework,
-        )  # fmt: skip
+            verification_time=times.validation,
+            strategy_time=times.search_algorithm,
+            framework_time=times.framework,
+        )
         measured = {str(one.name): one for one in result.measurements}
         time: Any = statistics.fmean(one or 0.0 for one in times.runtimes) if times.runtimes else None
         its_unit = unit
@@ -305,15 +323,23 @@ def _unit(path: Path, given: Any) -> float:
 
 
 def _row(
-    number: int, config: dict[str, Any], entry: _Entry, unit: float, time: float | str,
+    number: int,
+    config: dict[str, Any],
+    entry: _Entry,
+    unit: float,
+    time: float | str,
     measurements: Iterable[tuple[str, Any]],
-) -> _Row:  # fmt: skip
+) -> _Row:
     repeats = tuple(unit * (one or 0.0) for one in entry.times or ())
     record = Record(
-        index=0, config=config, time=_timestamp(entry.timestamp), build_seconds=unit * (entry.compile_time or 0),
+        index=0,
+        config=config,
+        time=_timestamp(entry.timestamp),
+        build_seconds=unit * (entry.compile_time or 0),
         run_seconds=(unit * (entry.benchmark_time or 0) or math.fsum(repeats)) + unit * (entry.verification_time or 0),
-        propose_seconds=unit * (entry.strategy_time or 0), train_seconds=unit * (entry.framework_time or 0),
-    )  # fmt: skip
+        propose_seconds=unit * (entry.strategy_time or 0),
+        train_seconds=unit * (entry.framework_time or 0),
+    )
     return _Row(number, record, time, repeats, _rate(measurements))
 
 
@@ -359,9 +385,14 @@ def _check_objective(path: Path, given: Any) -> None:
 
 
 def _task(
-    path: Path, format: str, name: str, host: dict[str, Any], parameters: dict[str, list[Value]], rows: list[_Row],
+    path: Path,
+    format: str,
+    name: str,
+    host: dict[str, Any],
+    parameters: dict[str, list[Value]],
+    rows: list[_Row],
     left_out: list[str],
-) -> ForeignTask:  # fmt: skip
+) -> ForeignTask:
     if not rows:
         raise SearchlabError(f"{path} contains no records to import")
     distinct: dict[Config, _Row] = {}
@@ -386,9 +417,18 @@ def _task(
             "not be the optimum",
         ]
     return ForeignTask(
-        format, name, _workload(name, rows), "", {"kind": RECORDED}, trials, host=host, statistic=statistic,
-        space=Plugin(SPACE, cls.options_for(parameters, configs)), partial=partial, left_out=tuple(left_out),
-    )  # fmt: skip
+        format,
+        name,
+        _workload(name, rows),
+        "",
+        {"kind": RECORDED},
+        trials,
+        host=host,
+        statistic=statistic,
+        space=Plugin(SPACE, cls.options_for(parameters, configs)),
+        partial=partial,
+        left_out=tuple(left_out),
+    )
 
 
 def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mapping[str, Value]]) -> int:
@@ -488,9 +528,15 @@ def export(log: Log, out: Path, format: str) -> None:
 def _t4_of(log: Log) -> dict[str, Any]:
     header = log.header
     metadata = {
-        "workload": header.workload, "space": header.space.name, "policy": header.policy.name, "seed": header.seed,
-        "target": header.target, "host": header.host, "objective_unit": "ms", "timeunit": "milliseconds",
-    }  # fmt: skip
+        "workload": header.workload,
+        "space": header.space.name,
+        "policy": header.policy.name,
+        "seed": header.seed,
+        "target": header.target,
+        "host": header.host,
+        "objective_unit": "ms",
+        "timeunit": "milliseconds",
+    }
     return {"schema_version": VERSION, "metadata": metadata, "results": [_result(record) for record in log.records]}
 
 
@@ -535,14 +581,23 @@ def _cache_of(log: Log) -> dict[str, Any]:
         times = result["times"]
         failed = FAILED_CONFIG.get(result["invalidity"], "RuntimeFailedConfig")
         entry = {
-            **choice, "time": 1e3 * record.cost if record.failure is None else failed, "times": times["runtimes"],
-            "compile_time": times["compilation_time"], "verification_time": 0.0, "benchmark_time": times["benchmark"],
-            "strategy_time": times["search_algorithm"], "framework_time": times["framework"],
+            **choice,
+            "time": 1e3 * record.cost if record.failure is None else failed,
+            "times": times["runtimes"],
+            "compile_time": times["compilation_time"],
+            "verification_time": 0.0,
+            "benchmark_time": times["benchmark"],
+            "strategy_time": times["search_algorithm"],
+            "framework_time": times["framework"],
             "timestamp": result["timestamp"],
-        }  # fmt: skip
+        }
         entries.setdefault(",".join(map(str, choice.values())), entry)  # only a config's first measurement is used
     return {
         "device_name": str(log.header.host.get("cpu") or log.header.target.get("mcpu", log.header.target["kind"])),
-        "kernel_name": log.header.workload, "problem_size": 1, "tune_params_keys": names,
-        "tune_params": {name: list(values) for name, values in params.items()}, "objective": "time", "cache": entries,
-    }  # fmt: skip
+        "kernel_name": log.header.workload,
+        "problem_size": 1,
+        "tune_params_keys": names,
+        "tune_params": {name: list(values) for name, values in params.items()},
+        "objective": "time",
+        "cache": entries,
+    }

@@ -174,9 +174,7 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
             rows, columns = _windows(h, kh, last[2]), _windows(w, kw, last[3])
             pairs = sorted(product(rows, columns), key=lambda pair: (pair[0] != pair[1], pair))
             for ((sy, py, dy), (sx, px, dx)), relu in product(pairs, (False, True)):
-                yield conv2d(
-                    n, h, w, co, ci, kh, kw, (sy, sx), (py, px), (dy, dx), dtypes[0], bias=bias, relu=relu
-                )  # fmt: skip
+                yield conv2d(n, h, w, co, ci, kh, kw, (sy, sx), (py, px), (dy, dx), dtypes[0], bias=bias, relu=relu)
 
 
 def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:

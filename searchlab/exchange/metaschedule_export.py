@@ -164,9 +164,13 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     if not isinstance(workload, Gemm | Conv2d):
         return []
     legal = relax.transform.LegalizeOps()(_graph(workload))
-    fused = tvm.ir.transform.Sequential([
-        relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR(),
-    ])(legal)  # fmt: skip
+    fused = tvm.ir.transform.Sequential(
+        [
+            relax.transform.AnnotateTIROpPattern(),
+            relax.transform.FuseOps(),
+            relax.transform.FuseTIR(),
+        ]
+    )(legal)
     forms: list[tvm.IRModule] = []
     for module in (legal, fused):
         functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
@@ -199,9 +203,14 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
         with builder.dataflow():
             if isinstance(workload, Conv2d):
                 result = relax.op.nn.conv2d(
-                    first, second, workload.stride, workload.padding, workload.dilation, workload.groups,
+                    first,
+                    second,
+                    workload.stride,
+                    workload.padding,
+                    workload.dilation,
+                    workload.groups,
                     out_dtype=workload.out_dtype,
-                )  # fmt: skip
+                )
             else:
                 result = relax.op.matmul(first, second, workload.out_dtype)
             for operand in added:
@@ -231,9 +240,16 @@ def _named(function: Any, workload: Workload) -> Any:
         if block.name_hint not in renamed:
             return block
         return SBlock(
-            block.iter_vars, block.reads, block.writes, renamed[block.name_hint], block.body, block.init,
-            block.alloc_buffers, block.match_buffers, block.annotations,
-        )  # fmt: skip
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            renamed[block.name_hint],
+            block.body,
+            block.init,
+            block.alloc_buffers,
+            block.match_buffers,
+            block.annotations,
+        )
 
     return structural_map(function, [(SBlock, rename), (Var, lambda variable: variables.get(variable, variable))])
 

@@ -83,10 +83,15 @@ class DaskExecutor(RunExecutor):
             settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
             with dask.config.set(settings), _closed_on_error(scratch):
                 cluster = LocalCluster(
-                    n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0,
-                    resources=self._resources, silence_logs=logging.CRITICAL,
+                    n_workers=count,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    memory_limit=0,
+                    resources=self._resources,
+                    silence_logs=logging.CRITICAL,
                     env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
-                )  # fmt: skip
+                )
                 self._ends.callback(cluster.close)
                 self._client = Client(cluster, set_as_default=False)
             self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())

@@ -35,9 +35,16 @@ class SlurmExecutor(RunExecutor):
     one_per_machine = True
 
     def __init__(
-        self, exclusive: bool, folder: Path, *, jobs: Count = 16, batch: Count = 100, cluster: str = "slurm",
-        poll_seconds: NonNegative = 2.0, **parameters: Any,
-    ) -> None:  # fmt: skip
+        self,
+        exclusive: bool,
+        folder: Path,
+        *,
+        jobs: Count = 16,
+        batch: Count = 100,
+        cluster: str = "slurm",
+        poll_seconds: NonNegative = 2.0,
+        **parameters: Any,
+    ) -> None:
         try:
             import submitit
         except ImportError:

@@ -107,9 +107,15 @@ class Columns(LoggedTrials):
 
     @classmethod
     def _of(
-        cls, path: Path, header: Header, rows: Sequence[Record], configs: Sequence[bytes], final: Final | None,
-        ended: Ended | None, changes: tuple[Changed, ...],
-    ) -> Self:  # fmt: skip
+        cls,
+        path: Path,
+        header: Header,
+        rows: Sequence[Record],
+        configs: Sequence[bytes],
+        final: Final | None,
+        ended: Ended | None,
+        changes: tuple[Changed, ...],
+    ) -> Self:
         number = len(rows)
         seconds = [row.seconds for row in rows]
         counts = np.fromiter(map(len, seconds), np.int32, number)
@@ -374,10 +380,18 @@ def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None
         common = msgspec.json.encode(msgspec.structs.replace(header, seed=0, created=0.0, machine={}))
         entries.append(
             _Cached(
-                file, stamp, (log.trials, len(log.readings), len(log.rounds)), headers.setdefault(common, len(headers)),
-                header.seed, header.created, header.machine, log.final, log.ended, log.changes,
+                file,
+                stamp,
+                (log.trials, len(log.readings), len(log.rounds)),
+                headers.setdefault(common, len(headers)),
+                header.seed,
+                header.created,
+                header.machine,
+                log.final,
+                log.ended,
+                log.changes,
             )
-        )  # fmt: skip
+        )
     places = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]
     distinct = [msgspec.json.decode(text, type=Header) for text in headers]
     index = msgspec.msgpack.encode(_Index(distinct, list(configs), entries))

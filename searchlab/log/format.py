@@ -214,9 +214,20 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 IDENTITY = (
-    "workload", "space", "target", "fingerprint", "policy", "cost_model", "features", "seed", "batch", "measure",
-    "host", "warm_start", "starts",
-)  # fmt: skip
+    "workload",
+    "space",
+    "target",
+    "fingerprint",
+    "policy",
+    "cost_model",
+    "features",
+    "seed",
+    "batch",
+    "measure",
+    "host",
+    "warm_start",
+    "starts",
+)
 
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
 """The fields of a record with this type. All except the last are charged."""
@@ -275,10 +286,16 @@ class Record(
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
         return cls(
-            index=trial.index, batch=batch, config=config, propose_seconds=round(propose_seconds, 7),
-            train_seconds=round(train_seconds, 7), time=round(time.time(), 3), model=model, sentinel=sentinel,
+            index=trial.index,
+            batch=batch,
+            config=config,
+            propose_seconds=round(propose_seconds, 7),
+            train_seconds=round(train_seconds, 7),
+            time=round(time.time(), 3),
+            model=model,
+            sentinel=sentinel,
             **{name: getattr(trial.measurement, name) for name in _MEASURED},
-        )  # fmt: skip
+        )
 
     @property
     def cost(self) -> float:
@@ -716,10 +733,13 @@ def _unpacked_table(table: Packed) -> bytes:
         found = table.measurement(index)
         propose_seconds, train_seconds = table.spent[index, 2:].tolist()
         record = Record(
-            index=index, batch=index, config=msgspec.Raw(config),  # type: ignore[arg-type]
-            propose_seconds=propose_seconds, train_seconds=train_seconds,
+            index=index,
+            batch=index,
+            config=msgspec.Raw(config),  # type: ignore[arg-type]
+            propose_seconds=propose_seconds,
+            train_seconds=train_seconds,
             **{name: getattr(found, name) for name in _MEASURED},
-        )  # fmt: skip
+        )
         lines.append(msgspec.json.encode(record))
     return b"\n".join([*lines, b""])
 

@@ -77,9 +77,13 @@ class Packed:
         kind = int(self.failures[trial])
         build_seconds, run_seconds = self.spent[trial, :2].tolist()
         return Measurement(
-            tuple(self.readings[start:end].tolist()), FAILURES[kind] if kind >= 0 else None, self.messages[trial],
-            build_seconds, run_seconds, statistic=self.statistic,
-        )  # fmt: skip
+            tuple(self.readings[start:end].tolist()),
+            FAILURES[kind] if kind >= 0 else None,
+            self.messages[trial],
+            build_seconds,
+            run_seconds,
+            statistic=self.statistic,
+        )
 
     def costs(self, statistic: Statistic) -> Floats:
         """Return the ``statistic`` over each trial's readings, or infinity if the trial failed; shape (trials,)."""

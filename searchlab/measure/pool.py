@@ -439,9 +439,15 @@ class BuildingMeasurer(Measurer):
     """
 
     def __init__(
-        self, settings: RunSettings, target: Target, known: KnownPrograms, workers: int, scratch: bool,
-        threads: int = 1, memory_limit_mb: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        settings: RunSettings,
+        target: Target,
+        known: KnownPrograms,
+        workers: int,
+        scratch: bool,
+        threads: int = 1,
+        memory_limit_mb: int = 0,
+    ) -> None:
         self.settings = settings
         self.target = target
         self.known = known

@@ -47,8 +47,13 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     cc: str = ""
 
     aside: ClassVar[tuple[str, ...]] = (
-        *RunSettings.aside, "tracker", "connect_timeout", "device_timeout", "retries", "cc",
-    )  # fmt: skip
+        *RunSettings.aside,
+        "tracker",
+        "connect_timeout",
+        "device_timeout",
+        "retries",
+        "cc",
+    )
     exclusive: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:

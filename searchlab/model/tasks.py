@@ -67,9 +67,13 @@ def lowered(mod: tvm.IRModule) -> tvm.IRModule:
     from tvm import relax
 
     passes = [
-        relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant(),
-        relax.transform.FuseOps(), relax.transform.FuseTIR(), relax.transform.DeadCodeElimination(),
-    ]  # fmt: skip
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.DeadCodeElimination(),
+    ]
     if any(isinstance(function, relax.Function) for function in mod.functions.values()):
         passes.insert(0, relax.transform.DecomposeOpsForInference())
     try:
@@ -246,11 +250,7 @@ def _convolutions(
                 yield stride, padding
 
     # Symmetric geometries come first, because they are the most common.
-    pairs = [
-        (vertical, horizontal)
-        for vertical in geometry(h, kh, out[2])
-        for horizontal in geometry(w, kw, out[3])
-    ]  # fmt: skip
+    pairs = [(vertical, horizontal) for vertical in geometry(h, kh, out[2]) for horizontal in geometry(w, kw, out[3])]
     for (sh, ph), (sw, pw) in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
         try:
             yield conv2d(n, h, w, co, ci, kh, kw, (sh, sw), (ph, pw), dtype=dtype, **epilogue)
@@ -308,8 +308,10 @@ def as_module(value: Any, what: str) -> tvm.IRModule:
 def _result_of(function: Any, spelled: str) -> Any:
     if not callable(function):
         return function
-    if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-           for p in inspect.signature(function).parameters.values()):  # fmt: skip
+    if any(
+        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        for p in inspect.signature(function).parameters.values()
+    ):
         raise SearchlabError(f"{spelled} must be callable without arguments")
     with guarded(lambda error: SearchlabError(f"{spelled} failed: {described(error)} at {place_in(error)}")):
         return function()

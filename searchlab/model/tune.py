@@ -149,9 +149,16 @@ def tune_model(
         input_types(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
     tasks, runs, left_out = plan_tasks(
-        tasks_of(untuned), resolved, Strategy.of(policy, cost_model, features), spaces, settings, batch=batch,
-        seed=seed, stop_after=stop_after, folder=Path(out) / LOGS,
-    )  # fmt: skip
+        tasks_of(untuned),
+        resolved,
+        Strategy.of(policy, cost_model, features),
+        spaces,
+        settings,
+        batch=batch,
+        seed=seed,
+        stop_after=stop_after,
+        folder=Path(out) / LOGS,
+    )
     if not runs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
         raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
@@ -208,10 +215,17 @@ def plan_tasks(
             except UnsupportedWorkload as error:
                 reasons.append(str(error))
                 continue
-            runs.append(plan_run(
-                searched, strategy, settings, Budget(UNLIMITED, stop_after=stop_after), seed=seed, batch=batch,
-                log=folder / f"{file_name(task.name)}.jsonl",
-            ))  # fmt: skip
+            runs.append(
+                plan_run(
+                    searched,
+                    strategy,
+                    settings,
+                    Budget(UNLIMITED, stop_after=stop_after),
+                    seed=seed,
+                    batch=batch,
+                    log=folder / f"{file_name(task.name)}.jsonl",
+                )
+            )
             taken.append(task)
             break
         else:
@@ -247,9 +261,13 @@ def _take_turns(
             best = [history[-1] if history else math.inf for history in histories]
             model = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
             decision = Decision(
-                round=len(log.decisions), task=tasks[number].name, trials=len(batch), total=spent,
-                best=_finite(best[number]), model=_finite(model),
-            )  # fmt: skip
+                round=len(log.decisions),
+                task=tasks[number].name,
+                trials=len(batch),
+                total=spent,
+                best=_finite(best[number]),
+                model=_finite(model),
+            )
             log.add(decision)
             on_decision(decision)
             if on_round is not None:
@@ -273,9 +291,13 @@ def _shown(progress: bool | Console | None, trials: int) -> Iterator[tuple[Any, 
         yield None, lambda decision: None
         return
     with Progress(
-        TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
-        TextColumn("{task.fields[best]}", style="bold", markup=False), TimeRemainingColumn(), console=console,
-    ) as bars:  # fmt: skip
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[best]}", style="bold", markup=False),
+        TimeRemainingColumn(),
+        console=console,
+    ) as bars:
         bar = bars.add_task("the first rounds", total=trials, best="")
 
         def on_trial(trial: Trial, replayed: bool) -> None:

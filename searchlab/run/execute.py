@@ -295,9 +295,14 @@ class Dispatch:
         folder.mkdir(parents=True, exist_ok=True)
         self._shared = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
-            uuid.uuid4().hex, base.absolute(), Path(self._shared.name), pickle.dumps(dict(known)), trusts(),
-            executor.ends_workers, this_machine(),
-        )  # fmt: skip
+            uuid.uuid4().hex,
+            base.absolute(),
+            Path(self._shared.name),
+            pickle.dumps(dict(known)),
+            trusts(),
+            executor.ends_workers,
+            this_machine(),
+        )
         settings = runs[0].run.settings
         self._measures = settings.exclusive
         self._one_at_a_time = settings.exclusive and not executor.one_per_machine

@@ -193,10 +193,14 @@ class Search:
             quality = searcher.quality(batch) if len(batch) == searcher.batch_size else None
             self._log.append(
                 Record.of(
-                    trial, searcher.propose_seconds * share, searcher.train_seconds * share, quality, reading,
+                    trial,
+                    searcher.propose_seconds * share,
+                    searcher.train_seconds * share,
+                    quality,
+                    reading,
                     searcher.batches - 1,
                 )
-            )  # fmt: skip
+            )
             reading = None
             self._add(trial, False)
         self._log.sync()
@@ -402,9 +406,12 @@ class Searcher:
             return None
         predicted = cost_model.predict([trial.config for trial in batch])
         return model_quality(
-            predicted, scores_of(batch, cost_model.best), max(1, len(batch) // 4),
-            train_seconds=cost_model.train_seconds, predict_seconds=self._predict_seconds,
-        )  # fmt: skip
+            predicted,
+            scores_of(batch, cost_model.best),
+            max(1, len(batch) // 4),
+            train_seconds=cost_model.train_seconds,
+            predict_seconds=self._predict_seconds,
+        )
 
     def _seconds(self) -> float:
         return time.process_time() + self._elsewhere()

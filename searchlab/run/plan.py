@@ -594,9 +594,17 @@ def plan_run(
     warm_start = usable(list(runs.values()), searched.plugin, searched.space, strategy)
     warm_start = replace(warm_start, directories=directories)
     run = Run(
-        searched, strategy, seed, batch, budget.trials, settings, log, warm_start, seconds=budget.seconds,
+        searched,
+        strategy,
+        seed,
+        batch,
+        budget.trials,
+        settings,
+        log,
+        warm_start,
+        seconds=budget.seconds,
         stop_after=budget.stop_after,
-    )  # fmt: skip
+    )
     policy, _ = run.start()
     told = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
     if told < policy.n_startup and not warm_start.others:

@@ -478,9 +478,16 @@ class Study:
                     log = folder / file_name(strategy.label)
                     try:
                         run = plan_run(
-                            searched, strategy, settings, spec.budget(entry, whole), seed=spec.seed_list[0],
-                            batch=entry.batch or spec.batch, log=log, earlier=earlier[sources], base=self.base,
-                        )  # fmt: skip
+                            searched,
+                            strategy,
+                            settings,
+                            spec.budget(entry, whole),
+                            seed=spec.seed_list[0],
+                            batch=entry.batch or spec.batch,
+                            log=log,
+                            earlier=earlier[sources],
+                            base=self.base,
+                        )
                     except UnsupportedSpace as error:
                         left_out.append(f"{log} is not searched: {error}")
                         continue
@@ -581,11 +588,15 @@ class Study:
         """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
-                log=run.log.as_posix(), workload=run.log.parts[0] if self.suite else run.workload,
-                space=run.searched.name, strategy=run.strategy.name, seed=run.seed, budget=run.budget,
+                log=run.log.as_posix(),
+                workload=run.log.parts[0] if self.suite else run.workload,
+                space=run.searched.name,
+                strategy=run.strategy.name,
+                seed=run.seed,
+                budget=run.budget,
             )
             for run in self.plan()[0]
-        ]  # fmt: skip
+        ]
 
     @checks_arguments
     def run(
@@ -750,10 +761,13 @@ def forecast(runs: Sequence[Run]) -> list[Forecast]:
         trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
         forecasts.append(
             Forecast(
-                *key, len(group), len(group) - len(left),
-                int(trials) if math.isfinite(trials) else None, seconds if math.isfinite(seconds) else None,
+                *key,
+                len(group),
+                len(group) - len(left),
+                int(trials) if math.isfinite(trials) else None,
+                seconds if math.isfinite(seconds) else None,
             )
-        )  # fmt: skip
+        )
     return forecasts
 
 

@@ -111,9 +111,14 @@ def tune(
     earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
         SpaceChoice.of(space, parse_workload(workload), resolved, settings=settings),
-        Strategy.of(policy, cost_model, features), settings, budget_of(trials, seconds, stop_after),
-        seed=seed, batch=batch, log=Path(log), earlier=earlier,
-    )  # fmt: skip
+        Strategy.of(policy, cost_model, features),
+        settings,
+        budget_of(trials, seconds, stop_after),
+        seed=seed,
+        batch=batch,
+        log=Path(log),
+        earlier=earlier,
+    )
     (run,) = as_begun([replace(run, discard=discard)])
     check_used(earlier, [run.warm_start])
     warn_of_a_busy_machine([run])

@@ -74,13 +74,17 @@ class Card:
         """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
         entry = self.table.entry
         return {
-            "table": self.table.name, **msgspec.to_builtins(entry), "configs": self.configs,
-            "failures": self.info.failures, "gflops": self.best, "noise": self.info.noise,
+            "table": self.table.name,
+            **msgspec.to_builtins(entry),
+            "configs": self.configs,
+            "failures": self.info.failures,
+            "gflops": self.best,
+            "noise": self.info.noise,
             "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
             "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
             "landscape": self.info.landscape.to_json(),
             "sha256": self.table.digest,
-        }  # fmt: skip
+        }
 
     def text(self) -> str:
         """Return the card as Markdown."""

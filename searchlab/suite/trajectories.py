@@ -142,12 +142,26 @@ class RecordedTable:
             run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
         header, runs = self.log.header, of.tables[self.table.entry.name]
         made = Header(
-            workload=header.workload, space=self.table.plugin, fingerprint=header.fingerprint, policy=of.policy,
-            cost_model=of.cost_model, features=of.features, seed=run.seed, batch=of.batch, target=header.target,
-            measure=self.table.settings().identity(), label=of.strategy, space_size=header.space_size,
-            optimum=self.optimum, effective=runs.effective, random=runs.random, workers=header.workers,
-            versions=of.versions, starts=of.starts, contrasts=of.contrasts,
-        )  # fmt: skip
+            workload=header.workload,
+            space=self.table.plugin,
+            fingerprint=header.fingerprint,
+            policy=of.policy,
+            cost_model=of.cost_model,
+            features=of.features,
+            seed=run.seed,
+            batch=of.batch,
+            target=header.target,
+            measure=self.table.settings().identity(),
+            label=of.strategy,
+            space_size=header.space_size,
+            optimum=self.optimum,
+            effective=runs.effective,
+            random=runs.random,
+            workers=header.workers,
+            versions=of.versions,
+            starts=of.starts,
+            contrasts=of.contrasts,
+        )
         records = tuple(
             msgspec.structs.replace(self.records[place], index=index, batch=index // of.batch)
             for index, place in enumerate(run.configs)
@@ -206,10 +220,18 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
         spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
     return [
         Trajectories(
-            suite=suite.spec.version, strategy=name, policy=header.policy,
-            cost_model=header.cost_model, features=header.features, batch=header.batch, versions=header.versions,
-            host=cpu_model(), trials=max(len(run.configs) for runs in found[name].values() for run in runs.values()),
-            starts=header.starts, contrasts=header.contrasts, code=_common_code(codes[name]),
+            suite=suite.spec.version,
+            strategy=name,
+            policy=header.policy,
+            cost_model=header.cost_model,
+            features=header.features,
+            batch=header.batch,
+            versions=header.versions,
+            host=cpu_model(),
+            trials=max(len(run.configs) for runs in found[name].values() for run in runs.values()),
+            starts=header.starts,
+            contrasts=header.contrasts,
+            code=_common_code(codes[name]),
             own_seconds=float(f"{np.mean(spent[name]):.3g}"),
             tables={
                 table: TableRuns(
@@ -223,7 +245,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             },
         )
         for name, header in first.items()
-    ]  # fmt: skip
+    ]
 
 
 def _common_code(codes: Sequence[dict[str, str]]) -> dict[str, str]:

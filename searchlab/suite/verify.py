@@ -311,9 +311,7 @@ class Replayer:
         strategy = Strategy.of(of.policy, of.cost_model, features or None, of.strategy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
-            run = plan_run(
-                searched, strategy, settings, Budget(of.trials), seed=recorded.seed, batch=of.batch, log=log
-            )  # fmt: skip
+            run = plan_run(searched, strategy, settings, Budget(of.trials), seed=recorded.seed, batch=of.batch, log=log)
             now = search(replace(run, starts=of.starts), measurer)
         places = table.places_of(now)
         if (places, bool(now.ended)) == (recorded.configs, recorded.ended):

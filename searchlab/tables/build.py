@@ -129,9 +129,14 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     if limit is not None and limit < 1:
         raise SearchlabError(f"the limit on the number of configs to measure must be at least 1; got {limit}")
     spec = msgspec.structs.replace(
-        study.spec, policies=[NamedPolicy("random", label=TABLE)], seeds=[seed], batch=BATCH, warm_start=[],
-        seconds=None, stop_after=None,
-    )  # fmt: skip
+        study.spec,
+        policies=[NamedPolicy("random", label=TABLE)],
+        seeds=[seed],
+        batch=BATCH,
+        warm_start=[],
+        seconds=None,
+        stop_after=None,
+    )
     planned, left_out = replace(study, spec=spec).plan()
     runs = []
     for run in planned:
@@ -173,9 +178,13 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     if not trials:
         return log
     passes = TimedPasses(
-        table.run.space, trials, table.passes, settings.repeat, table.run.seed,
+        table.run.space,
+        trials,
+        table.passes,
+        settings.repeat,
+        table.run.seed,
         table.run.log.with_name("passes.jsonl"),
-    )  # fmt: skip
+    )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
     timed = passes.timed()

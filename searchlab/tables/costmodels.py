@@ -160,9 +160,14 @@ def _tried(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iter
 
 
 COLUMNS = {
-    "pairwise_accuracy": "pairs", "kendall_tau": "tau", "top_k_recall": "recall@k", "peak_score": "peak@k",
-    "rmse": "rmse", "train_seconds": "train ms", "predict_seconds": "predict ms",
-}  # fmt: skip
+    "pairwise_accuracy": "pairs",
+    "kendall_tau": "tau",
+    "top_k_recall": "recall@k",
+    "peak_score": "peak@k",
+    "rmse": "rmse",
+    "train_seconds": "train ms",
+    "predict_seconds": "predict ms",
+}
 
 
 def model_name(model: Plugin) -> str:

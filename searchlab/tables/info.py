@@ -96,10 +96,16 @@ class TableInfo:
         names = ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
         facts = {"file": str(self.log.path)} | {name: header[name] for name in names}
         facts |= {
-            "configs": len(self.log.records), "space_size": self.log.header.space_size, "exhaustive": self.exhaustive,
-            "failures": self.failures, "nearest": self.nearest, "noise": self.noise, "unsteady": self.unsteady,
-            "passes": header["passes"], "seconds": self.seconds,
-        }  # fmt: skip
+            "configs": len(self.log.records),
+            "space_size": self.log.header.space_size,
+            "exhaustive": self.exhaustive,
+            "failures": self.failures,
+            "nearest": self.nearest,
+            "noise": self.noise,
+            "unsteady": self.unsteady,
+            "passes": header["passes"],
+            "seconds": self.seconds,
+        }
         if len(self.gflops):
             facts |= {
                 "unit": self.log.unit,

@@ -87,10 +87,14 @@ class Landscape:
         good = fitness <= fitness.min() - math.log(1 - NEAR)
         found = int(optima.sum())
         return cls(
-            distance, correlation, length,
-            float(optima.mean()) if complete else None, float(good[optima].mean()) if found else None,
-            relative_spread(codes, fitness), failures,
-        )  # fmt: skip
+            distance,
+            correlation,
+            length,
+            float(optima.mean()) if complete else None,
+            float(good[optima].mean()) if found else None,
+            relative_spread(codes, fitness),
+            failures,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the measures as plain data."""

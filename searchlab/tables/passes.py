@@ -168,9 +168,13 @@ class TimedPasses:
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
         sentinel = tuple((round(block.time - self._begin, 1), block.sentinel) for block in blocks)
         return Passes(
-            count=self.count, block=BLOCK, sentinel=sentinel, again=self.again, finalists=len(final.programs),
+            count=self.count,
+            block=BLOCK,
+            sentinel=sentinel,
+            again=self.again,
+            finalists=len(final.programs),
             rounds=FINAL_ROUNDS,
-        )  # fmt: skip
+        )
 
     @property
     def _begin(self) -> float:
@@ -212,9 +216,13 @@ class TimedPasses:
                 seconds += readings
                 sentinel += between
         block = Block(
-            *key, round(begin, 2), _rounded(statistics.median(sentinel)),
-            tuple(tuple(map(_rounded, values)) for values in seconds), failed, self._names(trials),
-        )  # fmt: skip
+            *key,
+            round(begin, 2),
+            _rounded(statistics.median(sentinel)),
+            tuple(tuple(map(_rounded, values)) for values in seconds),
+            failed,
+            self._names(trials),
+        )
         self.again += key in self.blocks
         self.blocks[key] = block
         try:

@@ -153,20 +153,36 @@ class Watched:
             names = "", "", log, 0
         done = _is_done(follower, budget)
         status: Status = (
-            "damaged" if follower.problem else "running" if locked else "done" if done
-            else "waiting" if header is None else "stopped"
-        )  # fmt: skip
+            "damaged"
+            if follower.problem
+            else "running"
+            if locked
+            else "done"
+            if done
+            else "waiting"
+            if header is None
+            else "stopped"
+        )
         reached = follower.steps[-1][1] if follower.steps else None
         gflops = follower.flops / 1e9
         return RunState(
-            number=number, log=encodable(log), workload=encodable(names[0]), space=encodable(names[1]),
-            strategy=encodable(names[2]), seed=names[3], status=status, trials=follower.trials,
+            number=number,
+            log=encodable(log),
+            workload=encodable(names[0]),
+            space=encodable(names[1]),
+            strategy=encodable(names[2]),
+            seed=names[3],
+            status=status,
+            trials=follower.trials,
             wanted=budget.trials if budget and budget.trials < UNLIMITED else None,
-            share=1.0 if done else _share(follower, budget), failed=follower.failed,
-            best=gflops / reached if reached else None, unit=follower.unit,
-            steps=tuple((index, gflops / cost) for index, cost in follower.steps), updated=follower.updated,
+            share=1.0 if done else _share(follower, budget),
+            failed=follower.failed,
+            best=gflops / reached if reached else None,
+            unit=follower.unit,
+            steps=tuple((index, gflops / cost) for index, cost in follower.steps),
+            updated=follower.updated,
             problem=encodable(follower.problem) or (follower.ended.reason if done and follower.ended else ""),
-        )  # fmt: skip
+        )
 
     def _summed(self, rows: list[RunState]) -> State:
         runs = list(self._rows.values())
@@ -178,12 +194,18 @@ class Watched:
             notes.append(f"The directory contains no plan ({PLAN}), so the planned number of trials is unknown.")
         shares = [row.share for row in runs if row.share is not None]
         return State(
-            version=self._version, look=self._look, title=encodable(str(self._directory)), runs=len(runs),
-            counts=counts, share=sum(shares) / len(runs) if len(shares) == len(runs) and runs else None,
+            version=self._version,
+            look=self._look,
+            title=encodable(str(self._directory)),
+            runs=len(runs),
+            counts=counts,
+            share=sum(shares) / len(runs) if len(shares) == len(runs) and runs else None,
             left=left if math.isfinite(left) else None,
             at_most=any(run.budget.stop_after is not None for run in self._budgets.values()),
-            says=_sentence(counts, len(runs), goes_on, bool(self._budgets)), notes=notes, rows=rows,
-        )  # fmt: skip
+            says=_sentence(counts, len(runs), goes_on, bool(self._budgets)),
+            notes=notes,
+            rows=rows,
+        )
 
     def _left(self) -> float:
         """Return the seconds that the remaining runs will take if they run sequentially, or infinity if unknown.

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     import tvm
 
 ACCUMULATED_IN = {
-    "bfloat16": "float32", "float16": "float16", "float32": "float32", "float64": "float64", "int8": "int32",
-}  # fmt: skip
+    "bfloat16": "float32",
+    "float16": "float16",
+    "float32": "float32",
+    "float64": "float64",
+    "int8": "int32",
+}
 """A mapping from the operands' dtype to the dtype of the accumulator and the result."""
 
 

@@ -18,9 +18,13 @@ MAX_VTHREAD = 8
 # These limits hold on every CUDA GPU (CUDA C++ Programming Guide, table of technical specifications).
 
 MOST = {
-    "blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535,
-    "threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64,
-}  # fmt: skip
+    "blockIdx.x": 2**31 - 1,
+    "blockIdx.y": 65535,
+    "blockIdx.z": 65535,
+    "threadIdx.x": 1024,
+    "threadIdx.y": 1024,
+    "threadIdx.z": 64,
+}
 """The maximum number of blocks in a grid and of threads in a block, along each axis."""
 
 THREADS = 1024

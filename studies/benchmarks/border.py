@@ -90,8 +90,13 @@ def run(folder: Path, command: str, code: int, mentions: str = "") -> str:
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "searchlab", *shlex.split(command)],
-            cwd=folder, env=env, capture_output=True, text=True, timeout=DEADLINE, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            stdin=subprocess.DEVNULL,
+        )
     except subprocess.TimeoutExpired:
         raise AssertionError(f"it takes longer than {DEADLINE:.0f} s") from None
     lines = done.stderr.strip().splitlines()

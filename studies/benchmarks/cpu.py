@@ -38,11 +38,16 @@ def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[st
     kept = {key: data[key] for key in ("policies", "cost_models", "batch") if key in data}
     named = [(entry if isinstance(entry, dict) else {"name": entry}) for entry in kept["policies"]]
     kept["policies"] = [entry for entry in named if not only or entry["name"] in only]
-    return Study.from_dict({
-        **kept, "workloads": [header.workload],
-        "spaces": [{"name": header.space.name, "options": header.space.options}],
-        "seeds": seeds, "trials": trials, "measure": {"kind": "table", "path": str(table.resolve())},
-    })  # fmt: skip
+    return Study.from_dict(
+        {
+            **kept,
+            "workloads": [header.workload],
+            "spaces": [{"name": header.space.name, "options": header.space.options}],
+            "seeds": seeds,
+            "trials": trials,
+            "measure": {"kind": "table", "path": str(table.resolve())},
+        }
+    )
 
 
 def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:

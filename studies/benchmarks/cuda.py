@@ -121,9 +121,17 @@ def search(space: str, workload: str, policy: str, options: argparse.Namespace, 
     log = options.out / "logs" / f"{slug(f'{policy} {workload} {space}')}.jsonl"
     try:
         result = searchlab.tune(
-            workload, space=space, policy=policy, trials=options.trials, batch=BATCH, seed=options.seed,
-            target="cuda", measure=MEASURE, log=log, on_trial=on_trial,
-        )  # fmt: skip
+            workload,
+            space=space,
+            policy=policy,
+            trials=options.trials,
+            batch=BATCH,
+            seed=options.seed,
+            target="cuda",
+            measure=MEASURE,
+            log=log,
+            on_trial=on_trial,
+        )
     except SearchlabError as error:  # continue with the other spaces
         return {"space": space, "trials": 0, "failures": {}, "messages": {"search": str(error)}, "config": None}
     measured = [trial.measurement for trial in result.trials]

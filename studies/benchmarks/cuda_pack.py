@@ -34,8 +34,18 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "searchlab", "spaces", "policies", "costmodels", "tests",
-           "studies/benchmarks", "studies/suite")  # fmt: skip
+SOURCES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "searchlab",
+    "spaces",
+    "policies",
+    "costmodels",
+    "tests",
+    "studies/benchmarks",
+    "studies/suite",
+)
 """The parts of the repository to pack: everything except recorded results."""
 
 GLIBC = 28  # glibc 2.28, the oldest for which all packages have wheels
@@ -60,8 +70,19 @@ def packages(python: str, without: Sequence[str], extra: Sequence[str]) -> list[
     needs = [SMALLER.get(name := _name(need), name) + need[len(name) :] for need in project["dependencies"]]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        pip(python, "install", "--dry-run", "--ignore-installed", "--report", str(report),
-            "--target", folder, *needs, *TESTING, *extra)  # fmt: skip
+        pip(
+            python,
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--report",
+            str(report),
+            "--target",
+            folder,
+            *needs,
+            *TESTING,
+            *extra,
+        )
         resolved = [item["metadata"] for item in json.loads(report.read_text())["install"]]
     dropped = {_normal(name) for name in without}
     named = {_normal(data["name"]): f"{data['name']}=={data['version']}" for data in resolved}

@@ -212,11 +212,17 @@ def machine(runtime: CudaRuntime) -> dict[str, Any]:
     first, *others = runtime.readings(run, READINGS[1])
     warm = statistics.median(runtime.readings(run, READINGS[1], flush=False))
     return {
-        "gpu": gpu_name(), "arch": gpu_arch(), "multiprocessors": int(device.multi_processor_count),
-        "l2_bytes": device.l2_cache_size_bytes, "driver_cuda": version.value,
-        "tvm": tvm.__version__, "torch": torch_version(),
-        "ms_after_rest": first, "ms_flushed": statistics.median(others), "ms_warm_cache": warm,
-    }  # fmt: skip
+        "gpu": gpu_name(),
+        "arch": gpu_arch(),
+        "multiprocessors": int(device.multi_processor_count),
+        "l2_bytes": device.l2_cache_size_bytes,
+        "driver_cuda": version.value,
+        "tvm": tvm.__version__,
+        "torch": torch_version(),
+        "ms_after_rest": first,
+        "ms_flushed": statistics.median(others),
+        "ms_warm_cache": warm,
+    }
 
 
 def first_valid(space: Any, seed: int = 0) -> Config:

@@ -123,9 +123,14 @@ def ways(path: Path, jobs: int, every: float) -> dict[str, Callable[[Path], int]
     local, dask = ({"name": name, "options": {"jobs": jobs}} for name in ("local", "dask"))
     slurm = {"name": "slurm", "options": {"cluster": "local", "jobs": 1, "batch": 500, "timeout_min": 600}}
     return {
-        FIRST: made(None), "local": made(local), "dask": made(dask), "local-killed": made(local, kill=True),
-        "dask-killed": made(dask, kill=True), "slurm": made(slurm), "shards": shards,
-    }  # fmt: skip
+        FIRST: made(None),
+        "local": made(local),
+        "dask": made(dask),
+        "local-killed": made(local, kill=True),
+        "dask-killed": made(dask, kill=True),
+        "slurm": made(slurm),
+        "shards": shards,
+    }
 
 
 def differences(reference: Path, out: Path) -> list[str]:

@@ -145,13 +145,25 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         study = {
-            "workloads": [WORKLOAD], "spaces": [SPACE], "policies": ["random"], "trials": options.trials, "batch": 12,
+            "workloads": [WORKLOAD],
+            "spaces": [SPACE],
+            "policies": ["random"],
+            "trials": options.trials,
+            "batch": 12,
             "target": {"kind": "native", "num-cores": 1},
             "measure": {
-                "kind": "rpc", "tracker": tracker, "key": KEY, "repeat": 2, "min_repeat_ms": 1, "retries": 20,
-                "run_timeout": RUN_TIMEOUT, "connect_timeout": 5.0, "device_timeout": 120.0, "prune_factor": 0,
+                "kind": "rpc",
+                "tracker": tracker,
+                "key": KEY,
+                "repeat": 2,
+                "min_repeat_ms": 1,
+                "retries": 20,
+                "run_timeout": RUN_TIMEOUT,
+                "connect_timeout": 5.0,
+                "device_timeout": 120.0,
+                "prune_factor": 0,
             },
-        }  # fmt: skip
+        }
         planned = Study.from_dict(study)
         (run,), _ = planned.plan()
         policy, _ = run.start()

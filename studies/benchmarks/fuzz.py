@@ -52,11 +52,34 @@ GROWTH = 64
 
 DEEP = 100_000
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 1.5, 2**63, 10**400, -(10**30), 1e308, 5e-324, float("nan"), float("inf"), "", "x", "\ud800",
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    2**63,
+    10**400,
+    -(10**30),
+    1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\ud800",
     "[/b]",
-    "evil_of_a_stranger:run", "__import__('evil_of_a_stranger')", "../../x", "\0", "9" * 5000, [], {}, [[]], {"": {}},
-    [1e-3] * 1000, {"name": "evil_of_a_stranger:Run", "options": {"x": 1}},
-)  # fmt: skip
+    "evil_of_a_stranger:run",
+    "__import__('evil_of_a_stranger')",
+    "../../x",
+    "\0",
+    "9" * 5000,
+    [],
+    {},
+    [[]],
+    {"": {}},
+    [1e-3] * 1000,
+    {"name": "evil_of_a_stranger:Run", "options": {"x": 1}},
+)
 """The values that replace others in JSON."""
 
 BYTES = (b"\n", b"\0", b"{", b"]", b'"', b"\\", b"\xff", b"\r", b"1e999", b"NaN", b"null", b'"\\ud800"', b"'''", b" = ")
@@ -125,18 +148,23 @@ def study(path: Path) -> object:
 
 READERS = {
     "log": Reader(
-        sorted(GOLDEN.glob("*.jsonl")), log,
+        sorted(GOLDEN.glob("*.jsonl")),
+        log,
     ),
     "table": Reader(sorted(GOLDEN.glob("*.jsonl*")), table),
     "study": Reader(
-        [*sorted((ROOT / "studies").glob("*.toml")), *sorted((ROOT / "studies" / "suite").glob("*.toml")),
-         ROOT / "studies" / "suite" / "v1" / "suite.toml"], study,
+        [
+            *sorted((ROOT / "studies").glob("*.toml")),
+            *sorted((ROOT / "studies" / "suite").glob("*.toml")),
+            ROOT / "studies" / "suite" / "v1" / "suite.toml",
+        ],
+        study,
     ),
     "autotvm": Reader([FOREIGN / "autotvm_matmul512.log"], foreign("autotvm")),
     "ansor": Reader([FOREIGN / "ansor_gemm512.json"], foreign("ansor")),
     "metaschedule": Reader([FOREIGN / "metaschedule_gemm512"], foreign("metaschedule")),
     "kernel-tuner": Reader(sorted((FOREIGN / "kernel_tuner").glob("*.json.gz")), foreign(None)),
-}  # fmt: skip
+}
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------

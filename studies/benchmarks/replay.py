@@ -45,9 +45,16 @@ def made_up(path: Path) -> None:
     plugin, target = Plugin("knob-template"), resolve_target({"kind": "llvm"})
     space = SPACES.make(plugin, parse_workload("gemm:32x32x32"), target)
     header = Header(
-        workload=str(space.workload), space=plugin, fingerprint=space.fingerprint, policy=Plugin("grid"), seed=0,
-        batch=1, target=target.to_json(), measure={}, space_size=space.size(),
-    )  # fmt: skip
+        workload=str(space.workload),
+        space=plugin,
+        fingerprint=space.fingerprint,
+        policy=Plugin("grid"),
+        seed=0,
+        batch=1,
+        target=target.to_json(),
+        measure={},
+        space_size=space.size(),
+    )
     writer = LogWriter(path, header, durable=False)
     for index, config in enumerate(space.enumerate()):
         factors = [factor for value in config.values() if isinstance(value, tuple) for factor in value]
@@ -65,11 +72,16 @@ def run_searchlab(table: Path, strategy: str, runs: int, trials: int, folder: Pa
     from searchlab.run.study import Study
 
     header = read_log(table).header
-    study = Study.from_dict({
-        "workloads": [header.workload], "spaces": [{"name": header.space.name, "options": header.space.options}],
-        "policies": [STRATEGIES[strategy][0]], "seeds": runs, "trials": trials,
-        "measure": {"kind": "table", "path": str(table)},
-    })  # fmt: skip
+    study = Study.from_dict(
+        {
+            "workloads": [header.workload],
+            "spaces": [{"name": header.space.name, "options": header.space.options}],
+            "policies": [STRATEGIES[strategy][0]],
+            "seeds": runs,
+            "trials": trials,
+            "measure": {"kind": "table", "path": str(table)},
+        }
+    )
     with tempfile.TemporaryDirectory(dir=folder) as out:
         return sum(len(result.log.records) for result in study.run(out))
 
@@ -87,9 +99,18 @@ def run_kernel_tuner(table: Path, strategy: str, runs: int, trials: int, folder:
         random.seed(seed)
         np.random.seed(seed)
         results, _ = kernel_tuner.tune_kernel(
-            "replayed", "", 1, [], params, strategy=STRATEGIES[strategy][1], strategy_options={"max_fevals": trials},
-            lang="C", cache=str(cache), simulation_mode=True, quiet=True,
-        )  # fmt: skip
+            "replayed",
+            "",
+            1,
+            [],
+            params,
+            strategy=STRATEGIES[strategy][1],
+            strategy_options={"max_fevals": trials},
+            lang="C",
+            cache=str(cache),
+            simulation_mode=True,
+            quiet=True,
+        )
         trials_made += len({tuple(result[name] for name in params) for result in results})
     return trials_made
 
@@ -112,14 +133,21 @@ def write_cache(table: Path, cache: Path) -> None:
             **dict(zip(names, choice, strict=True)),
             "time": trial.cost * 1e3 if m.failure is None else "RuntimeFailedConfig",
             "times": [second * 1e3 for second in m.seconds],
-            "compile_time": m.build_seconds * 1e3, "verification_time": 0.0, "benchmark_time": m.run_seconds * 1e3,
-            "strategy_time": 0.0, "framework_time": 0.0,
-        }  # fmt: skip
+            "compile_time": m.build_seconds * 1e3,
+            "verification_time": 0.0,
+            "benchmark_time": m.run_seconds * 1e3,
+            "strategy_time": 0.0,
+            "framework_time": 0.0,
+        }
     content = {
-        "device_name": "recorded", "kernel_name": "replayed", "problem_size": 1, "tune_params_keys": names,
-        "tune_params": {knob.name: list(range(len(knob.choices))) for knob in space.axes}, "objective": "time",
+        "device_name": "recorded",
+        "kernel_name": "replayed",
+        "problem_size": 1,
+        "tune_params_keys": names,
+        "tune_params": {knob.name: list(range(len(knob.choices))) for knob in space.axes},
+        "objective": "time",
         "cache": entries,
-    }  # fmt: skip
+    }
     cache.write_text(json.dumps(content))
 
 

@@ -58,11 +58,19 @@ def make_logs(out: Path, logs: int, trials: int) -> int:
 def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDraws | None) -> Header:
     model = Plugin("xgboost") if strategy % 2 else None
     return msgspec.structs.replace(
-        table.header, policy=Plugin("random" if strategy == 0 else "evolutionary"), cost_model=model, seed=seed,
-        batch=BATCH, label=f"strategy {strategy}" if strategy else "random", passes=None, host={}, machine={},
+        table.header,
+        policy=Plugin("random" if strategy == 0 else "evolutionary"),
+        cost_model=model,
+        seed=seed,
+        batch=BATCH,
+        label=f"strategy {strategy}" if strategy else "random",
+        passes=None,
+        host={},
+        machine={},
         measure={"kind": "table", "name": f"v1/{path.name.removesuffix('.jsonl.gz')}", "digest": "made up"},
-        optimum=float(table.costs.min()), random=draws,
-    )  # fmt: skip
+        optimum=float(table.costs.min()),
+        random=draws,
+    )
 
 
 def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Record]:
@@ -79,13 +87,23 @@ def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Recor
         quality = None
         if strategy % 2 and index % BATCH == BATCH - 1:
             quality = ModelQuality(
-                trials=BATCH, k=3, pairwise_accuracy=round(rng.random(), 4), kendall_tau=round(rng.random(), 4),
-                top_k_recall=round(rng.random(), 4), peak_score=round(rng.random(), 4), rmse=round(rng.random(), 4),
-            )  # fmt: skip
+                trials=BATCH,
+                k=3,
+                pairwise_accuracy=round(rng.random(), 4),
+                kendall_tau=round(rng.random(), 4),
+                top_k_recall=round(rng.random(), 4),
+                peak_score=round(rng.random(), 4),
+                rmse=round(rng.random(), 4),
+            )
         yield msgspec.structs.replace(
-            table.records[place], index=index, at=(), propose_seconds=round(1e-4 + 1e-6 * batch, 7),
-            train_seconds=round(1e-4 * (strategy % 2), 7), time=1.8e9 + index, model=quality,
-        )  # fmt: skip
+            table.records[place],
+            index=index,
+            at=(),
+            propose_seconds=round(1e-4 + 1e-6 * batch, 7),
+            train_seconds=round(1e-4 * (strategy % 2), 7),
+            time=1.8e9 + index,
+            model=quality,
+        )
 
 
 def timed(*words: str) -> dict[str, float]:

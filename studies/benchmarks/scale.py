@@ -91,10 +91,15 @@ def watch_memory(trials: int, batch: int) -> list[dict[str, float]]:
 
     with tempfile.TemporaryDirectory() as folder:
         searchlab.tune(
-            "gemm:60x60x60", space="knob-template", policy="random", trials=trials, batch=batch,
-            log=Path(folder, "long.jsonl"), on_trial=on_trial,
+            "gemm:60x60x60",
+            space="knob-template",
+            policy="random",
+            trials=trials,
+            batch=batch,
+            log=Path(folder, "long.jsonl"),
+            on_trial=on_trial,
             measure={"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0},
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -65,10 +65,14 @@ def run(policy: str, table: Path, log: Path, trials: int) -> None:
     """Run a search in this process."""
     header = read_header(table)
     searchlab.tune(
-        header.workload, space={"name": header.space.name, "options": header.space.options},
-        policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log, trials=trials,
-        measure={"kind": "table", "path": str(table)}, progress=False,
-    )  # fmt: skip
+        header.workload,
+        space={"name": header.space.name, "options": header.space.options},
+        policy={"name": policy, "options": OPTIONS.get(policy, {})},
+        log=log,
+        trials=trials,
+        measure={"kind": "table", "path": str(table)},
+        progress=False,
+    )
 
 
 def start(policy: str, table: Path, log: Path, trials: int, faults: tuple[int, int] | None) -> int:
@@ -194,18 +198,26 @@ def commands(folder: Path) -> list[Command]:
     build = ["table", "build", "gemm:16x16x16", "--space", "knob-template", "--limit", "64", "--passes", "2"]
     run = ["run", str(study), "--out", "out", "--jobs", "2"]
     return [
-        Command("suite run", [["suite", "run", "v1/dev", "--policy", "evolutionary", "--seeds", "4", "--jobs", "2",
-                               "--out", "out"]], ["out/logs/**/*.jsonl*", "out/result.json.gz"]),
+        Command(
+            "suite run",
+            [["suite", "run", "v1/dev", "--policy", "evolutionary", "--seeds", "4", "--jobs", "2", "--out", "out"]],
+            ["out/logs/**/*.jsonl*", "out/result.json.gz"],
+        ),
         Command("table build", [[*build, "--out", "t.jsonl"]], ["**/*.jsonl"], True),
         Command("two of run", [run, run], ["out/**/*.jsonl"]),
-    ]  # fmt: skip
+    ]
 
 
 def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "searchlab", *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, env=os.environ | {MARK: str(folder)},
-    )  # fmt: skip
+        [sys.executable, "-m", "searchlab", *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {MARK: str(folder)},
+    )
 
 
 def strays(folder: Path) -> list[int]:

@@ -68,9 +68,11 @@ def floor(space: Space, configs: Sequence[Config], cores: int) -> dict[str, floa
     costs = [float(np.median(runner.time(load_objects(objects), inputs, EQUAL.repeat))) for objects in built]
     run_seconds = time.perf_counter() - start
     return {
-        "seconds": build_seconds / cores + run_seconds, "build": build_seconds / cores, "run": run_seconds,
+        "seconds": build_seconds / cores + run_seconds,
+        "build": build_seconds / cores,
+        "run": run_seconds,
         "best": min(costs),
-    }  # fmt: skip
+    }
 
 
 def ours(settings: LocalSettings, space: Space, configs: Sequence[Config], size: int, cores: int) -> dict[str, float]:
@@ -122,9 +124,12 @@ def metaschedule(space: Space, configs: Sequence[Config], size: int, cores: int)
         failed += len(batch) - sum(bool(result.run_secs) for result in results)
     seconds = time.perf_counter() - start
     return {
-        "seconds": seconds, "build": build_seconds, "run": seconds - build_seconds,
-        "best": min(costs, default=math.inf), "failed": failed,
-    }  # fmt: skip
+        "seconds": seconds,
+        "build": build_seconds,
+        "run": seconds - build_seconds,
+        "best": min(costs, default=math.inf),
+        "failed": failed,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:

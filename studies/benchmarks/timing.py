@@ -118,9 +118,15 @@ def search(space: SpaceSpec, workload: Workload, target: Target, trials: int, se
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         result = searchlab.tune(
-            workload, space=space, policy="xgb", trials=trials, seed=seed, target=target,
-            measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20}, log=Path(folder, "log.jsonl"),
-        )  # fmt: skip
+            workload,
+            space=space,
+            policy="xgb",
+            trials=trials,
+            seed=seed,
+            target=target,
+            measure={"kind": "local", "repeat": 5, "min_repeat_ms": 20},
+            log=Path(folder, "log.jsonl"),
+        )
     took = {
         "search_seconds": round(time.perf_counter() - began, 1),
         "build_seconds": round(sum(trial.measurement.build_seconds or 0 for trial in result.trials), 1),

@@ -63,9 +63,13 @@ class Benchmark:
             "workloads", nargs="*", metavar="WORKLOAD", help="workloads (default: the layers of ResNet-50)"
         )
         parser.add_argument(
-            "--peer", nargs="+", default=[*self.default], choices=[*self.peers], dest="peers",
+            "--peer",
+            nargs="+",
+            default=[*self.default],
+            choices=[*self.peers],
+            dest="peers",
             help="libraries to compare with; put workloads before this option",
-        )  # fmt: skip
+        )
         parser.add_argument(
             "--threads",
             nargs="+",
@@ -74,9 +78,12 @@ class Benchmark:
             help="numbers of threads per side (1 and all; in a table, all)",
         )
         parser.add_argument(
-            "--batch", nargs="+", type=int, metavar="N",
+            "--batch",
+            nargs="+",
+            type=int,
+            metavar="N",
             help="batch sizes of the default workloads (1 8); named ones contain theirs: resnet50/conv2.1a:b8",
-        )  # fmt: skip
+        )
         parser.add_argument("--dtype", default=self.dtypes[0], choices=self.dtypes, help="dtype (float32)")
         parser.add_argument(
             "--weights", default="plain", choices=["plain", "packed"], help="whether ours are packed beforehand (plain)"
@@ -136,9 +143,15 @@ class Benchmark:
             result = compared["peers"][peer]
             result |= {"gflops": rate / result.pop("seconds"), **process.facts}
         return {
-            **task, "shape": str(workload), "batch": batch, "trials": options.trials, **found, **ours.facts,
-            "gflops": rate / compared["ours_seconds"], "peers": compared["peers"],
-        }  # fmt: skip
+            **task,
+            "shape": str(workload),
+            "batch": batch,
+            "trials": options.trials,
+            **found,
+            **ours.facts,
+            "gflops": rate / compared["ours_seconds"],
+            "peers": compared["peers"],
+        }
 
     def work(self, task: dict[str, Any]) -> None:
         """Do the work of a separate process: the search, or one side of the comparison."""
@@ -244,9 +257,13 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [" | ".join(head), "|".join(["---"] * len(head))]
     for row in rows:
         cells = [
-            row["workload"].removeprefix("resnet50/"), re.sub(r"^\w+:", "", row["shape"]), str(row["threads"]),
-            choices(row["config"]), f"{row['search_seconds']:.0f} ({row['build_seconds']:.0f})", f"{row['gflops']:.0f}",
-        ]  # fmt: skip
+            row["workload"].removeprefix("resnet50/"),
+            re.sub(r"^\w+:", "", row["shape"]),
+            str(row["threads"]),
+            choices(row["config"]),
+            f"{row['search_seconds']:.0f} ({row['build_seconds']:.0f})",
+            f"{row['gflops']:.0f}",
+        ]
         for peer in peers:
             result = row["peers"].get(peer)
             low, high = result["ratio_quartiles"] if result else (0, 0)

@@ -52,14 +52,19 @@ def compared(ours: Curves, theirs: Curves) -> dict[str, Any]:
     # A run that never reaches 95 % counts as one more than the number of trials.
     hits = [np.array([int(np.sum(curve[:trials] < 0.95)) + 1 for curve in curves]) for curves in (ours, theirs)]
     return {
-        "runs": len(ours), "recorded_runs": len(theirs), "trials": trials,
-        "area": areas[0].mean(), "recorded_area": areas[1].mean(),
+        "runs": len(ours),
+        "recorded_runs": len(theirs),
+        "trials": trials,
+        "area": areas[0].mean(),
+        "recorded_area": areas[1].mean(),
         "recorded_area_error": areas[1].std(ddof=1) / np.sqrt(len(theirs)),
         "ratio": areas[0].mean() / areas[1].mean(),
-        "area_p": mannwhitneyu(*areas).pvalue, "area_ks_p": ks_2samp(*areas).pvalue,
-        "to_95": float(np.median(hits[0])), "recorded_to_95": float(np.median(hits[1])),
+        "area_p": mannwhitneyu(*areas).pvalue,
+        "area_ks_p": ks_2samp(*areas).pvalue,
+        "to_95": float(np.median(hits[0])),
+        "recorded_to_95": float(np.median(hits[1])),
         "to_95_p": mannwhitneyu(*hits).pvalue if np.ptp(np.concatenate(hits)) else 1.0,
-    }  # fmt: skip
+    }
 
 
 def agreement_table(figures: dict[str, Any]) -> str:

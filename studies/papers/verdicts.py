@@ -97,10 +97,13 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     runs = study_runs(study, out) if study.baselines else read_runs(out, readings=False)
     entries = study.spec.policy_entries
     return Tested(
-        Costed.read(file).title, where, len(study.spec.seed_list), claim_verdicts(runs, study.spec.claims),
+        Costed.read(file).title,
+        where,
+        len(study.spec.seed_list),
+        claim_verdicts(runs, study.spec.claims),
         as_published=[*study.baselines, *(described(one) for one in entries if not one.tuned_on)],
         tuned=[described(one) for one in entries if one.tuned_on],
-    )  # fmt: skip
+    )
 
 
 def overview(tested: Mapping[Path, Tested]) -> str:

@@ -237,9 +237,11 @@ def rankings(suites: Sequence[Suite]) -> str:
     }
     shown = list(groups)
     halves = {
-        "NVIDIA": [table for table in last if table not in amd], "AMD": amd,
-        "no failures": [table for table in last if table not in failing], "failures": failing,
-    }  # fmt: skip
+        "NVIDIA": [table for table in last if table not in amd],
+        "AMD": amd,
+        "no failures": [table for table in last if table not in failing],
+        "failures": failing,
+    }
     groups |= {name: areas(len(suites) - 1, None, tables) for name, tables in halves.items()}
     order = np.argsort(-groups[shown[0]].mean(axis=(1, 2)))
     ranks = {name: rankdata(-values.mean(axis=(1, 2)).round(6)) for name, values in groups.items()}
@@ -265,9 +267,12 @@ NOISY = 1.5
 
 
 def reality(
-    suites: Sequence[Suite], places: Sequence[Path], walks: Sequence[Path] = (), trials: int | None = None,
+    suites: Sequence[Suite],
+    places: Sequence[Path],
+    walks: Sequence[Path] = (),
+    trials: int | None = None,
     earlier: Path | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Return the mean area of each strategy in runs that measured programs and on each suite, and how well they agree.
 
     The first table also contains the best GFLOPS of a run (median and quartiles), and the seconds for proposing and
@@ -306,12 +311,15 @@ def reality(
         best = [item.best_gflops for item in items]
         spent = [(item.seconds.propose + item.seconds.train, item.seconds.build + item.seconds.run) for item in items]
         ours, measuring = map(sum, zip(*spent, strict=True))
-        rows.append([
-            f"`{name}`", str(items[0].batch),
-            *(f"{one.median:.0f} ({one.lower:.0f} to {one.upper:.0f})" for one in best),
-            f"{100 * ours / measuring:.0f} %" if measuring else "",
-            *(f"{group[name].mean():.3f}" if name in group else "" for group in groups.values()),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"`{name}`",
+                str(items[0].batch),
+                *(f"{one.median:.0f} ({one.lower:.0f} to {one.upper:.0f})" for one in best),
+                f"{100 * ours / measuring:.0f} %" if measuring else "",
+                *(f"{group[name].mean():.3f}" if name in group else "" for group in groups.values()),
+            ]
+        )
     agreements = []
     for suite, areas in tables.items():
         common = [name for name in names if name in areas]
@@ -432,25 +440,37 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
         texts = np.concatenate([log.configs for log in logs])[works]
         codes = encoded([Config(msgspec.json.decode(text)) for text in texts])
         cells = [
-            len(costs), 1 - works.mean(), np.mean(costs <= item.best.seconds / NEAR),
-            item.best.seconds / np.median(costs), relative_spread(codes, np.log(costs[works])),
-        ]  # fmt: skip
+            len(costs),
+            1 - works.mean(),
+            np.mean(costs <= item.best.seconds / NEAR),
+            item.best.seconds / np.median(costs),
+            relative_spread(codes, np.log(costs[works])),
+        ]
         rows.append([f"`{item.workload}`", *_described(cells), *_walk(walked.get(item.workload))])
     for suite in suites:
         infos = [TableInfo(read_log(table.path)) for table in suite.tables]
         medians = [
             np.median([measure(info) for info in infos])
             for measure in (
-                MEASURES["configs"], MEASURES["failures"], MEASURES["near the best"],
-                lambda info: np.min(info.log.costs) / np.median(info.log.costs), MEASURES["spread of the best"],
+                MEASURES["configs"],
+                MEASURES["failures"],
+                MEASURES["near the best"],
+                lambda info: np.min(info.log.costs) / np.median(info.log.costs),
+                MEASURES["spread of the best"],
             )
-        ]  # fmt: skip
+        ]
         smooth = np.median([MEASURES["autocorrelation"](info) for info in infos])
         rows.append([f"{suite.name}, median of {len(infos)} tables", *_described(medians), f"{smooth:.2f}", ""])
     head = [
-        "workload", "random programs", "failed", "within 5 % of the best known", "median, relative to the best known",
-        "spread of the best 1 %", "autocorrelation of neighbours", "steps of random walks",
-    ]  # fmt: skip
+        "workload",
+        "random programs",
+        "failed",
+        "within 5 % of the best known",
+        "median, relative to the best known",
+        "spread of the best 1 %",
+        "autocorrelation of neighbours",
+        "steps of random walks",
+    ]
     return markdown(head, rows)
 
 
@@ -512,9 +532,7 @@ def landscapes(suites: Sequence[Suite]) -> str:
     measured = {title: np.array([measure(info) for info in infos]) for title, measure in MEASURES.items()}
     groups = [np.flatnonzero(np.array(clusters) == one) for one in dict.fromkeys(clusters)]
     rng = np.random.default_rng(0)
-    draws = [
-        np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))]) for _ in range(2000)
-    ]  # fmt: skip
+    draws = [np.concatenate([groups[i] for i in rng.integers(len(groups), size=len(groups))]) for _ in range(2000)]
     clear = 0
 
     def cell(advantage: Floats, measure: Floats) -> str:

@@ -63,16 +63,22 @@ def strategies(summary: Summary) -> str:
         runs = sum(len(one.seeds) for one in rows)
         score = of.score
         return [
-            of.strategy, str(rows[0].batch), f"{overall.diagram.by_strategy[of.strategy]:.2f}",
+            of.strategy,
+            str(rows[0].batch),
+            f"{overall.diagram.by_strategy[of.strategy]:.2f}",
             with_interval(of.area.value, of.area.lower, of.area.upper),
             with_interval(score.value, score.lower, score.upper) if score else "",
             f"{100 * reached / runs:.0f} %",
-        ]  # fmt: skip
+        ]
 
     head = [
-        "strategy", "batch", "rank", "mean area (95 % interval)", "score (95 % interval)",
+        "strategy",
+        "batch",
+        "rank",
+        "mean area (95 % interval)",
+        "score (95 % interval)",
         f"runs that reach {100 * summary.target:.0f} %",
-    ]  # fmt: skip
+    ]
     return markdown(head, map(row, overall.strategies))
 
 
@@ -97,9 +103,12 @@ def pairs(summary: Summary) -> str:
         ]
 
     head = [
-        f"{summary.overall.strategies[0].strategy} less ...", "higher, same, lower", "on these workloads",
-        "on workloads like these", "better, same, worse",
-    ]  # fmt: skip
+        f"{summary.overall.strategies[0].strategy} less ...",
+        "higher, same, lower",
+        "on these workloads",
+        "on workloads like these",
+        "better, same, worse",
+    ]
     return markdown(head, map(row, summary.overall.claims))
 
 

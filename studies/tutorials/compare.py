@@ -17,10 +17,14 @@ evolutionary reach 95 % of the best known and random does not; but eight seeds c
 # %%
 import searchlab
 
-study = searchlab.Study.from_dict({
-    "suite": "v1/gemm-255x129x65-guided-1t", "policies": ["random", "evolutionary", "xgb"],
-    "trials": 48, "seeds": 8,
-})  # fmt: skip
+study = searchlab.Study.from_dict(
+    {
+        "suite": "v1/gemm-255x129x65-guided-1t",
+        "policies": ["random", "evolutionary", "xgb"],
+        "trials": 48,
+        "seeds": 8,
+    }
+)
 
 # %% [markdown]
 # Each policy performs one run for each seed. If you execute this again, the logs are read instead.

@@ -192,18 +192,20 @@ def tiled(sch: Schedule) -> None:
 # script can read such a log. If others need to read it, put the function into a module and refer to it as
 # ``"my_module:tiled"``.
 larger = stochastic_schedule_mm_cuda if cuda else tiled
-study = searchlab.Study.from_dict({
-    "workloads": [str(workload)],
-    "spaces": [
-        {"name": "trace", "label": "one tile", "options": {"function": stochastic}},
-        {"name": "trace", "label": "all tiles", "options": {"function": larger}},
-        {"name": "sketch", "label": "automatic"},
-    ],
-    "policies": ["random", {"name": "evolutionary-model", "options": {"n_startup": 4 if args.small else 8}}],
-    "cost_models": [{"name": "xgboost", "features": "program"}],
-    "trials": trials,
-    "target": target.to_json(),
-})  # fmt: skip
+study = searchlab.Study.from_dict(
+    {
+        "workloads": [str(workload)],
+        "spaces": [
+            {"name": "trace", "label": "one tile", "options": {"function": stochastic}},
+            {"name": "trace", "label": "all tiles", "options": {"function": larger}},
+            {"name": "sketch", "label": "automatic"},
+        ],
+        "policies": ["random", {"name": "evolutionary-model", "options": {"n_startup": 4 if args.small else 8}}],
+        "cost_models": [{"name": "xgboost", "features": "program"}],
+        "trials": trials,
+        "target": target.to_json(),
+    }
+)
 results = study.run(args.out / f"metaschedule-{'small-' if args.small else ''}{target.kind}")
 
 steps = sorted({max(1, trials // 8), max(1, trials // 4), max(1, trials // 2), trials})

@@ -102,10 +102,15 @@ print(len(checks), "checks passed")
 # convolutions in several spaces, and 24 for testing. Here we use the development tables.
 
 # %%
-wider = searchlab.Study.from_dict({
-    "suite": "v1/dev", "contrasts": [["hill-climb", "random"]], "trials": 48, "seeds": 4,
-    "policies": [{"name": HillClimb, "label": "hill-climb"}, "evolutionary", "random"],
-})  # fmt: skip
+wider = searchlab.Study.from_dict(
+    {
+        "suite": "v1/dev",
+        "contrasts": [["hill-climb", "random"]],
+        "trials": 48,
+        "seeds": 4,
+        "policies": [{"name": HillClimb, "label": "hill-climb"}, "evolutionary", "random"],
+    }
+)
 second = searchlab.compare(wider.run(OUT / "wider"))
 answers = [answer.says for answer in second.summary.answers]
 print(*answers, second.summary.overall.verdict, sep="\n")

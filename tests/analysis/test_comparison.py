@@ -60,9 +60,13 @@ def test_a_directory_its_logs_and_its_results_are_one_comparison(directory: Path
 
 
 FRAMES = {
-    "strategies": "summary", "overall": "overall", "contrasts": "contrasts", "lead": "lead",
-    "curves": "curves", "programs": "programs",
-}  # fmt: skip
+    "strategies": "summary",
+    "overall": "overall",
+    "contrasts": "contrasts",
+    "lead": "lead",
+    "curves": "curves",
+    "programs": "programs",
+}
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -89,8 +93,11 @@ def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
 
 
 PICTURES = {
-    "convergence": ("trials", {}), "regret": ("regret", {}), "ecdf": ("ecdf", {}), "score": ("score", {}),
-}  # fmt: skip
+    "convergence": ("trials", {}),
+    "regret": ("regret", {}),
+    "ecdf": ("ecdf", {}),
+    "score": ("score", {}),
+}
 
 
 def pixels(picture: Any) -> bytes:
@@ -199,7 +206,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"{OTHER} has no scores"),
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "no two strategies share more than one"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence(directory: Path, call: Any, said: str) -> None:
     with pytest.raises(SearchlabError, match=re.escape(said)) as caught:
         call(directory)

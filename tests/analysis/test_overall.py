@@ -107,8 +107,10 @@ def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None
     found = overall(tmp_path)
     assert found is not None
     assert {(c.first, c.second): c.runs for c in found.contrasts} == {
-        ("good", "random"): 8, ("good", "thin"): 2, ("random", "thin"): 2,
-    }  # fmt: skip
+        ("good", "random"): 8,
+        ("good", "thin"): 2,
+        ("random", "thin"): 2,
+    }
 
 
 def test_there_is_none_without_two_to_compare(tmp_path: Path) -> None:

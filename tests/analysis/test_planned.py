@@ -22,9 +22,13 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 def planned(path: Path, directory: Path, strategy: str, seed: int, **budget: Any) -> PlannedRun:
     return PlannedRun(
-        log=path.relative_to(directory).as_posix(), workload=WORKLOAD, space="knob", strategy=strategy, seed=seed,
+        log=path.relative_to(directory).as_posix(),
+        workload=WORKLOAD,
+        space="knob",
+        strategy=strategy,
+        seed=seed,
         budget=Budget(**budget),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -48,8 +52,9 @@ def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp
     ]
     (item,) = summarize(comparison).workloads
     assert {row.strategy: (row.seeds, row.trials_by_seed) for row in item.strategies} == {
-        "a": ([0, 1], [4, 4]), "b": ([0], [4]),
-    }  # fmt: skip
+        "a": ([0, 1], [4, 4]),
+        "b": ([0], [4]),
+    }
     assert item.best and item.best.gflops == pytest.approx(3), "what later trials found is not known"
     everything = summarize(read_runs(tmp_path, everything=True)).workloads[0]
     assert {row.strategy: row.trials_by_seed for row in everything.strategies} == {"a": [8, 8], "b": [8, 8]}

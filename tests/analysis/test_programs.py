@@ -29,8 +29,11 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path, undrawn: None
     programs = run_programs(read_runs(tmp_path))
     found = [(p.strategy, p.seed, p.trial, round(p.gflops, 6), round(p.as_trial, 6), p.tied) for p in programs]
     assert found == [
-        ("a", 0, 2, 3.0, 3.0, None), ("a", 1, 2, 3.7, 3.9, []), ("a", 2, 0, 3.6, 5.0, [1]), ("b", 0, 0, 9.0, 9.0, None),
-    ]  # fmt: skip
+        ("a", 0, 2, 3.0, 3.0, None),
+        ("a", 1, 2, 3.7, 3.9, []),
+        ("a", 2, 0, 3.6, 5.0, [1]),
+        ("b", 0, 0, 9.0, 9.0, None),
+    ]
     best = best_programs(programs)
     assert [(p.strategy, p.seed, p.config) for p in best] == [
         ("b", 0, {"tile": [0, 1], "of": "b 0"}),

@@ -53,8 +53,12 @@ def site(tmp_path: Path) -> Path:
 def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert sorted(page.relative_to(site).as_posix() for page in pages) == [
-        "index.html", "one-study/index.html", "one-study/report.html", "other/index.html", "other/report.html",
-    ]  # fmt: skip
+        "index.html",
+        "one-study/index.html",
+        "one-study/report.html",
+        "other/index.html",
+        "other/report.html",
+    ]
     found = 0
     for page in pages:
         text = page.read_text("utf-8")

@@ -42,9 +42,19 @@ def test_files(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
     assert sorted(p.name for p in out.iterdir()) == sorted(
-        [*PICTURES, "contrasts.csv", "curves.csv", "figures.csv", "figures.json", "programs.csv", "programs.json",
-         "report.html", "summary.csv", "summary.json"]
-    )  # fmt: skip
+        [
+            *PICTURES,
+            "contrasts.csv",
+            "curves.csv",
+            "figures.csv",
+            "figures.json",
+            "programs.csv",
+            "programs.json",
+            "report.html",
+            "summary.csv",
+            "summary.json",
+        ]
+    )
     for name in PICTURES:
         data = (out / name).read_bytes()
         assert len(data) > 10_000
@@ -81,9 +91,11 @@ def test_tables_of_numbers(tmp_path: Path, undrawn: None) -> None:
     assert (second["crash"], second["invalid"], second["seconds"]) == ("2", "0", "8.0")
     programs = list(csv.DictReader((tmp_path / "report" / "programs.csv").open()))
     assert [(row["strategy"], row["seed"], row["trial"]) for row in programs] == [
-        ("guided $x_1$ [bold]", "0", "3"), ("guided $x_1$ [bold]", "1", "2"),
-        ("random", "0", "1"), ("random", "1", "3"),
-    ]  # fmt: skip
+        ("guided $x_1$ [bold]", "0", "3"),
+        ("guided $x_1$ [bold]", "1", "2"),
+        ("random", "0", "1"),
+        ("random", "1", "3"),
+    ]
     assert json.loads(programs[1]["config"])["tile"] == [2, 1] and float(programs[1]["gflops"]) == pytest.approx(9)
 
 
@@ -160,9 +172,11 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, un
     (tmp_path / "b" / "b.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
     packed.unlink()
     for where, directory in (
-        (["a"], "a/report"), (["a", "b"], "results/report"), ([log], "results/report"),
+        (["a"], "a/report"),
+        (["a", "b"], "results/report"),
+        ([log], "results/report"),
         (["b/b.jsonl.gz"], "results/report"),
-    ):  # fmt: skip
+    ):
         report(*where)
         assert page_of(tmp_path / directory)
         shutil.rmtree(tmp_path / directory)

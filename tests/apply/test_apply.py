@@ -49,9 +49,14 @@ def test_apply_best_returns_the_winner_and_its_module(real_log: Path) -> None:
 def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> None:
     best = searchlab.load_log(real_log).best
     told = {
-        "trace": "sch.split", "python": "tvm.script.from_source", "tir": "T.sblock", "lowered": "T.func_attr",
-        "llvm": "define ", "source": "define ", "asm": ".globl\t__tvm_ffi_main",
-    }  # fmt: skip
+        "trace": "sch.split",
+        "python": "tvm.script.from_source",
+        "tir": "T.sblock",
+        "lowered": "T.func_attr",
+        "llvm": "define ",
+        "source": "define ",
+        "asm": ".globl\t__tvm_ffi_main",
+    }
     assert set(told) == set(TEXTS)
     for what, some in told.items():
         assert some in text_of(best, what), what

@@ -52,9 +52,9 @@ def test_a_tuned_function_is_fused_with_no_other(tmp_path: Path) -> None:
         builder.emit_func_output(out)
     model = apply_history_best(relax.transform.LegalizeOps()(builder.get()), result)
     with result.space.target.tvm:
-        fused = tvm.transform.Sequential([
-            relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()
-        ])(model)  # fmt: skip
+        fused = tvm.transform.Sequential(
+            [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(), relax.transform.FuseTIR()]
+        )(model)
     names = {variable.name_hint for variable in fused.functions}
     assert names == {"main", "matmul", "fused_add_relu"}
     tvm.compile(model, result.space.target.tvm)

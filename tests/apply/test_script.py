@@ -84,9 +84,12 @@ def test_the_target_and_the_threads_are_those_of_the_trials() -> None:
     (config,) = valid_configs(space, np.random.default_rng(0), 1)
     cores = "print(os.environ['TVM_NUM_THREADS'], target.attrs['num-cores'])"
     done = subprocess.run(
-        [sys.executable, "-"], input=WITHOUT_SEARCHLAB + script_of(space, config) + cores, capture_output=True,
-        text=True, env={"PATH": ""},
-    )  # fmt: skip
+        [sys.executable, "-"],
+        input=WITHOUT_SEARCHLAB + script_of(space, config) + cores,
+        capture_output=True,
+        text=True,
+        env={"PATH": ""},
+    )
     assert done.stdout.split() == [str(space.target.cores)] * 2, done.stderr
 
 

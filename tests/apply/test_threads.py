@@ -95,9 +95,12 @@ print(*[str(one.message) for one in caught if "TVM_NUM_THREADS" in str(one.messa
 """
     for what, said in (("unset", f"set TVM_NUM_THREADS={CORES} before"), ("as it is", "")):
         done = subprocess.run(
-            [sys.executable, "-c", late, str(log), what], capture_output=True, text=True, check=False,
+            [sys.executable, "-c", late, str(log), what],
+            capture_output=True,
+            text=True,
+            check=False,
             env={name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
         assert said in done.stdout and bool(said) == bool(done.stdout.strip())
 

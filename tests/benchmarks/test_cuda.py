@@ -132,10 +132,12 @@ def test_the_table_has_aims_failures_and_what_is_not_whole() -> None:
         return {"space": space, "trials": 64, "failures": failures, "messages": {kind: "why" for kind in failures}}
 
     result = {
-        "workload": "gemm:64x64x64", "policy": "xgb", "problems": {},
+        "workload": "gemm:64x64x64",
+        "policy": "xgb",
+        "problems": {},
         "searches": [searched("sketch", invalid=3), searched("trace"), searched("knob-template", crash=64)],
         "rows": [row("sketch", 1.0, 0.95), row("trace", 2.0, 0.5), row("cuBLAS", 0.95, 1.0)],
-    }  # fmt: skip
+    }
     text = cuda.table({"tests": {"counts": {"passed": 3}, "failed": []}, "one": result}, ["another"])
     assert "tests that need a GPU: 3 passed" in text
     cells = {line.split()[2]: line for line in text.splitlines() if line.startswith("gemm:64x64x64 ")}

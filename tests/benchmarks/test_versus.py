@@ -157,15 +157,26 @@ def test_a_side_keeps_the_memory_that_it_frees() -> None:
 
 def row(workload: str, threads: int, batch: int, **ratios: float) -> dict[str, Any]:
     return {
-        "workload": workload, "threads": threads, "shape": "gemm:9x8x7", "batch": batch, "gflops": 90.0,
+        "workload": workload,
+        "threads": threads,
+        "shape": "gemm:9x8x7",
+        "batch": batch,
+        "gflops": 90.0,
         "config": {"lowering": "direct", "mr": 6, "pack_a": False, "pack_b": True},
-        "search_seconds": 30.0, "build_seconds": 42.1,
+        "search_seconds": 30.0,
+        "build_seconds": 42.1,
         "peers": {
-            name: {"gflops": 80.0, "ratio": ratio, "ratio_quartiles": [ratio, ratio], "ratio_of_least": ratio,
-                   "version": "1.2", "kernels": "def"}
+            name: {
+                "gflops": 80.0,
+                "ratio": ratio,
+                "ratio_quartiles": [ratio, ratio],
+                "ratio_of_least": ratio,
+                "version": "1.2",
+                "kernels": "def",
+            }
             for name, ratio in ratios.items()
         },
-    }  # fmt: skip
+    }
 
 
 def test_the_table_has_a_row_each_and_means_by_threads_and_batch() -> None:
@@ -213,8 +224,10 @@ def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> 
     versus.keep(file, [row("a", 1, 0, mkl=1.0), row("b", 1, 0, mkl=1.0)])
     kept = versus.keep(file, [row("a", 1, 0, mkl=2.0), row("a", 2, 0, mkl=3.0)])
     assert [(r["workload"], r["threads"], r["peers"]["mkl"]["ratio"]) for r in kept] == [
-        ("a", 1, 2.0), ("b", 1, 1.0), ("a", 2, 3.0),
-    ]  # fmt: skip
+        ("a", 1, 2.0),
+        ("b", 1, 1.0),
+        ("a", 2, 3.0),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -168,21 +168,44 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     [
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xbg", "--log", "a"], "did you mean 'xgb'"),
         (["tune", "gemm:8x8x8", "--space", "no", "--policy", "xgb", "--log", "a"], "unknown space 'no'"),
-        (["tune", "gemm:8x8x8", "--space", "guided-gemm,block=knobs", "--policy", "grid", "--log", "a"],
-         "did you mean 'blocks'"),
+        (
+            ["tune", "gemm:8x8x8", "--space", "guided-gemm,block=knobs", "--policy", "grid", "--log", "a"],
+            "did you mean 'blocks'",
+        ),
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xgb,epsilon=2", "--log", "a"], "epsilon"),
         (["tune", "gem:8x8x8", "--space", "knob-template", "--policy", "xgb", "--log", "a"], "did you mean 'gemm'"),
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--log", "."], "cannot write the log"),
-        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "vulkan", "--log", "a"],
-         "cannot build for target 'vulkan'"),
-        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "cuda", "--log", "a"],
-         "no CUDA device was found"),
-        (["tune", "gemm:8x8x8", "--space", "trace", "--policy", "grid", "--log", "a",
-          "--target", '{"kind": "cuda", "arch": "sm_90"}'], "no CUDA device was found"),
-        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xgb", "--features", "knobs", "--log", "a"],
-         "did you mean 'knob'"),
-        (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--trials", "0", "--log", "a"],
-         "trials"),
+        (
+            ["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "vulkan", "--log", "a"],
+            "cannot build for target 'vulkan'",
+        ),
+        (
+            ["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--target", "cuda", "--log", "a"],
+            "no CUDA device was found",
+        ),
+        (
+            [
+                "tune",
+                "gemm:8x8x8",
+                "--space",
+                "trace",
+                "--policy",
+                "grid",
+                "--log",
+                "a",
+                "--target",
+                '{"kind": "cuda", "arch": "sm_90"}',
+            ],
+            "no CUDA device was found",
+        ),
+        (
+            ["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xgb", "--features", "knobs", "--log", "a"],
+            "did you mean 'knob'",
+        ),
+        (
+            ["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "grid", "--trials", "0", "--log", "a"],
+            "trials",
+        ),
         (["tune", "gemm:8x8x8"], "Missing option"),
         (["run", "absent.toml"], "cannot read the study"),
         (["run", "bad.toml"], "unknown key 'workload'"),
@@ -201,7 +224,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         (["space", "gemm:8x8x8", "--space", "guided-gem"], "did you mean 'guided-gemm'"),
         (["list", "polcies"], "polcies"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence_and_exit_code_2(
     words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,9 +268,24 @@ def test_list_and_space_and_schema() -> None:
     schema = json.loads(searchlab("schema").stdout)
     properties = schema["$defs"]["StudySpec"]["properties"]
     assert set(properties) == {
-        "workloads", "spaces", "policies", "cost_models", "seeds", "trials", "batch", "target", "measure", "warm_start",
-        "suite", "contrasts", "starts", "seconds", "stop_after", "executor", "claims",
-    }  # fmt: skip
+        "workloads",
+        "spaces",
+        "policies",
+        "cost_models",
+        "seeds",
+        "trials",
+        "batch",
+        "target",
+        "measure",
+        "warm_start",
+        "suite",
+        "contrasts",
+        "starts",
+        "seconds",
+        "stop_after",
+        "executor",
+        "claims",
+    }
 
 
 ACME = '''
@@ -287,7 +325,7 @@ class Other(Copy, own_model=OwnModel("ridge")):
         (["list", "policies"], "(original: MetaSchedule's EvolutionarySearch"),
         (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs", "--target", "haswell"], "256 configs"),
     ],
-)  # fmt: skip
+)
 def test_what_there_is_can_be_found_out(words: list[str], said: str) -> None:
     done = searchlab(*words)
     assert done.returncode == 0 and said in " ".join(done.stdout.split()), done.stdout + done.stderr
@@ -349,9 +387,12 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
     told = json.loads(searchlab_process("list", "policies", "--json", PYTHONPATH=path).stdout)
     assert told["policies"]["walk"] == "acme:Copy"
     assert told["origins"]["walk"] == {
-        "name": "Walker [x]", "version": "2.1", "source": "walk.py", "kind": "reproduction",
+        "name": "Walker [x]",
+        "version": "2.1",
+        "source": "walk.py",
+        "kind": "reproduction",
         "deviations": ["no walls", "one leg"],
-    }  # fmt: skip
+    }
     assert not told["origins"].keys() & {"other", "raises", "gone"}
 
 

@@ -51,9 +51,11 @@ def ran(study: Path, *words: str, few: bool = False, **settings: str | None) -> 
     changed = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)} | settings
     env = {name: value for name, value in (os.environ | changed).items() if value is not None}
     return subprocess.run(
-        [sys.executable, "-m", "searchlab", "run", study, "--out", study.parent / "oüt", *words], capture_output=True,
-        env=env, preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW))) if few else None,
-    )  # fmt: skip
+        [sys.executable, "-m", "searchlab", "run", study, "--out", study.parent / "oüt", *words],
+        capture_output=True,
+        env=env,
+        preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW))) if few else None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,9 +82,12 @@ def test_a_locale_that_cannot_spell_a_name_is_one_sentence(study: Path) -> None:
 
 def test_a_name_that_no_file_can_have_is_one_sentence(tmp_path: Path) -> None:
     data = {
-        "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}], "policies": ["random"],
-        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "a\0b.jsonl"},
-    }  # fmt: skip
+        "workloads": ["gemm:64x64x64"],
+        "spaces": [{"name": "tests.support.toys:Small"}],
+        "policies": ["random"],
+        "target": {"kind": "llvm"},
+        "measure": {"kind": "table", "path": "a\0b.jsonl"},
+    }
     with pytest.raises(SearchlabError, match="cannot read the log.*null byte"):
         Study.from_dict(data, tmp_path).run(tmp_path / "out")
 
@@ -94,9 +99,14 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path: Path, monkeypatc
 
     def run(trials: int, log: str) -> list[Any]:
         tune(
-            toys.WORKLOAD, space=toys.Small(), policy="evolutionary", log=tmp_path / log, trials=trials, batch=4,
+            toys.WORKLOAD,
+            space=toys.Small(),
+            policy="evolutionary",
+            log=tmp_path / log,
+            trials=trials,
+            batch=4,
             measure={"kind": "table", "path": str(table)},
-        )  # fmt: skip
+        )
         return [record.config for record in read_log(tmp_path / log).records]
 
     for trials in (4, 8, 12, 16):
@@ -130,10 +140,15 @@ def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> N
     failed = json.loads(lines[1]) | {"seconds": [], "failure": "crash", "message": HOSTILE, "program": HOSTILE}
     log.write_text("\n".join([lines[0], json.dumps(failed), *lines[2:], json.dumps({"index": HOSTILE}), ""]))
     said += [
-        searchlab("report", out), searchlab("best", out), searchlab("log", "check", log), searchlab("report", log),
-        searchlab("log", "info", log), searchlab("best", log), searchlab("tune", HOSTILE),
+        searchlab("report", out),
+        searchlab("best", out),
+        searchlab("log", "check", log),
+        searchlab("report", log),
+        searchlab("log", "info", log),
+        searchlab("best", log),
+        searchlab("tune", HOSTILE),
         searchlab("show", "policy", f"tests.support.failing:{HOSTILE}"),
-    ]  # fmt: skip
+    ]
     for done in said:
         assert not set(done.stdout + done.stderr) & set(HOSTILE) - set("]0;owned[2Jx31mgnp"), done.args
         assert "\nbest of 9" not in done.stdout
@@ -162,8 +177,11 @@ def test_an_interrupt_while_modules_are_imported_is_quiet() -> None:
     for delay in (0.0, 0.05, 0.1, 0.2):
         process = subprocess.Popen(
             [sys.executable, "-c", "import sys; print('on', flush=True); from searchlab.__main__ import main; main()"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.PIPE,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            stdin=subprocess.PIPE,
+        )
         assert process.stdout and process.stdout.readline()
         time.sleep(delay)
         process.send_signal(signal.SIGINT)

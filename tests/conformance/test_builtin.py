@@ -10,7 +10,7 @@ from searchlab.conformance import (
     run_checks,
     space_checks,
     workload_checks,
-)  # fmt: skip
+)
 from searchlab.conformance.check import Check
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload

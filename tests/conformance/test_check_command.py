@@ -122,7 +122,7 @@ def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) 
         (["space", "guided-conv2d", "--workload", "gemm:8x8x8"], "rejected gemm:8x8x8"),
         (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, home: Path) -> None:
     done = check(home, *words)
     assert done.returncode == 2, done.stdout

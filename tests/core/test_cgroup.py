@@ -38,16 +38,34 @@ def machine(root: Path, version: int, group: str, top: str, files: dict[str, str
         (2, "/", "/", {"cpu.max": "400000 100000", "memory.max": "5000"}, 4, 5000),
         (2, "/docker/x/y", "/docker/x", {"y/cpu.max": "100000 100000", "memory.max": "7"}, 1, 7),
         (2, "/../elsewhere", "/", {"cpu.max": "nonsense", "memory.max": ""}, math.inf, math.inf),
-        (1, "/a", "/", {
-            "cpu,cpuacct/a/cpu.cfs_quota_us": "-1", "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
-            "cpu,cpuacct/cpu.cfs_quota_us": "300000", "cpu,cpuacct/cpu.cfs_period_us": "100000",
-            "memory/a/memory.limit_in_bytes": "4096", "memory/memory.limit_in_bytes": "9223372036854771712",
-        }, 3, 4096),
-        (1, "/docker/x", "/docker/x", {
-            "cpu,cpuacct/cpu.cfs_quota_us": "150000", "cpu,cpuacct/cpu.cfs_period_us": "100000",
-        }, 1.5, math.inf),
+        (
+            1,
+            "/a",
+            "/",
+            {
+                "cpu,cpuacct/a/cpu.cfs_quota_us": "-1",
+                "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+                "cpu,cpuacct/cpu.cfs_quota_us": "300000",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+                "memory/a/memory.limit_in_bytes": "4096",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+            3,
+            4096,
+        ),
+        (
+            1,
+            "/docker/x",
+            "/docker/x",
+            {
+                "cpu,cpuacct/cpu.cfs_quota_us": "150000",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            1.5,
+            math.inf,
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_tightest_limit_of_all_groups_counts(
     tmp_path: Path, version: int, group: str, top: str, files: dict[str, str], cores: float, memory: float
 ) -> None:

@@ -68,9 +68,13 @@ def test_tune_waits_for_a_process_that_measures(tmp_path: Path) -> None:
 
         warnings.showwarning = end_holder  # type: ignore[assignment]
         searchlab.tune(
-            "gemm:8x8x8", space="knob-template", policy="random", log=tmp_path / "log.jsonl", trials=1,
+            "gemm:8x8x8",
+            space="knob-template",
+            policy="random",
+            log=tmp_path / "log.jsonl",
+            trials=1,
             measure={"kind": "local", "repeat": 1, "min_repeat_ms": 0, "check": False},
-        )  # fmt: skip
+        )
         assert process.poll() is not None
     with machine_alone(say=pytest.fail):
         pass  # the lock is free again

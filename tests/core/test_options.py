@@ -26,16 +26,22 @@ if TYPE_CHECKING:
     from nowhere import Missing
 
 KINDS: dict[str, tuple[PluginKind[Any], str]] = {
-    "policy": (POLICIES, "NamedPolicy"), "space": (SPACES, "Named"), "costmodel": (COST_MODELS, "NamedCostModel"),
+    "policy": (POLICIES, "NamedPolicy"),
+    "space": (SPACES, "Named"),
+    "costmodel": (COST_MODELS, "NamedCostModel"),
     "executor": (EXECUTORS, "NamedPlugin"),
-}  # fmt: skip
+}
 PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind.installed()]
 
 OTHER_VALUES = {
-    ("policy", "bandit", "arms"), ("policy", "chain", "arms"), ("policy", "chain", "trials"),
-    ("space", "knob-template", "template"), ("space", "parameters", "parameters"),
-    ("space", "trace", "function"), ("executor", "slurm", "parameters"),
-}  # fmt: skip
+    ("policy", "bandit", "arms"),
+    ("policy", "chain", "arms"),
+    ("policy", "chain", "trials"),
+    ("space", "knob-template", "template"),
+    ("space", "parameters", "parameters"),
+    ("space", "trace", "function"),
+    ("executor", "slurm", "parameters"),
+}
 """Options whose values are functions, plug-ins or mappings: their constructors check them."""
 
 each_plug_in = pytest.mark.parametrize(("title", "name"), PLUG_INS, ids=["-".join(one) for one in PLUG_INS])
@@ -119,9 +125,18 @@ class Declares(NeverTwice):
     started = 0
 
     def __init__(
-        self, space: Any, *, seed: int, legs: Count | None = 2, weight: NonNegative = 1.0, share: UnitInterval = 0.5,
-        gait: Literal["walk", "run"] | Sequence[int] = "walk", odd: Missing = None, plain: Any = None, bare=0,  # type: ignore[no-untyped-def]
-    ) -> None:  # fmt: skip
+        self,
+        space: Any,
+        *,
+        seed: int,
+        legs: Count | None = 2,
+        weight: NonNegative = 1.0,
+        share: UnitInterval = 0.5,
+        gait: Literal["walk", "run"] | Sequence[int] = "walk",
+        odd: Missing = None,
+        plain: Any = None,
+        bare=0,  # type: ignore[no-untyped-def]
+    ) -> None:
         self.given = {"weight": weight, "odd": odd, "plain": plain, "bare": bare}
         Declares.started += 1
 

@@ -60,9 +60,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def run(policy: object, folder: Path, trials: int) -> None:
     tune(
-        toys.WORKLOAD, space=toys.Small(), policy=policy, log=folder / "run.jsonl", trials=trials,  # type: ignore[arg-type]
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy=policy,
+        log=folder / "run.jsonl",
+        trials=trials,  # type: ignore[arg-type]
         measure={"kind": "table", "path": str(folder / "table.jsonl")},
-    )  # fmt: skip
+    )
 
 
 def test_a_run_of_a_class_resumes_after_its_module_has_moved(install: Install, tmp_path: Path) -> None:

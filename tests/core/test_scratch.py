@@ -83,11 +83,16 @@ def test_jobs_leave_nothing(temporary: Path) -> None:
     dead.communicate()
     study = Study.from_dict(
         {
-            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}], "policies": ["random"],
-            "seeds": 2, "trials": 4, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
+            "workloads": ["gemm:64x64x64"],
+            "spaces": [{"name": "tests.support.toys:Small"}],
+            "policies": ["random"],
+            "seeds": 2,
+            "trials": 4,
+            "target": {"kind": "llvm"},
+            "measure": {"kind": "table", "path": "table.jsonl"},
         },
         temporary,
-    )  # fmt: skip
+    )
     study.run(temporary / "out", jobs=2)
     assert not list(temporary.glob(f"{PREFIX}*"))
 

@@ -362,11 +362,18 @@ def test_a_probe_is_the_same_every_time_and_longer_ones_go_on() -> None:
 @pytest.mark.parametrize(
     ("choices", "kind"),
     [
-        ((1, 2.5), "number"), (range(4), "number"), ([(1, 4), (2, 2)], "tile"), ([(1,), (1, 2)], "tile"),
-        (("ijk", "kji"), "word"), ((False, True), "word"), ((False, "model"), "word"),
-        (("none", (1, 4)), "mixed"), ((0, "auto"), "mixed"), ((True, 2), "mixed"),
+        ((1, 2.5), "number"),
+        (range(4), "number"),
+        ([(1, 4), (2, 2)], "tile"),
+        ([(1,), (1, 2)], "tile"),
+        (("ijk", "kji"), "word"),
+        ((False, True), "word"),
+        ((False, "model"), "word"),
+        (("none", (1, 4)), "mixed"),
+        ((0, "auto"), "mixed"),
+        ((True, 2), "mixed"),
     ],
-)  # fmt: skip
+)
 def test_a_knob_is_of_the_kind_of_its_choices(choices: Any, kind: str) -> None:
     assert Knob("k", choices).kind == kind
 

@@ -27,9 +27,20 @@ def conv2ds(draw: st.DrawFn) -> Conv2d:
     h, w = (draw(st.integers(low, low + 5)) for low in least)
     groups = draw(st.integers(1, 3))
     return conv2d(
-        draw(sizes), h, w, groups * draw(sizes), groups * draw(sizes), *kernel, stride, padding, dilation, draw(dtypes),
-        groups=groups, bias=draw(st.booleans()), relu=draw(st.booleans()),
-    )  # fmt: skip
+        draw(sizes),
+        h,
+        w,
+        groups * draw(sizes),
+        groups * draw(sizes),
+        *kernel,
+        stride,
+        padding,
+        dilation,
+        draw(dtypes),
+        groups=groups,
+        bias=draw(st.booleans()),
+        relu=draw(st.booleans()),
+    )
 
 
 batches = st.builds(BatchMatmul, dtypes, sizes, sizes, sizes, sizes)
@@ -121,16 +132,20 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
     width, per_group = workload.ci // workload.groups, workload.co // workload.groups
     kernel = np.zeros((workload.co, width, (workload.kh - 1) * dy + 1, (workload.kw - 1) * dx + 1))
     kernel[:, :, ::dy, ::dx] = inputs["weight"]
-    expected = np.stack([
-        np.stack([
-            sum(
-                signal.correlate(image[filter_ // per_group * width + c], one[c], "valid")[::sy, ::sx]
-                for c in range(width)
+    expected = np.stack(
+        [
+            np.stack(
+                [
+                    sum(
+                        signal.correlate(image[filter_ // per_group * width + c], one[c], "valid")[::sy, ::sx]
+                        for c in range(width)
+                    )
+                    for filter_, one in enumerate(kernel)
+                ]
             )
-            for filter_, one in enumerate(kernel)
-        ])
-        for image in data
-    ])  # fmt: skip
+            for image in data
+        ]
+    )
     if workload.bias:
         expected = expected + inputs["bias"].reshape(1, -1, 1, 1)
     if workload.relu:

@@ -31,8 +31,10 @@ def named(loop: Loop) -> dict[str, tuple[int, int, int]]:
 def test_the_loops_of_a_naive_gemm() -> None:
     i, j, p = loops_of(WORKLOAD.module)
     assert [(loop.length, loop.level, loop.topdown, loop.bottomup) for loop in (i, j, p)] == [
-        (8, 1, 8, 512), (8, 2, 64, 64), (8, 3, 512, 8),
-    ]  # fmt: skip
+        (8, 1, 8, 512),
+        (8, 2, 64, 64),
+        (8, 3, 512, 8),
+    ]
     assert [(loop.adds, loop.multiplies, loop.divides) for loop in (i, j, p)] == [(0, 0, 0), (0, 0, 0), (1, 1, 0)]
     assert {loop.annotation for loop in (i, j, p)} == {"serial"}
     assert list(p.touches) == ["gemm_0", "gemm_1", "gemm_2", "A_0", "B_0"]  # set to 0, stored, and loaded
@@ -84,8 +86,14 @@ def test_a_fused_loop_and_a_compact_copy() -> None:
     sch.reverse_compute_at(sch.cache_write(block, 0, "global"), fused)
     outer, inner, *_ = loops_of(sch.mod)
     assert {name: touch.stride for name, touch in outer.touches.items()} == {
-        "gemm_global_0": 0, "gemm_global_1": 0, "gemm_global_2": 0, "gemm_global_3": 0, "A_0": 1, "B_0": 1, "gemm_0": 1,
-    }  # fmt: skip
+        "gemm_global_0": 0,
+        "gemm_global_1": 0,
+        "gemm_global_2": 0,
+        "gemm_global_3": 0,
+        "A_0": 1,
+        "B_0": 1,
+        "gemm_0": 1,
+    }
     assert inner.touches["gemm_global_1"].stride == 4 and inner.touches["A_0"].stride == 8
 
 

@@ -67,9 +67,13 @@ def test_descriptions_are_found_in_every_style(generate: ModuleType) -> None:
     prose, described = generate.split_docstring(docstring, ["one", "two", "three", "four", "five", "six"])
     assert prose == "Walks.\n\nSome more, `with` a `Role`."
     assert described == {
-        "one": "The first, which goes on.", "two": "Both.", "three": "Both.", "four": "In a list.", "five": "A text.",
+        "one": "The first, which goes on.",
+        "two": "Both.",
+        "three": "Both.",
+        "four": "In a list.",
+        "five": "A text.",
         "six": "Another.",
-    }  # fmt: skip
+    }
 
 
 def test_recordings_of_tutorials_are_of_the_scripts_as_they_are(generate: ModuleType) -> None:

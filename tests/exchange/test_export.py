@@ -41,15 +41,21 @@ def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
         assert isinstance(result["timestamp"], str) and result["invalidity"] in words
         assert result["configuration"] == json.loads(msgspec.json.encode(record.config))
         assert result["times"]["runtimes"] == [MS * second for second in record.seconds]
-        assert all(isinstance(result["times"][name], float)
-                   for name in ("compilation_time", "framework", "search_algorithm", "validation"))  # fmt: skip
+        assert all(
+            isinstance(result["times"][name], float)
+            for name in ("compilation_time", "framework", "search_algorithm", "validation")
+        )
         times = [one["value"] for one in result["measurements"]]
         assert times == ([] if record.failure else [MS * record.measurement.cost])
     met = {record.failure: result["invalidity"] for record, result in zip(log.records, whole["results"], strict=True)}
     assert met == {
-        None: "correct", "invalid": "constraints", "build_error": "compile", "run_timeout": "timeout",
-        "wrong_answer": "correctness", "crash": "runtime",
-    }  # fmt: skip
+        None: "correct",
+        "invalid": "constraints",
+        "build_error": "compile",
+        "run_timeout": "timeout",
+        "wrong_answer": "correctness",
+        "crash": "runtime",
+    }
 
 
 def test_a_cache_file_has_every_config_under_its_key(tmp_path: Path) -> None:
@@ -73,9 +79,17 @@ def test_kernel_tuner_replays_a_cache_file(tmp_path: Path) -> None:
     export_logs([log.path], "kernel-tuner-cache", tmp_path / "cache.json")
     params = json.loads((tmp_path / "cache.json").read_text())["tune_params"]
     results, _ = kernel_tuner.tune_kernel(
-        log.header.workload, "", 1, [], params, strategy="brute_force", lang="C", cache=str(tmp_path / "cache.json"),
-        simulation_mode=True, quiet=True,
-    )  # fmt: skip
+        log.header.workload,
+        "",
+        1,
+        [],
+        params,
+        strategy="brute_force",
+        lang="C",
+        cache=str(tmp_path / "cache.json"),
+        simulation_mode=True,
+        quiet=True,
+    )
     times = [result["time"] for result in results if isinstance(result["time"], float)]
     assert sorted(times) == sorted(MS * cost for cost in log.costs if math.isfinite(cost))
 

@@ -125,10 +125,10 @@ def test_ansor(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
         (put(1, 0, 1, 0, 0, 999), "a decision for instruction 999"),
         (put(1, 1, 0, "soon"), "not a time"),
         (put(1, 0, 0, 0, 3, 7), "line 2 is damaged"),
-        (put(1, 0, 0, 2, ["Annotate", ["b0", "\"{}\""], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
+        (put(1, 0, 0, 2, ["Annotate", ["b0", '"{}"'], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
         (put(1, 0, 0, 2, ["Annotate", ["b0", 7], ["searchlab.trial"], []]), "annotation 'searchlab.trial'"),
     ],
-)  # fmt: skip
+)
 def test_metaschedule(change: Callable[[Any], Any], why: str, tmp_path: Path) -> None:
     shutil.copy(DATABASE / WORKLOADS, tmp_path)
     second(DATABASE / RECORDS, tmp_path / RECORDS, change)
@@ -189,9 +189,15 @@ def test_sizes_that_no_computation_has(size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "is empty"), ("\n\n", "is empty"), ("hello\n", "line 1 is not JSON"), ("[1]", "line 1 does not look like"),
-     ('{"searchlab_log": 1}', "line 1 does not look like"), (DEEP, "line 1 is not JSON")],
-)  # fmt: skip
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ("hello\n", "line 1 is not JSON"),
+        ("[1]", "line 1 does not look like"),
+        ('{"searchlab_log": 1}', "line 1 does not look like"),
+        (DEEP, "line 1 is not JSON"),
+    ],
+)
 def test_foreign_files(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     refused(tmp_path / "a.json", why)

@@ -43,8 +43,12 @@ def imported(path: Path, out: Path, repeats: int = 0, **wanted: Any) -> Log:
 
 def record(pair: dict[str, Any], result: list[Any], version: float = 0.2) -> str:
     """A line of AutoTVM's tutorial on conv2d: a real entity, with a made-up result."""
-    task = ["cuda -keys=cuda,gpu -arch=sm_90", "tutorial/conv2d_no_batching",
-            [1, 7, 7, 512, 512, 3, 3, [1, 1], [1, 1]], {}]  # fmt: skip
+    task = [
+        "cuda -keys=cuda,gpu -arch=sm_90",
+        "tutorial/conv2d_no_batching",
+        [1, 7, 7, 512, 512, 3, 3, [1, 1], [1, 1]],
+        {},
+    ]
     if version == 0.1:
         old = {"i": pair["index"], "t": "direct", "c": None, "e": pair["entity"]}
         return json.dumps({"i": [*task, [], old], "r": result, "v": 0.1})
@@ -55,8 +59,10 @@ def record(pair: dict[str, Any], result: list[Any], version: float = 0.2) -> str
 @pytest.fixture
 def tutorial(tmp_path: Path) -> Path:
     path = tmp_path / "conv2d.log"
-    lines = [record(pair, [[1e-3 * (i + 1), 2e-3 * (i + 1)], 0, 1.5, 1.6e9 + i], 0.1 if i % 2 else 0.2)
-             for i, pair in enumerate(PAIRS)]  # fmt: skip
+    lines = [
+        record(pair, [[1e-3 * (i + 1), 2e-3 * (i + 1)], 0, 1.5, 1.6e9 + i], 0.1 if i % 2 else 0.2)
+        for i, pair in enumerate(PAIRS)
+    ]
     path.write_text("\n".join([*lines, record(PAIRS[0], [[1e9], 7, 10.0, 1.7e9])]) + "\n")
     return path
 
@@ -78,8 +84,11 @@ def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path)
     assert [r.failure for r in log.records] == [None] * 4 + ["build_timeout"]
     assert log.records[4].message == "MeasureErrorNo.BUILD_TIMEOUT"
     assert dict(log.trials[0].config) == {
-        "tile_y": (-1, 16, 1), "tile_x": (-1, 16, 32), "tile_k": (-1, 256), "unroll": 0,
-    }  # fmt: skip
+        "tile_y": (-1, 16, 1),
+        "tile_x": (-1, 16, 32),
+        "tile_k": (-1, 256),
+        "unroll": 0,
+    }
 
 
 def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> None:
@@ -146,8 +155,12 @@ def test_decisions_of_metaschedule_become_configs_of_sketch(tmp_path: Path) -> N
     space = load_log(log.path).space
     assert all(trial.config in space for trial in log.trials)
     assert dict(log.trials[0].config) == {
-        "sketch": 0, "tile_i": (32, 2, 8, 1), "tile_j": (1, 2, 8, 32), "tile_p": (16, 32), "unroll_explicit": 0,
-    }  # fmt: skip
+        "sketch": 0,
+        "tile_i": (32, 2, 8, 1),
+        "tile_j": (1, 2, 8, 32),
+        "tile_p": (16, 32),
+        "unroll_explicit": 0,
+    }
 
 
 def test_a_search_starts_from_an_imported_log(tmp_path: Path) -> None:
@@ -155,9 +168,16 @@ def test_a_search_starts_from_an_imported_log(tmp_path: Path) -> None:
     measure = {"kind": "table", "path": str(start), "missing": "nearest"}
     with pytest.warns(match="nearest config"):
         result = tune(
-            "gemm:512x512x512", space="sketch", policy="evolutionary", log=tmp_path / "run.jsonl", trials=4, batch=2,
-            target=read_log(start).header.target, measure=measure, warm_start=[start],
-        )  # fmt: skip
+            "gemm:512x512x512",
+            space="sketch",
+            policy="evolutionary",
+            log=tmp_path / "run.jsonl",
+            trials=4,
+            batch=2,
+            target=read_log(start).header.target,
+            measure=measure,
+            warm_start=[start],
+        )
     assert len(result.trials) == 4 and len(result.log.header.warm_start) == 1
 
 
@@ -205,10 +225,13 @@ TENSORS = [["TENSOR", [1, 64, 56, 56], "float32"], ["TENSOR", [128, 64, 3, 3], "
         ("gemm", [64, 64, 64], "gemm:64x64x64"),
         ("conv2d_layer", [1, 7, 7, 512, 512, 3, 3, [1, 1], [1, 1]], f"{CONV2D}:bias:relu"),
         ("conv2d_nchw.cuda", [*TENSORS, [2, 2], [1, 1, 1, 1], [1, 1], "float32"], "conv2d:1x56x56x128x64x3x3:s2:p1"),
-        ("conv2d_NCHWc.x86", [*TENSORS, [1, 1], [0, 0], [2, 2], "NCHW", "NCHW", "float32"],
-         "conv2d:1x56x56x128x64x3x3:d2"),
+        (
+            "conv2d_NCHWc.x86",
+            [*TENSORS, [1, 1], [0, 0], [2, 2], "NCHW", "NCHW", "float32"],
+            "conv2d:1x56x56x128x64x3x3:d2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
     assert str(workload_of(name, args)[0]) == spelling
 
@@ -266,8 +289,11 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
     from searchlab.exchange import metaschedule
 
     (task,) = metaschedule.read(DATABASE)
-    space = SPACES.make(Plugin("sketch"), parse_workload("gemm:512x512x512"),
-                       resolve_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))  # fmt: skip
+    space = SPACES.make(
+        Plugin("sketch"),
+        parse_workload("gemm:512x512x512"),
+        resolve_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}),
+    )
     trial = task.trials[0]
     assert metaschedule.config_in(space, task, trial) in space
     trial.source[0][:] = [one for one in trial.source[0] if one[0] != "Vectorize"]

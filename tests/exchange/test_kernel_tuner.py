@@ -39,17 +39,32 @@ def imported(path: Path, out: Path, **wanted: Any) -> tuple[Log, list[str]]:
 def cache(**changes: Any) -> dict[str, Any]:
     """A small cache file: two configs that work, in milliseconds, and one that failed."""
     entries = {
-        "16,a": {"x": 16, "y": "a", "time": 2.0, "times": [1.0, 3.0], "compile_time": 500.0, "benchmark_time": 4.0,
-                 "verification_time": 1.0, "framework_time": 7.0, "strategy_time": 8.0, "GFLOP/s": 3.0,
-                 "timestamp": "2023-12-22 09:54:05.502007+00:00"},
+        "16,a": {
+            "x": 16,
+            "y": "a",
+            "time": 2.0,
+            "times": [1.0, 3.0],
+            "compile_time": 500.0,
+            "benchmark_time": 4.0,
+            "verification_time": 1.0,
+            "framework_time": 7.0,
+            "strategy_time": 8.0,
+            "GFLOP/s": 3.0,
+            "timestamp": "2023-12-22 09:54:05.502007+00:00",
+        },
         "32,a": {"x": 32, "y": "a", "time": 1.0, "times": [1.0, 1.0], "compile_time": 250.0, "GFLOP/s": 6.0},
         "32,b": {"x": 32, "y": "b", "time": "CompilationFailedConfig", "compile_time": 125.0},
-    }  # fmt: skip
+    }
     return {
-        "device_name": "NVIDIA RTX A4000", "kernel_name": "convolution_kernel", "problem_size": [64, 32],
-        "tune_params_keys": ["x", "y"], "tune_params": {"x": [16, 32], "y": ["a", "b"]}, "objective": "time",
-        "cache": entries, **changes,
-    }  # fmt: skip
+        "device_name": "NVIDIA RTX A4000",
+        "kernel_name": "convolution_kernel",
+        "problem_size": [64, 32],
+        "tune_params_keys": ["x", "y"],
+        "tune_params": {"x": [16, 32], "y": ["a", "b"]},
+        "objective": "time",
+        "cache": entries,
+        **changes,
+    }
 
 
 def written(path: Path, content: Any) -> Path:
@@ -98,9 +113,13 @@ def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
 def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> None:
     import_file(CACHE, tmp_path / "table.jsonl.gz", As())
     wanted: dict[str, Any] = {
-        "space": "parameters", "policy": policy, "log": tmp_path / "run.jsonl", "trials": 20, "batch": 4,
+        "space": "parameters",
+        "policy": policy,
+        "log": tmp_path / "run.jsonl",
+        "trials": 20,
+        "batch": 4,
         "measure": {"kind": "table", "path": str(tmp_path / "table.jsonl.gz"), "statistic": "mean"},
-    }  # fmt: skip
+    }
     whole = tune(KERNEL, **wanted)
     tried = [trial.config for trial in whole.trials]
     assert len(set(tried)) == len(tried) == 20 or whole.log.ended
@@ -116,12 +135,15 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
     import_file(T4, tmp_path / "tables" / "other.jsonl", As("kernel:gemm@other"))
     study = Study.from_dict(
         {
-            "workloads": [KERNEL, "kernel:gemm@other"], "spaces": ["parameters"], "seeds": 2, "trials": 8,
+            "workloads": [KERNEL, "kernel:gemm@other"],
+            "spaces": ["parameters"],
+            "seeds": 2,
+            "trials": 8,
             "policies": ["random", "grid", "metaschedule", {"name": "xgb", "features": "per-store"}],
             "measure": {"kind": "table", "path": "tables"},
         },
         tmp_path,
-    )  # fmt: skip
+    )
     runs, left_out = study.plan()
     assert (
         len(runs) == 8
@@ -139,8 +161,13 @@ def test_a_study_names_the_space_alone(tmp_path: Path) -> None:
             {"workloads": [KERNEL], "spaces": ["parameters"], "policies": ["random"], "target": "recorded"}
         ).plan()
     with pytest.raises(SearchlabError, match="no programs"):
-        tune(KERNEL, space={"name": "parameters", "options": options}, policy="random", log=tmp_path / "x.jsonl",
-             target="recorded")  # fmt: skip
+        tune(
+            KERNEL,
+            space={"name": "parameters", "options": options},
+            policy="random",
+            log=tmp_path / "x.jsonl",
+            target="recorded",
+        )
 
 
 def test_a_log_of_ours_comes_back_in_its_own_space(tmp_path: Path) -> None:
@@ -207,9 +234,21 @@ def test_a_damaged_cache_is_one_sentence(tmp_path: Path, change: dict[str, Any],
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("time", -1.0), ("time", 0), ("time", True), ("time", [1]), ("time", 10**400), ("times", 3), ("times", ["x"]),
-     ("compile_time", "fast"), ("benchmark_time", -5), ("x", None), ("x", {"a": 1}), ("x", math.nan)],
-)  # fmt: skip
+    [
+        ("time", -1.0),
+        ("time", 0),
+        ("time", True),
+        ("time", [1]),
+        ("time", 10**400),
+        ("times", 3),
+        ("times", ["x"]),
+        ("compile_time", "fast"),
+        ("benchmark_time", -5),
+        ("x", None),
+        ("x", {"a": 1}),
+        ("x", math.nan),
+    ],
+)
 def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> None:
     content = cache()
     content["cache"]["32,a"][field] = value
@@ -243,8 +282,14 @@ JSON = st.recursive(
 @given(data=st.data())
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_anywhere_is_read_or_refused_in_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
-    result = {"configuration": {"x": 1}, "times": {"runtimes": [5.0]}, "measurements": [{"name": "time", "value": 5.0}],
-              "invalidity": "correct", "correctness": 1, "objectives": ["time"]}  # fmt: skip
+    result = {
+        "configuration": {"x": 1},
+        "times": {"runtimes": [5.0]},
+        "measurements": [{"name": "time", "value": 5.0}],
+        "invalidity": "correct",
+        "correctness": 1,
+        "objectives": ["time"],
+    }
     content: Any = data.draw(st.sampled_from([cache(), t4_of(result)]))
     inner = content
     while True:
@@ -286,10 +331,12 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
 def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -> None:
     import_file(CACHE, tmp_path / "table.packed", As())
     wanted: dict[str, Any] = {
-        "space": "parameters", "trials": 6, "batch": 3,
+        "space": "parameters",
+        "trials": 6,
+        "batch": 3,
         "measure": {"kind": "table", "path": str(tmp_path / "table.packed")},
         "policy": Plugin("autotvm-xgb", {"plan_size": 3, "steps": 5}),
-    }  # fmt: skip
+    }
     with pytest.warns(
         SearchlabWarning, match="autotvm-xgb uses the features 'autotvm-knob' instead of its default, 'itervar', w"
     ):

@@ -44,14 +44,27 @@ def main() -> None:
     DATA.mkdir()
     os.chdir(DATA)  # so that logs name the table without this machine's folders
     measured = {
-        "kind": "local", "repeat": 3, "min_repeat_ms": 2, "prune_factor": 2.5, "build_timeout": 4, "run_timeout": 1,
-        "workers": 1, "sentinel": 2, "finalists": 3,
-    }  # fmt: skip
+        "kind": "local",
+        "repeat": 3,
+        "min_repeat_ms": 2,
+        "prune_factor": 2.5,
+        "build_timeout": 4,
+        "run_timeout": 1,
+        "workers": 1,
+        "sentinel": 2,
+        "finalists": 3,
+    }
     space = Faulty(searchlab.gemm(64, 64, 64), searchlab.resolve_target(TARGET))
     searchlab.tune(
-        space.workload, space=space, policy="grid", log=DATA / "measured.jsonl", trials=20, batch=5, measure=measured,
+        space.workload,
+        space=space,
+        policy="grid",
+        log=DATA / "measured.jsonl",
+        trials=20,
+        batch=5,
+        measure=measured,
         progress=False,
-    )  # fmt: skip
+    )
     entry = {"workloads": ["gemm:64x64x64"], "spaces": [GUIDED], "policies": ["random"], "target": TARGET}
     study = Study.from_dict({**entry, "measure": {"kind": "local", "repeat": 3, "min_repeat_ms": 1}})
     build_tables(study, placed(plan_tables(study)[0], DATA / "table.jsonl.gz", DATA, 2), lambda *_: None)
@@ -62,13 +75,28 @@ def main() -> None:
         ("all", 10_000, {"policy": "random", "batch": 100}),
     ):
         searchlab.tune(
-            "gemm:64x64x64", space=GUIDED, log=DATA / f"{name}.jsonl", trials=trials, measure=table, target=TARGET,
-            seed=3, progress=False, **more,  # type: ignore[arg-type]
-        )  # fmt: skip
+            "gemm:64x64x64",
+            space=GUIDED,
+            log=DATA / f"{name}.jsonl",
+            trials=trials,
+            measure=table,
+            target=TARGET,
+            seed=3,
+            progress=False,
+            **more,  # type: ignore[arg-type]
+        )
     searchlab.tune(
-        "gemm:64x64x64", space=GUIDED, policy="evolutionary", log=DATA / "warm.jsonl", trials=200, measure=table,
-        target=TARGET, stop_after=24, warm_start=[DATA / "model.jsonl"], progress=False,
-    )  # fmt: skip
+        "gemm:64x64x64",
+        space=GUIDED,
+        policy="evolutionary",
+        log=DATA / "warm.jsonl",
+        trials=200,
+        measure=table,
+        target=TARGET,
+        stop_after=24,
+        warm_start=[DATA / "model.jsonl"],
+        progress=False,
+    )
     make_changed()
     import_file(FOREIGN / "autotvm_matmul512.log", DATA / "imported.jsonl", As())
     logs = sorted(DATA.glob("*.jsonl*"))

@@ -48,12 +48,19 @@ def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeyp
     log = tmp_path / f"{name}.jsonl"
     log.write_bytes(b"\n".join(text[: cut + 1]) + b"\n")
     again = searchlab.tune(
-        header.workload, space=GUIDED, policy={"name": header.policy.name, "options": header.policy.options}, log=log,
-        trials=len(whole.records) + (1 if whole.ended else 0), batch=header.batch, seed=header.seed, target=TARGET,
+        header.workload,
+        space=GUIDED,
+        policy={"name": header.policy.name, "options": header.policy.options},
+        log=log,
+        trials=len(whole.records) + (1 if whole.ended else 0),
+        batch=header.batch,
+        seed=header.seed,
+        target=TARGET,
         measure=header.measure,
         stop_after=whole.ended.stop_after if whole.ended else None,
-        warm_start=[tmp_path / "model.jsonl"] if header.warm_start else [], progress=False,
-    ).log  # fmt: skip
+        warm_start=[tmp_path / "model.jsonl"] if header.warm_start else [],
+        progress=False,
+    ).log
     assert [record.config for record in again.records] == [record.config for record in whole.records]
     assert again.starts == whole.starts and (again.ended is None) == (whole.ended is None)
 
@@ -62,8 +69,9 @@ def test_every_field_is_specified_and_every_kind_of_line_is_among_the_data() -> 
     text = (ROOT / "docs" / "design" / "log-format.md").read_text()
     fields = {name for kind in (Header, Record, Final, Ended, Changed) for name in kind.__struct_fields__}
     assert not [name for name in sorted(fields) if f"`{name}`" not in text]
-    lines: list[dict[str, Any]] = [json.loads(line) for path in LOGS if path.suffix == ".jsonl"
-                                   for line in path.read_text().splitlines()]  # fmt: skip
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for path in LOGS if path.suffix == ".jsonl" for line in path.read_text().splitlines()
+    ]
     assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended", "changed"}
     present = {name for line in lines for name in line}
     assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes", "computation"}, (

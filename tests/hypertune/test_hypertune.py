@@ -87,9 +87,13 @@ def study(tmp_path: Path) -> Study:
 
 def made(base: Path, workloads: Sequence[str], **more: Any) -> Study:
     spec = {
-        "workloads": list(workloads), "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
-        "policies": [PLANTED], "trials": 16, "batch": 4, "measure": {"kind": "table", "path": "tables"},
-    }  # fmt: skip
+        "workloads": list(workloads),
+        "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
+        "policies": [PLANTED],
+        "trials": 16,
+        "batch": 4,
+        "measure": {"kind": "table", "path": "tables"},
+    }
     return Study.from_dict({**spec, **more}, base)
 
 
@@ -371,8 +375,10 @@ def test_ranges_follow_from_defaults_within_the_declared_bounds() -> None:
     given = {"mutation_prob": 0.85, "shuffle": True, "start": "first", "limit": None, "none": 0}
     ranges, others = derive_ranges({**defaults_of(cls, {}), **given}, cls)
     assert {name: spelled(distribution) for name, distribution in ranges.items() if name != "mutation_prob"} == {
-        "population": "4..64:log", "elites": "1..16:log", "shuffle": "false,true",
-    }  # fmt: skip
+        "population": "4..64:log",
+        "elites": "1..16:log",
+        "shuffle": "false,true",
+    }
     assert others == {"start": "first", "limit": None, "none": 0}
     assert spelled(ranges["mutation_prob"]) == "0.212..1.0:log"
 

@@ -29,16 +29,22 @@ def records(draw: st.DrawFn, most: int = 8) -> tuple[Record, ...]:
     mean = draw(st.booleans())
     return tuple(
         Record(
-            index=index, config={"b": draw(st.integers(0, 3)), "a": [index % 2, 1]},
-            seconds=() if failure else tuple(draw(st.lists(seconds, min_size=1, max_size=4))), failure=failure,
-            statistic="mean" if mean else "median", propose_seconds=draw(st.sampled_from([0.0, 1.0])),
-            build_seconds=draw(st.floats(0, 9)), run_seconds=draw(st.floats(0, 9)), nearest=draw(st.booleans()),
-            reused=draw(st.booleans()), sentinel=draw(st.none() | seconds),
+            index=index,
+            config={"b": draw(st.integers(0, 3)), "a": [index % 2, 1]},
+            seconds=() if failure else tuple(draw(st.lists(seconds, min_size=1, max_size=4))),
+            failure=failure,
+            statistic="mean" if mean else "median",
+            propose_seconds=draw(st.sampled_from([0.0, 1.0])),
+            build_seconds=draw(st.floats(0, 9)),
+            run_seconds=draw(st.floats(0, 9)),
+            nearest=draw(st.booleans()),
+            reused=draw(st.booleans()),
+            sentinel=draw(st.none() | seconds),
             model=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part)),
         )
         for index in range(draw(st.integers(0, most)))
         for failure in [draw(st.none() | st.sampled_from(FAILURES))]
-    )  # fmt: skip
+    )
 
 
 def lines(log: Log) -> bytes:

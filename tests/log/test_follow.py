@@ -26,9 +26,11 @@ def whole(path: Path, count: int) -> bytes:
             writer.append(Ended(trials=index, seconds=1.0))
         failed = draw.random() < 0.2
         measured = Measurement(
-            () if failed else (draw.random() + 1e-3,), "crash" if failed else None,
-            build_seconds=draw.random(), run_seconds=draw.random(),
-        )  # fmt: skip
+            () if failed else (draw.random() + 1e-3,),
+            "crash" if failed else None,
+            build_seconds=draw.random(),
+            run_seconds=draw.random(),
+        )
         share = (index // 3) * 1e-3  # batches of three
         writer.append(Record.of(Trial(index, Config({"a": index}), measured), share, share))
     writer.append(Ended(trials=count, stop_after=5))

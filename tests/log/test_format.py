@@ -42,11 +42,14 @@ measurements = st.one_of(
     st.builds(
         Measurement,
         seconds=st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=5).map(tuple),
-        build_seconds=st.floats(0, 10), run_seconds=st.floats(0, 10), connect_seconds=st.floats(0, 10),
-        program=st.text("0123456789abcdef"), reused=st.booleans(),
+        build_seconds=st.floats(0, 10),
+        run_seconds=st.floats(0, 10),
+        connect_seconds=st.floats(0, 10),
+        program=st.text("0123456789abcdef"),
+        reused=st.booleans(),
     ),
     st.builds(Measurement, failure=st.sampled_from(FAILURES), message=st.text()),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=50)

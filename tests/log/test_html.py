@@ -119,8 +119,21 @@ def test_results_are_counted_by_strategy(tmp_path: Path) -> None:
     shown = words(Results(made())._repr_html_())
     assert shown[0] == "4 runs"
     assert shown[-14:] == [
-        WORKLOAD, "knob", "a", "3", "9", "3", "4.0 GFLOPS", WORKLOAD, "knob", "b", "1", "0", "0", "no success yet",
-    ]  # fmt: skip
+        WORKLOAD,
+        "knob",
+        "a",
+        "3",
+        "9",
+        "3",
+        "4.0 GFLOPS",
+        WORKLOAD,
+        "knob",
+        "b",
+        "1",
+        "0",
+        "0",
+        "no success yet",
+    ]
     many = Results(load_log(write(tmp_path, f"p{number}", 0, [1])) for number in range(60))
     assert words(many._repr_html_())[0] == "60 runs; 10 more rows are not shown; use to_frame()"
     assert words(Results()._repr_html_())[0] == "0 runs"
@@ -130,11 +143,14 @@ def test_the_page_of_a_study() -> None:
     shown = lines(
         Study.from_dict(
             {
-                "workloads": ["gemm:8x8x8"], "spaces": ["sketch"], "seeds": 3, "trials": 5,
+                "workloads": ["gemm:8x8x8"],
+                "spaces": ["sketch"],
+                "seeds": 3,
+                "trials": 5,
                 "policies": ["random", {"name": "xgb", "label": "bold"}],
             }
         )._repr_html_()
-    )  # fmt: skip
+    )
     assert shown["policies"] == "random, bold" and shown["seeds"] == "3" and shown["workloads"] == "gemm:8x8x8"
     assert lines(Study.from_dict({"suite": "v1/dev", "policies": ["random"]})._repr_html_())["suite"] == "v1/dev"
 

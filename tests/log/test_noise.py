@@ -43,18 +43,29 @@ def record(index: int, *seconds: float, sentinel: float | None = None, pruned: b
 
 def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
     log = read_log(
-        written(tmp_path / "a.jsonl", record(0, 1.0, 1.1, 1.0), record(1), record(2, 9.0), record(3, 1.0, 1.3, 1.0),
-        record(4, 1.0, 1.2, 1.0))
-    )  # fmt: skip
+        written(
+            tmp_path / "a.jsonl",
+            record(0, 1.0, 1.1, 1.0),
+            record(1),
+            record(2, 9.0),
+            record(3, 1.0, 1.3, 1.0),
+            record(4, 1.0, 1.2, 1.0),
+        )
+    )
     assert noise(log) == pytest.approx(0.2)
     assert noise(read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))) is None
 
 
 def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
     log = read_log(
-        written(tmp_path / "a.jsonl", record(0), record(1, 2.0, 2.0), record(2, 1.0, sentinel=2.2),
-        record(3, 1.0, sentinel=1.0))
-    )  # fmt: skip
+        written(
+            tmp_path / "a.jsonl",
+            record(0),
+            record(1, 2.0, 2.0),
+            record(2, 1.0, sentinel=2.2),
+            record(3, 1.0, sentinel=1.0),
+        )
+    )
     assert drift(log) == pytest.approx([1.1, 0.5]) and largest_drift(log) == pytest.approx(0.5)
     assert "0.50 to 1.10 times" in " ".join(sentences(log))
     steady = read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))
@@ -151,9 +162,11 @@ def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> Non
 
 def test_best_is_the_winner_of_the_finalists_until_the_run_is_extended(tmp_path: Path) -> None:
     path = written(
-        tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1),
+        tmp_path / "a.jsonl",
+        record(0, 1.0),
+        record(1, 1.1),
         Final(trials=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),
-    )  # fmt: skip
+    )
     best = load_log(path).best
     assert (best.trial.index, best.seconds, best.tied) == (1, 1.1, ())
     assert best.gflops == pytest.approx(2 * 64**3 / 1.1 / 1e9)
@@ -165,9 +178,12 @@ def test_best_is_the_winner_of_the_finalists_until_the_run_is_extended(tmp_path:
 
 def test_throughput_as_timed_again_and_as_in_the_search_are_both_there_by_name(tmp_path: Path) -> None:
     path = written(
-        tmp_path / "a.jsonl", record(0, 1.0), record(1, 1.1), record(2, 3.0),
+        tmp_path / "a.jsonl",
+        record(0, 1.0),
+        record(1, 1.1),
+        record(2, 3.0),
         Final(trials=3, finalists=(Finalist(0, (1.3, 1.3)), Finalist(1, (1.2, 1.2)))),
-    )  # fmt: skip
+    )
     result = load_log(path)
     best, frame = result.best, result.to_frame()
     assert best.retimed and best.trial.index == 1
@@ -191,9 +207,7 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
     measure = {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "sentinel": 2, "finalists": 3}
 
     def run(trials: int) -> list[dict]:  # type: ignore[type-arg]
-        tune(
-            "gemm:32x32x32", space="knob-template", policy="random", log=log, trials=trials, batch=2, measure=measure
-        )  # fmt: skip
+        tune("gemm:32x32x32", space="knob-template", policy="random", log=log, trials=trials, batch=2, measure=measure)
         return [json.loads(line) for line in log.read_text().splitlines()[1:]]
 
     lines = run(5)
@@ -222,7 +236,11 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
 def test_a_table_has_no_final(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
     result = tune(
-        toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl",
-        measure={"kind": "table", "path": str(table)}, trials=20,
-    )  # fmt: skip
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy="random",
+        log=tmp_path / "a.jsonl",
+        measure={"kind": "table", "path": str(table)},
+        trials=20,
+    )
     assert result.log.final is None and result.best.tied is None and result.log.header.machine == {}

@@ -51,9 +51,13 @@ def test_a_study_continues_after_such_a_failure(tmp_path: Path) -> None:
     )
     log = tmp_path / "a.jsonl"
     tune(
-        toys.WORKLOAD, space=toys.Small(), policy="random", log=log, trials=4,
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy="random",
+        log=log,
+        trials=4,
         measure={"kind": "table", "path": str(table)},
-    )  # fmt: skip
+    )
     assert {record.message for record in read_log(log).records} == {r"half a pair: \ud800"}
 
 
@@ -64,9 +68,14 @@ def test_a_knob_that_no_log_can_hold_is_refused(
     space = Says(toys.WORKLOAD, measurer.target)
     with pytest.raises(SearchlabError, match="cannot write the log.*must be plain numbers or Unicode text") as caught:
         tune(
-            toys.WORKLOAD, space=space, policy="grid", log=tmp_path / "a.jsonl", trials=3, batch=1,
+            toys.WORKLOAD,
+            space=space,
+            policy="grid",
+            log=tmp_path / "a.jsonl",
+            trials=3,
+            batch=1,
             measure={"kind": "local", "workers": 1},
-        )  # fmt: skip
+        )
     assert "\n" not in str(caught.value)
     assert len(read_log(tmp_path / "a.jsonl").records) == 2
 

@@ -53,9 +53,14 @@ def log_of(path: Path, space: Plugin) -> Path:
 
 def warm_started(log: Path) -> None:
     searchlab.tune(
-        "gemm:8x8x8", space="sketch", policy="xgb", features="program", log=log.parent / "new.jsonl", trials=1,
+        "gemm:8x8x8",
+        space="sketch",
+        policy="xgb",
+        features="program",
+        log=log.parent / "new.jsonl",
+        trials=1,
         warm_start=[log],
-    )  # fmt: skip
+    )
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
@@ -137,13 +142,23 @@ def test_a_space_that_the_user_names_is_trusted(tmp_path: Path) -> None:
     table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
     space, measure = "tests.support.toys:Small", {"kind": "table", "path": str(table)}
     searchlab.tune(
-        "gemm:64x64x64", space=space, policy="random", log=tmp_path / "a.jsonl", trials=8, measure=measure,
-    )  # fmt: skip
+        "gemm:64x64x64",
+        space=space,
+        policy="random",
+        log=tmp_path / "a.jsonl",
+        trials=8,
+        measure=measure,
+    )
     run = searchlab.tune(
-        "gemm:64x64x64", space=space, policy={"name": "xgb", "options": {"n_startup": 2}},
-        log=tmp_path / "b.jsonl", trials=8, batch=4, measure=measure,
+        "gemm:64x64x64",
+        space=space,
+        policy={"name": "xgb", "options": {"n_startup": 2}},
+        log=tmp_path / "b.jsonl",
+        trials=8,
+        batch=4,
+        measure=measure,
         warm_start=[tmp_path / "a.jsonl"],
-    )  # fmt: skip
+    )
     assert len(run.trials) == 8 and run.space
     with pytest.raises(SearchlabError, match="--trust"):
         searchlab.load_log(tmp_path / "a.jsonl").space  # noqa: B018

@@ -83,9 +83,14 @@ def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_pruned(space: Co
     log = tmp_path / "a.jsonl"
     for trials in (3, 4):
         tune(
-            WORKLOAD, space=space, policy="grid", log=log, trials=trials, batch=2,
+            WORKLOAD,
+            space=space,
+            policy="grid",
+            log=log,
+            trials=trials,
+            batch=2,
             measure={"kind": "local", **QUICK, "finalists": 0, "sentinel": 0},
-        )  # fmt: skip
+        )
     records = {record.config["us"]: record for record in read_log(log).records}
     slow = records[300].seconds[0] > 3 * statistics.median(records[200].seconds)  # only if the machine is busy
     assert {us: record.pruned for us, record in records.items()} == {200: False, 300: slow, 4000: True, 60000: True}

@@ -201,11 +201,13 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
-         "no CUDA device was found: .*; use another machine or recorded measurements"),
+        (
+            "LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
+            "no CUDA device was found: .*; use another machine or recorded measurements",
+        ),
         ("resolve_target('cuda')", "no CUDA device was found, .* specify an arch, for example "),
     ],
-)  # fmt: skip
+)
 def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> None:
     code = (
         "from searchlab.errors import SearchlabError\nfrom searchlab.measure.settings import LocalSettings\n"

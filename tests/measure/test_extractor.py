@@ -77,9 +77,14 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
 def test_a_run_survives_a_config_that_kills_the_process_extracting_its_features(tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning, match="cannot extract program features for .* SIGSEGV"):
         result = tune(
-            "gemm:8x8x8", space="tests.support.measure.faulty:Crashing", features="program",
-            policy={"name": "xgb", "options": {"n_startup": 2}}, log=tmp_path / "log.jsonl", trials=4, batch=2,
-        )  # fmt: skip
+            "gemm:8x8x8",
+            space="tests.support.measure.faulty:Crashing",
+            features="program",
+            policy={"name": "xgb", "options": {"n_startup": 2}},
+            log=tmp_path / "log.jsonl",
+            trials=4,
+            batch=2,
+        )
     failures = {trial.config["fault"]: trial.measurement.failure for trial in result.trials}
     assert failures == {"none": None, "tiled": None, "schedule segfaults": "crash", "schedule raises": "build_error"}
 
@@ -112,9 +117,14 @@ def test_a_run_is_the_same_with_processes_that_extract(
 
     def run(log: Path) -> Path:
         tune(
-            toys.WORKLOAD, space="tests.support.toys:Small", policy="xgb", log=log, trials=24, features="program",
+            toys.WORKLOAD,
+            space="tests.support.toys:Small",
+            policy="xgb",
+            log=log,
+            trials=24,
+            features="program",
             measure={"kind": "table", "path": str(path)},
-        )  # fmt: skip
+        )
         return log
 
     plain = run(tmp_path / "plain.jsonl")

@@ -78,9 +78,7 @@ def test_gigabytes_of_output_go_nowhere(bounded: LocalMeasurer, tmp_path: Path) 
 
 def test_a_building_process_imports_nothing_slow_that_its_programs_do_not_need(native: Target) -> None:
     with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), native, {}, 1) as measurer:
-        built, told = measurer.measure(
-            Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})]
-        )  # fmt: skip
+        built, told = measurer.measure(Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})])
     modules = told.message.split()
     assert built.failure is None and "tvm" in modules
     assert not {"tvm.s_tir.tensor_intrin", "torch", "xgboost", "optuna", "matplotlib"} & set(modules)
@@ -130,8 +128,11 @@ def tune(log: Path, scratch: Path) -> subprocess.Popen[str]:
     words = ["tune", "gemm:96x96x96", "--space", "knob-template", "--policy", "random", "--trials", "500", "--log"]
     return subprocess.Popen(
         [sys.executable, "-m", "searchlab", *words, str(log)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(scratch)},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(scratch)},
+    )
 
 
 @pytest.mark.parametrize(

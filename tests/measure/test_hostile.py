@@ -27,15 +27,36 @@ hostile = script("hostile")
 cloudpickle.register_pickle_by_value(hostile)  # its folder is on no worker's path
 
 CHANGES = (
-    "limits open files", "limits its CPU", "changes the environment", "changes C's environment", "changes the folder",
-    "changes the umask", "blocks signals", "sets an alarm", "binds itself to a core", "is nice", "opens files",
-    "leaves an idle thread", "leaves a daemon", "empties sys.path", "replaces modules", "patches builtins",
-    "turns warnings to errors", "joins its parent's group",
-)  # fmt: skip
+    "limits open files",
+    "limits its CPU",
+    "changes the environment",
+    "changes C's environment",
+    "changes the folder",
+    "changes the umask",
+    "blocks signals",
+    "sets an alarm",
+    "binds itself to a core",
+    "is nice",
+    "opens files",
+    "leaves an idle thread",
+    "leaves a daemon",
+    "empties sys.path",
+    "replaces modules",
+    "patches builtins",
+    "turns warnings to errors",
+    "joins its parent's group",
+)
 WRITES = (
-    "closes all and loops", "closes its connection", "sends garbage", "sends a long length", "sends half a length",
-    "trickles", "sends a pickle", "sends another answer", "sends many answers",
-)  # fmt: skip
+    "closes all and loops",
+    "closes its connection",
+    "sends garbage",
+    "sends a long length",
+    "sends half a length",
+    "trickles",
+    "sends a pickle",
+    "sends another answer",
+    "sends many answers",
+)
 
 
 @pytest.fixture(scope="module")

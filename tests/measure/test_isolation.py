@@ -47,9 +47,12 @@ isolation.die_with(int(sys.argv[1]))
 def bound(code: str) -> subprocess.Popen[str]:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.Popen(
-        [sys.executable, "-c", BOUND.format(code), str(os.getpid())], stdout=subprocess.PIPE, text=True, env=env,
+        [sys.executable, "-c", BOUND.format(code), str(os.getpid())],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,9 @@ def test_programs_with_packed_arguments(native: Target, tmp_path: Path) -> None:
     with LocalMeasurer(settings, native, {}, 1) as measurer:
         results = dict(zip(kinds, measurer.measure(space, [Config({"kind": kind}) for kind in kinds]), strict=True))
         assert {kind: result.failure for kind, result in results.items()} == {
-            **packing.EXPECTED, "spoils": "wrong_answer"
-        }  # fmt: skip
+            **packing.EXPECTED,
+            "spoils": "wrong_answer",
+        }
         assert "nan" in results["packs nothing"].message
         assert results["spoils"].message == "the program writes to its input B, packed"
     trials = [Trial(0, Config({"kind": kind}), results[kind]) for kind in ("packs", "none")]

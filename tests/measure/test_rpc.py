@@ -381,11 +381,16 @@ def test_wrong_settings_and_places_are_one_sentence(fleet: Fleet, native: Target
 def test_two_jobs_on_one_fleet(fleet: Fleet, measurer: RpcMeasurer, tmp_path: Path) -> None:
     study = Study.from_dict(
         {
-            "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 3,
-            "trials": 4, "batch": 2, "target": "native",
+            "workloads": ["gemm:16x16x16"],
+            "spaces": ["knob-template"],
+            "policies": ["random"],
+            "seeds": 3,
+            "trials": 4,
+            "batch": 2,
+            "target": "native",
             "measure": {"kind": "rpc", "tracker": fleet.tracker, "key": "two", "repeat": 1, "workers": 1},
         }
-    )  # fmt: skip
+    )
     seen: list[tuple[int, int]] = []
     results = study.run(tmp_path, lambda run, number, _, job: lambda *_: seen.append((number, job)), jobs=2)
     assert [len(result.trials) for result in results] == [4, 4, 4]

@@ -17,9 +17,16 @@ from tests.support import toys
 from tests.support.logs import write_table
 
 RUN = {
-    "number": 1, "repeat": 3, "min_repeat_ms": 10, "prune_factor": 3.0, "build_timeout": 15.0, "run_timeout": 15.0,
-    "check": True, "memory_limit_mb": 4096, "statistic": "median",
-}  # fmt: skip
+    "number": 1,
+    "repeat": 3,
+    "min_repeat_ms": 10,
+    "prune_factor": 3.0,
+    "build_timeout": 15.0,
+    "run_timeout": 15.0,
+    "check": True,
+    "memory_limit_mb": 4096,
+    "statistic": "median",
+}
 
 
 def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
@@ -29,8 +36,11 @@ def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
         (LocalSettings(workers=3, sentinel=0, finalists=2), {"kind": "local", **RUN}),
         (fleet, {"kind": "rpc", **RUN, "key": "cortex-a72"}),
         (TableSettings("logs"), {"kind": "table", "path": "logs"}),
-        (TableSettings("logs", "nearest", True), {"kind": "table", "path": "logs", "missing": "nearest", "noise": True})
-    ):  # fmt: skip
+        (
+            TableSettings("logs", "nearest", True),
+            {"kind": "table", "path": "logs", "missing": "nearest", "noise": True},
+        ),
+    ):
         assert json.dumps(settings.identity()) == json.dumps(identity)  # type: ignore[attr-defined]
 
 

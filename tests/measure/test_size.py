@@ -14,9 +14,14 @@ from searchlab.measure.pool import check_size
 
 @pytest.mark.parametrize(
     "spelling",
-    [f"gemm:{2**62}x8x8", f"gemm:8x{2**50}x8", f"conv2d:1x{2**40}x8x8x8x3x3", f"softmax:8x{2**62}",
-     f"conv2d:1x8x8x8x8x3x3:p{2**62}"],
-)  # fmt: skip
+    [
+        f"gemm:{2**62}x8x8",
+        f"gemm:8x{2**50}x8",
+        f"conv2d:1x{2**40}x8x8x8x3x3",
+        f"softmax:8x{2**62}",
+        f"conv2d:1x8x8x8x8x3x3:p{2**62}",
+    ],
+)
 def test_huge_extents_are_refused_when_parsed(spelling: str) -> None:
     with pytest.raises(SearchlabError, match="must be"):
         searchlab.parse_workload(spelling)

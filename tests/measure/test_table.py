@@ -123,9 +123,12 @@ def test_a_compressed_log_is_not_written_and_a_broken_one_is_one_sentence(tmp_pa
     packed.write_bytes(whole)
     with pytest.raises(SearchlabError, match=r"cannot write the log .*a\.jsonl\.gz: choose a file name"):
         tune(
-            toys.WORKLOAD, space=toys.Small(), policy="random", log=packed,
+            toys.WORKLOAD,
+            space=toys.Small(),
+            policy="random",
+            log=packed,
             measure={"kind": "table", "path": str(plain)},
-        )  # fmt: skip
+        )
     assert packed.read_bytes() == whole
     for broken in (whole[:-9], whole[: len(whole) // 2], b"", plain.read_bytes(), whole[:200] + b"x" + whole[201:]):
         packed.write_bytes(broken)
@@ -197,9 +200,13 @@ def test_nearest_answers_are_marked_and_warned_of_once_and_are_no_measurements(t
     log = tmp_path / "a.jsonl"
     with pytest.warns(SearchlabWarning, match="nearest") as warned:
         tune(
-            toys.WORKLOAD, space=space, policy="random", log=log, trials=120,
+            toys.WORKLOAD,
+            space=space,
+            policy="random",
+            log=log,
+            trials=120,
             measure={"kind": "table", "path": str(table), "missing": "nearest"},
-        )  # fmt: skip
+        )
     assert len(warned) == 1
     trials = read_log(log).trials
     assert len(trials) == 120 and all(trial.measurement.nearest == (trial.config not in held) for trial in trials)
@@ -235,9 +242,15 @@ def test_noise_draws_from_the_repeats_and_a_seed_decides_it(tmp_path: Path) -> N
 
     def run(log: Path, seed: int, trials: int) -> Path:
         tune(
-            toys.WORKLOAD, space=toys.Small(), policy="evolutionary", log=log, trials=trials, seed=seed, batch=7,
+            toys.WORKLOAD,
+            space=toys.Small(),
+            policy="evolutionary",
+            log=log,
+            trials=trials,
+            seed=seed,
+            batch=7,
             measure={"kind": "table", "path": str(table), "noise": True},
-        )  # fmt: skip
+        )
         return log
 
     whole = run(tmp_path / "whole.jsonl", 1, 60)
@@ -260,9 +273,12 @@ def test_noise_draws_from_the_repeats_and_a_seed_decides_it(tmp_path: Path) -> N
 
 def study(table: str, **more: object) -> Study:
     data = {
-        "workloads": ["gemm:64x64x64"], "spaces": ["tests.support.toys:Small"], "policies": ["random"], "trials": 5,
+        "workloads": ["gemm:64x64x64"],
+        "spaces": ["tests.support.toys:Small"],
+        "policies": ["random"],
+        "trials": 5,
         "measure": {"kind": "table", "path": table},
-    }  # fmt: skip
+    }
     return Study.from_dict({**data, **more})
 
 
@@ -272,9 +288,13 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
     result = study(str(table)).run(tmp_path / "out")[0]
     assert result.space.target == foreign and len(result.trials) == 5
     tuned = tune(
-        "gemm:64x64x64", space="tests.support.toys:Small", policy="random", log=tmp_path / "b.jsonl", trials=5,
+        "gemm:64x64x64",
+        space="tests.support.toys:Small",
+        policy="random",
+        log=tmp_path / "b.jsonl",
+        trials=5,
         measure={"kind": "table", "path": str(table)},
-    )  # fmt: skip
+    )
     assert tuned.space.target == foreign
     with pytest.raises(
         SearchlabError, match="not searched in tests.support.toys:Small: no table contains it for this target"
@@ -309,9 +329,13 @@ def test_a_complete_table_gives_its_optimum_to_the_log_of_every_run(tmp_path: Pa
 
     def run(table: Path) -> float | None:
         result = tune(
-            toys.WORKLOAD, space=space, policy="random", trials=1, log=tmp_path / "runs" / table.name,
+            toys.WORKLOAD,
+            space=space,
+            policy="random",
+            trials=1,
+            log=tmp_path / "runs" / table.name,
             measure={"kind": "table", "path": str(table)},
-        )  # fmt: skip
+        )
         return result.log.header.optimum
 
     assert run(tmp_path / "whole.jsonl") == best
@@ -338,9 +362,13 @@ def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
     space = toys.Dependent()
     path = write_table(tmp_path / "table.jsonl", space, toys.smooth, counted=True)
     run = tune(
-        space.workload, space=space, policy="random", trials=12, log=tmp_path / "run.jsonl",
+        space.workload,
+        space=space,
+        policy="random",
+        trials=12,
+        log=tmp_path / "run.jsonl",
         measure={"kind": "table", "path": str(path)},
-    )  # fmt: skip
+    )
     known = run.log.header.random
     assert known is not None and len(known.expected) == 12
     drawn = [space.sample_new(np.random.default_rng(seed), 12, ()) for seed in range(400)]

@@ -58,19 +58,29 @@ SERVER = {"key": "server:a", "addr": ["10.0.0.1", 9090]}
 @pytest.mark.parametrize(
     "answer",
     [
-        b"", MAGIC[:3], MAGIC, MAGIC + b"\x05\0", MAGIC + framed([0, {}])[:-1],
-        MAGIC + struct.pack("<i", -1), MAGIC + struct.pack("<i", 2**31 - 1),
+        b"",
+        MAGIC[:3],
+        MAGIC,
+        MAGIC + b"\x05\0",
+        MAGIC + framed([0, {}])[:-1],
+        MAGIC + struct.pack("<i", -1),
+        MAGIC + struct.pack("<i", 2**31 - 1),
         MAGIC + struct.pack("<i", 4) + b"\xff\xfe{}",
-        MAGIC + struct.pack("<i", 3) + b"xyz", MAGIC + framed(None), MAGIC + framed([0]), MAGIC + framed([0, []]),
-        MAGIC + framed({"server_info": []}), MAGIC + framed([0, {"server_info": {}}]),
-        MAGIC + framed([0, {"server_info": [3]}]), MAGIC + framed([0, {"server_info": [{"key": 1, "addr": ["a", 1]}]}]),
+        MAGIC + struct.pack("<i", 3) + b"xyz",
+        MAGIC + framed(None),
+        MAGIC + framed([0]),
+        MAGIC + framed([0, []]),
+        MAGIC + framed({"server_info": []}),
+        MAGIC + framed([0, {"server_info": {}}]),
+        MAGIC + framed([0, {"server_info": [3]}]),
+        MAGIC + framed([0, {"server_info": [{"key": 1, "addr": ["a", 1]}]}]),
         MAGIC + framed([0, {"server_info": [{"key": "a", "addr": "a:1"}]}]),
         MAGIC + framed([0, {"server_info": [{"key": "a", "addr": ["a", 10**9]}]}]),
         MAGIC + framed([0, {"server_info": [SERVER], "queue_info": {"a": 3}}]),
         MAGIC + struct.pack("<i", 200_000) + b"[" * 200_000,
     ],
     ids=lambda answer: f"{len(answer)}-{zlib.crc32(answer)}",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answer: bytes, ends: bool) -> None:
     monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.2)

@@ -22,9 +22,24 @@ def test_tasks_are_listed() -> None:
 def test_a_model_is_tuned_and_what_was_left_out_is_said(tmp_path: Path) -> None:
     settings = json.dumps({"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0})
     done = searchlab(
-        "model", "tune", MLP, "--trials", 4, "--batch", 2, "--policy", "random", "--space", "knob-template",
-        "--scheduler", "gradient,alpha=0.5", "--measure", settings, "--out", tmp_path / "mlp",
-    )  # fmt: skip
+        "model",
+        "tune",
+        MLP,
+        "--trials",
+        4,
+        "--batch",
+        2,
+        "--policy",
+        "random",
+        "--space",
+        "knob-template",
+        "--scheduler",
+        "gradient,alpha=0.5",
+        "--measure",
+        settings,
+        "--out",
+        tmp_path / "mlp",
+    )
     assert done.returncode == 0, done.stderr
     assert "not tuned: transpose: it only moves" in done.stdout
     assert "the model takes " in done.stdout and "its outputs differ by at most " in done.stdout

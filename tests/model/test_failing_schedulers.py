@@ -52,12 +52,17 @@ class Bad(Scheduler):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("exits", "failed in tell: PluginExit"), ("leaves", "failed in tell: SystemExit"),
-        ("raises", "failed in tell: ValueError: no"), ("raises a BaseException", "failed in tell"),
-        ("replaces", "broke its contract"), ("deletes", "failed in tell: AttributeError"), ("none", "failed in tell"),
-        ("lies", "broke its contract"), ("forgets", "call super"),
+        ("exits", "failed in tell: PluginExit"),
+        ("leaves", "failed in tell: SystemExit"),
+        ("raises", "failed in tell: ValueError: no"),
+        ("raises a BaseException", "failed in tell"),
+        ("replaces", "broke its contract"),
+        ("deletes", "failed in tell: AttributeError"),
+        ("none", "failed in tell"),
+        ("lies", "broke its contract"),
+        ("forgets", "call super"),
     ],
-)  # fmt: skip
+)
 def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, said: str) -> None:
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how

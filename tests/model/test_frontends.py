@@ -20,9 +20,10 @@ def test_an_onnx_file(tmp_path: Path) -> None:
 
     rng = np.random.default_rng(0)
     weights = {
-        "w": rng.standard_normal((4, 3, 3, 3)), "b": rng.standard_normal(4),
+        "w": rng.standard_normal((4, 3, 3, 3)),
+        "b": rng.standard_normal(4),
         "v": rng.standard_normal((256, 10)),
-    }  # fmt: skip
+    }
     graph = helper.make_graph(
         [
             helper.make_node("Conv", ["x", "w", "b"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),

@@ -46,8 +46,11 @@ def test_the_gradient_is_metaschedules() -> None:
 
 
 def test_ansor_expects_a_task_to_come_close_to_similar_ones() -> None:
-    tasks = [ScheduledTask("fast", flops=1000, op="gemm"), ScheduledTask("slow", flops=1000, op="gemm"),
-             ScheduledTask("other", flops=1000, op="conv2d")]  # fmt: skip
+    tasks = [
+        ScheduledTask("fast", flops=1000, op="gemm"),
+        ScheduledTask("slow", flops=1000, op="gemm"),
+        ScheduledTask("other", flops=1000, op="conv2d"),
+    ]
     scheduler = told(Ansor(tasks, seed=0, alpha=0.0), [1.0, 1.0, 1.0], [8.0, 8.0, 8.0, 8.0], [8.5, 8.5, 8.5, 8.5])
     # On its own, the slow task can lose 8/4 in its next round. A similar one takes 1, so 2 is expected: a fall by 6.
     assert scheduler.ask([0, 1, 2]) == 1

@@ -32,9 +32,19 @@ class Killed(Exception):
 
 def tuned(out: Path, trials: int = 24, **options: Any) -> TunedModel:
     return searchlab.tune_model(
-        **{"mod": models.mlp(), "out": out, "trials": trials, "batch": 4, "policy": "random", "space": "knob-template",
-           "measure": QUICK, "compile": False, "progress": False, **options},
-    )  # fmt: skip
+        **{
+            "mod": models.mlp(),
+            "out": out,
+            "trials": trials,
+            "batch": 4,
+            "policy": "random",
+            "space": "knob-template",
+            "measure": QUICK,
+            "compile": False,
+            "progress": False,
+            **options,
+        },
+    )
 
 
 def configs(out: Path) -> dict[str, list[Any]]:
@@ -119,10 +129,27 @@ def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
 
 def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
     command = [
-        sys.executable, "-m", "searchlab", "model", "tune", f"{Path(models.__file__)}:mlp", "--trials", "24", "--batch",
-        "4", "--policy", "random", "--space", "knob-template", "--scheduler", "round-robin", "--measure",
-        json.dumps(QUICK), "--out", str(tmp_path / "killed"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "searchlab",
+        "model",
+        "tune",
+        f"{Path(models.__file__)}:mlp",
+        "--trials",
+        "24",
+        "--batch",
+        "4",
+        "--policy",
+        "random",
+        "--space",
+        "knob-template",
+        "--scheduler",
+        "round-robin",
+        "--measure",
+        json.dumps(QUICK),
+        "--out",
+        str(tmp_path / "killed"),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     file = tmp_path / "killed" / FILE
     while not file.exists() or file.read_bytes().count(b"\n") < 3:
@@ -186,7 +213,12 @@ class Few(searchlab.ProductSpace):
 def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="input x has the symbolic dimension n"):
         searchlab.tune_model(
-            models.partly_symbolic(), out=tmp_path / "m", trials=4, batch=2, policy="random", space="sketch",
+            models.partly_symbolic(),
+            out=tmp_path / "m",
+            trials=4,
+            batch=2,
+            policy="random",
+            space="sketch",
             measure=QUICK,
-        )  # fmt: skip
+        )
     assert not (tmp_path / "m").exists()

@@ -22,14 +22,21 @@ from tests.support import toys
 from tests.support.autotvm import again, recorded, searched, table
 
 
-@pytest.mark.parametrize(("name", "seeds", "trials"), [
-    ("ga-b8", 5, 200),
-    ("ga-b64", 5, 200),
-    ("ga-p16e4-b8", 5, 23),  # up to the elites: numpy leaves them in an order that is chance, and draws depend on it
-    ("xgb-knob-reg-plan64-b64", 1, 128),
-    ("xgb-knob-reg-plan8-b8", 1, 24),
-    ("grid-b8", 1, 200),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "seeds", "trials"),
+    [
+        ("ga-b8", 5, 200),
+        ("ga-b64", 5, 200),
+        (
+            "ga-p16e4-b8",
+            5,
+            23,
+        ),  # up to the elites: numpy leaves them in an order that is chance, and draws depend on it
+        ("xgb-knob-reg-plan64-b64", 1, 128),
+        ("xgb-knob-reg-plan8-b8", 1, 24),
+        ("grid-b8", 1, 200),
+    ],
+)
 def test_a_tuner_proposes_what_autotvms_does(name: str, seeds: int, trials: int) -> None:
     """Trial by trial, with its random numbers: the same draws, the same trees on the same rows, the same walks."""
     for seed, expected in list(recorded(name).items())[:seeds]:

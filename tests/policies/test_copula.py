@@ -124,9 +124,13 @@ def test_a_run_receives_the_trials_of_other_shapes_and_resumes(policy: str, nati
         if not table.exists():
             write_table(table, KnobTemplate(parse_workload(shape), native), toys.flaky)
         tune(
-            shape, space="knob-template", log=tmp_path / log, trials=trials,
-            measure={"kind": "table", "path": str(table)}, **options,
-        )  # fmt: skip
+            shape,
+            space="knob-template",
+            log=tmp_path / log,
+            trials=trials,
+            measure={"kind": "table", "path": str(table)},
+            **options,
+        )
         return [record.config for record in read_log(tmp_path / log).records]
 
     tuned("gemm:16x8x8", "earlier.jsonl", 32, policy="random")

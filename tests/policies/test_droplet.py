@@ -116,13 +116,16 @@ def test_trials_of_another_space_are_passed_over() -> None:
     assert len(toys.run(policy, toys.smooth, 24)) == 24
 
 
-@pytest.mark.parametrize(("option", "message"), [
-    ({"start": "fist"}, "option 'start' cannot be 'fist'; did you mean 'first'"),
-    ({"start": [0]}, "must include a position for knob"),
-    ({"start": [0, 0, 99, 0]}, "option 'start' is 99"),
-    ({"start": [0] * 9}, "it must have 4 positions, one for each knob"),
-    ({"pvalue": 2}, "option 'pvalue' is 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"start": "fist"}, "option 'start' cannot be 'fist'; did you mean 'first'"),
+        ({"start": [0]}, "must include a position for knob"),
+        ({"start": [0, 0, 99, 0]}, "option 'start' is 99"),
+        ({"start": [0] * 9}, "it must have 4 positions, one for each knob"),
+        ({"pvalue": 2}, "option 'pvalue' is 2"),
+    ],
+)
 def test_bad_options_are_named(option: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         Droplet(toys.Small(), seed=0, **option)

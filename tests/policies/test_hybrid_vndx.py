@@ -100,11 +100,14 @@ def test_repaired_it_beats_random_search() -> None:
     assert found(lambda seed: HybridVndx(toys.Large(), seed=seed, repaired=True)) < random
 
 
-@pytest.mark.parametrize(("option", "message"), [
-    ({"elites": 1}, "option 'elites' is 1"),
-    ({"pool": 1}, "option 'pool' is 1"),
-    ({"cooling": 1.5}, "option 'cooling' is 1.5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"elites": 1}, "option 'elites' is 1"),
+        ({"pool": 1}, "option 'pool' is 1"),
+        ({"cooling": 1.5}, "option 'cooling' is 1.5"),
+    ],
+)
 def test_bad_options_are_named(option: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         HybridVndx(toys.Small(), seed=0, **option)

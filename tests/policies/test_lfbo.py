@@ -126,5 +126,8 @@ def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
     fastest = min(trials, key=lambda trial: trial.cost)
     around = set(policy._around(fastest.config, np.random.default_rng(0)))
     assert around <= policy.seen.keys()
-    assert len(toys.run(Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0, polish=0),
-                        toys.smooth, 120)) < len(trials)  # fmt: skip
+    assert len(
+        toys.run(
+            Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0, polish=0), toys.smooth, 120
+        )
+    ) < len(trials)

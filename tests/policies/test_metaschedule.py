@@ -196,13 +196,17 @@ def test_a_space_without_traces_is_refused(space: Space) -> None:
 
 def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
     spec = {
-        "workloads": ["gemm:64x64x64"], "spaces": ["sketch", "guided-gemm"], "policies": ["random", "metaschedule"],
+        "workloads": ["gemm:64x64x64"],
+        "spaces": ["sketch", "guided-gemm"],
+        "policies": ["random", "metaschedule"],
         "seeds": 2,
-    }  # fmt: skip
+    }
     runs, left_out = Study.from_dict(spec).plan()
     assert sorted({str(run.log.parent) for run in runs}) == [
-        "gemm_64x64x64/guided-gemm/random", "gemm_64x64x64/sketch/metaschedule", "gemm_64x64x64/sketch/random",
-    ]  # fmt: skip
+        "gemm_64x64x64/guided-gemm/random",
+        "gemm_64x64x64/sketch/metaschedule",
+        "gemm_64x64x64/sketch/random",
+    ]
     assert len(left_out) == 1 and left_out[0].startswith("gemm_64x64x64/guided-gemm/metaschedule is not searched: ")
     with pytest.raises(SearchlabError, match="no policy in the study can search any of its spaces"):
         Study.from_dict({**spec, "spaces": ["guided-gemm"], "policies": ["metaschedule"]}).plan()
@@ -211,10 +215,15 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("population", 0), ("generations", -1), ("measured_ratio", 1.5), ("mutation_prob", -1), ("retries", -1),
-        ("epsilon", 2), ("n_startup", 0),
+        ("population", 0),
+        ("generations", -1),
+        ("measured_ratio", 1.5),
+        ("mutation_prob", -1),
+        ("retries", -1),
+        ("epsilon", 2),
+        ("n_startup", 0),
     ],
-)  # fmt: skip
+)
 def test_bad_options_are_named(option: str, value: Any) -> None:
     with pytest.raises(SearchlabError, match=f"option '{option}' is {value}"):
         policy(cast(Space, sketch()), **{option: value})
@@ -231,9 +240,13 @@ def test_its_numbers_are_tvms() -> None:
 
     theirs, ours = defaults(EvolutionarySearch), defaults(MetaSchedule)
     names = {
-        "population_size": "population", "genetic_num_iters": "generations", "init_measured_ratio": "measured_ratio",
-        "genetic_mutate_prob": "mutation_prob", "genetic_max_fail_count": "retries", "eps_greedy": "epsilon",
-    }  # fmt: skip
+        "population_size": "population",
+        "genetic_num_iters": "generations",
+        "init_measured_ratio": "measured_ratio",
+        "genetic_mutate_prob": "mutation_prob",
+        "genetic_max_fail_count": "retries",
+        "eps_greedy": "epsilon",
+    }
     assert {name: theirs[name] for name in names} == {name: ours[own] for name, own in names.items()}
     assert ours["population"] == 512 and ours["n_startup"] == defaults(XGBModel)["num_warmup_samples"] == 100
     assert theirs["init_min_unmeasured"] == MIN_UNMEASURED and theirs["max_fail_count"] == MAX_FRUITLESS
@@ -244,9 +257,12 @@ def test_its_numbers_are_tvms() -> None:
 
 def test_a_run_that_never_trains_its_cost_model_is_warned_of(tmp_path: Path) -> None:
     study = {
-        "workloads": ["gemm:64x64x64"], "spaces": ["sketch"], "policies": ["metaschedule"],
-        "target": {"kind": "llvm", "num-cores": 2}, "trials": 64,
-    }  # fmt: skip
+        "workloads": ["gemm:64x64x64"],
+        "spaces": ["sketch"],
+        "policies": ["metaschedule"],
+        "target": {"kind": "llvm", "num-cores": 2},
+        "trials": 64,
+    }
     with pytest.warns(SearchlabWarning, match="'metaschedule' does not use what it has learned until after 100 trials"):
         Study.from_dict(study, tmp_path).plan()
     with warnings.catch_warnings():

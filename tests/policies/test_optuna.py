@@ -65,8 +65,11 @@ def test_numbers_are_indices_and_words_are_categories() -> None:
     parameters = Parameters(toys.Small())
     params, distributions = parameters.encode(Config({"tile": (4, 4), "unroll": 64, "order": "jki", "pack": False}))
     assert [(name.partition(" ")[0], index) for name, index in params.items()] == [
-        ("tile[1]", 2), ("unroll", 2), ("order", 2), ("pack", 0),
-    ]  # fmt: skip
+        ("tile[1]", 2),
+        ("unroll", 2),
+        ("order", 2),
+        ("pack", 0),
+    ]
     kinds = [type(distribution).__name__.removesuffix("Distribution") for distribution in distributions.values()]
     assert kinds == ["Int", "Int", "Categorical", "Categorical"]
 

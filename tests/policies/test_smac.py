@@ -40,9 +40,12 @@ def test_the_order_of_hashes_changes_nothing() -> None:
         "print([list(trial.config.items()) for trial in toys.run(policy, toys.smooth, 24)])\n"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "1"}, text=True, capture_output=True,
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        text=True,
+        capture_output=True,
         check=True,
-    ).stdout  # fmt: skip
+    ).stdout
     here = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
     assert found == f"{[list(trial.config.items()) for trial in here]}\n"
 

@@ -109,11 +109,14 @@ def test_repaired_it_beats_random_search() -> None:
     assert found(TabuGreyWolf, repaired=True, budget=96) < found(Random)
 
 
-@pytest.mark.parametrize(("option", "message"), [
-    ({"pack": 3}, "option 'pack' is 3; it must be a whole number of at least 4"),
-    ({"restart": 0}, "option 'restart' is 0"),
-    ({"min_temperature": 0}, "option 'min_temperature' is 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"pack": 3}, "option 'pack' is 3; it must be a whole number of at least 4"),
+        ({"restart": 0}, "option 'restart' is 0"),
+        ({"min_temperature": 0}, "option 'min_temperature' is 0"),
+    ],
+)
 def test_bad_options_are_named(option: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchlabError, match=message):
         TabuGreyWolf(toys.Small(), seed=0, **option)

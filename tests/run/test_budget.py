@@ -173,10 +173,15 @@ def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
 def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, tmp_path: Path) -> None:
     seconds = charged(table, tmp_path, 30)
     spec: dict[str, Any] = {
-        "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "seeds": 3, "seconds": seconds,
+        "workloads": [str(toys.WORKLOAD)],
+        "spaces": ["tests.support.toys:Small"],
+        "seeds": 3,
+        "seconds": seconds,
         "policies": ["random", {"name": "random", "label": "stops", "stop_after": 6, "batch": 2, "seconds": 1e6}],
-        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"}, "batch": BATCH,
-    }  # fmt: skip
+        "target": {"kind": "llvm"},
+        "measure": {"kind": "table", "path": "table.jsonl"},
+        "batch": BATCH,
+    }
     study = Study.from_dict(spec, tmp_path)
     runs = study.plan()[0]
     first = forecast([run for run in runs if run.strategy.name == "random"])
@@ -194,10 +199,23 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
 
 def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: Path) -> None:
     words = [
-        "tune", str(toys.WORKLOAD), "--space", "tests.support.toys:Small", "--policy", "random", "--batch", BATCH,
-        "--target", '{"kind": "llvm"}', "--measure", json.dumps({"kind": "table", "path": str(table)}),
-        "--log", tmp_path / "a.jsonl", "--stop-after", 8,
-    ]  # fmt: skip
+        "tune",
+        str(toys.WORKLOAD),
+        "--space",
+        "tests.support.toys:Small",
+        "--policy",
+        "random",
+        "--batch",
+        BATCH,
+        "--target",
+        '{"kind": "llvm"}',
+        "--measure",
+        json.dumps({"kind": "table", "path": str(table)}),
+        "--log",
+        tmp_path / "a.jsonl",
+        "--stop-after",
+        8,
+    ]
     done = searchlab(*words)
     assert done.returncode == 0, done.stderr
     number = len(read_log(tmp_path / "a.jsonl").records)

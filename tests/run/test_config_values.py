@@ -108,9 +108,13 @@ def test_a_policy_is_named_before_anything_is_measured(policy: type[Policy], tmp
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     with pytest.raises(SearchlabError, match=policy.__name__):
         searchlab.tune(
-            toys.WORKLOAD, space=toys.Small(), policy=policy, log=tmp_path / "run.jsonl", trials=4,
+            toys.WORKLOAD,
+            space=toys.Small(),
+            policy=policy,
+            log=tmp_path / "run.jsonl",
+            trials=4,
             measure={"kind": "table", "path": str(tmp_path / "table.jsonl")},
-        )  # fmt: skip
+        )
     log = tmp_path / "run.jsonl"
     assert not log.exists() or '"kind":"trial"' not in log.read_text()
 

@@ -28,9 +28,16 @@ def table(tmp_path: Path) -> Path:
 def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **given: Any) -> list[str]:
     """Return the lines of the log after a run."""
     tune(
-        toys.WORKLOAD, space=toys.Small(), policy=policy, log=log, trials=trials, batch=4, seed=0,
-        measure={"kind": "table", "path": str(table)}, **given,
-    )  # fmt: skip
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy=policy,
+        log=log,
+        trials=trials,
+        batch=4,
+        seed=0,
+        measure={"kind": "table", "path": str(table)},
+        **given,
+    )
     return log.read_text().splitlines()
 
 
@@ -82,12 +89,16 @@ def test_a_policy_that_ends_sooner_than_its_log_is_found_out(table: Path, tmp_pa
 def test_a_study_is_reported_with_the_runs_that_ended(table: Path, tmp_path: Path) -> None:
     study = Study.from_dict(
         {
-            "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "seeds": 3, "trials": 30,
-            "policies": ["random", {"name": STOPS, "label": "stops", "batch": 2}], "target": {"kind": "llvm"},
+            "workloads": [str(toys.WORKLOAD)],
+            "spaces": ["tests.support.toys:Small"],
+            "seeds": 3,
+            "trials": 30,
+            "policies": ["random", {"name": STOPS, "label": "stops", "batch": 2}],
+            "target": {"kind": "llvm"},
             "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,
-    )  # fmt: skip
+    )
     study.run(tmp_path / "out")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.jsonl")}
     calls: list[bool] = []

@@ -37,15 +37,19 @@ def one_by_one(tmp_path: Path) -> dict[str, Any]:
 def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dict[str, Any], executor: str) -> None:
     """A pool of threads, since any executor of the standard library is accepted."""
     executors: dict[str, Executor | None] = {
-        "local": None, "threads": ThreadPoolExecutor(2), "elsewhere": Elsewhere(),
-    }  # fmt: skip
+        "local": None,
+        "threads": ThreadPoolExecutor(2),
+        "elsewhere": Elsewhere(),
+    }
     told: list[tuple[int, int]] = []
     study, given = table_study(tmp_path), executors[executor]
     jobs = 2 if given is None else None
     results = study.run(
-        tmp_path / "out", lambda run, number, *_: lambda trial, replayed: told.append((number, trial.index)), jobs,
+        tmp_path / "out",
+        lambda run, number, *_: lambda trial, replayed: told.append((number, trial.index)),
+        jobs,
         executor=given,
-    )  # fmt: skip
+    )
     assert decided_in(tmp_path / "out") == one_by_one and len(one_by_one) == 4
     assert [result.log.path for result in results] == [tmp_path / "out" / run.log for run in study.plan()[0]]
     assert sorted(told) == [(number, index) for number in (1, 2, 3, 4) for index in range(12)]
@@ -223,9 +227,16 @@ class Late(RunExecutor):
 def test_a_run_that_waited_for_a_job_is_reported_with_that_job(tmp_path: Path) -> None:
     """The logs of both runs exist before the first has completed."""
     study = Study.from_dict(
-        {"workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2, "trials": 1,
-         "batch": 1, "measure": {"kind": "local", "repeat": 1}},
-    )  # fmt: skip
+        {
+            "workloads": ["gemm:16x16x16"],
+            "spaces": ["knob-template"],
+            "policies": ["random"],
+            "seeds": 2,
+            "trials": 1,
+            "batch": 1,
+            "measure": {"kind": "local", "repeat": 1},
+        },
+    )
     told: list[tuple[int, int]] = []
     study.run(tmp_path, lambda run, number, count, job: told.append((number, job)), executor=Late(True, tmp_path))
     assert told == [(1, 0), (2, 0)]

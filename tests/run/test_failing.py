@@ -35,9 +35,15 @@ def table(tmp_path: Path) -> Path:
 
 def run(table: Path, log: Path, policy: str | dict[str, Any], **given: Any) -> None:
     tune(
-        toys.WORKLOAD, space=toys.Small(), policy=policy, log=log, trials=16, batch=4,
-        measure={"kind": "table", "path": str(table)}, **given,
-    )  # fmt: skip
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy=policy,
+        log=log,
+        trials=16,
+        batch=4,
+        measure={"kind": "table", "path": str(table)},
+        **given,
+    )
 
 
 @pytest.mark.parametrize("how", MODEL_FAULTS)
@@ -88,11 +94,15 @@ def test_a_policy_that_fails_is_named_with_the_line(
 def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) -> None:
     study = Study.from_dict(
         {
-            "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}],
-            "policies": [{"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}], "seeds": 2,
-            "trials": 12, "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": str(table)},
+            "workloads": ["gemm:64x64x64"],
+            "spaces": [{"name": "tests.support.toys:Small"}],
+            "policies": [{"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}],
+            "seeds": 2,
+            "trials": 12,
+            "target": {"kind": "llvm"},
+            "measure": {"kind": "table", "path": str(table)},
         }
-    )  # fmt: skip
+    )
     with pytest.raises(SearchlabError, match=f"failed in ask: ValueError.*{FILE}:") as caught:
         study.run(tmp_path / "out", jobs=2)
     traceback = str(caught.value.__cause__.__cause__) if caught.value.__cause__ else ""
@@ -101,10 +111,19 @@ def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) 
 
 def test_the_command_line_shows_one_sentence_and_on_request_the_traceback(table: Path, tmp_path: Path) -> None:
     words = [
-        "tune", "gemm:64x64x64", "--space", "tests.support.toys:Small", "--policy",
-        "tests.support.failing:BadPolicy,how=tell", "--log", tmp_path / "a.jsonl", "--target", '{"kind": "llvm"}',
-        "--measure", json.dumps({"kind": "table", "path": str(table)}),
-    ]  # fmt: skip
+        "tune",
+        "gemm:64x64x64",
+        "--space",
+        "tests.support.toys:Small",
+        "--policy",
+        "tests.support.failing:BadPolicy,how=tell",
+        "--log",
+        tmp_path / "a.jsonl",
+        "--target",
+        '{"kind": "llvm"}',
+        "--measure",
+        json.dumps({"kind": "table", "path": str(table)}),
+    ]
     short = searchlab(*words)
     assert short.returncode == 2
     (line,) = short.stderr.splitlines()
@@ -128,10 +147,23 @@ def test_a_module_that_raises_as_it_is_imported_is_named(
 
 def words(table: Path, log: Path, how: str) -> list[Any]:
     return [
-        "tune", "gemm:64x64x64", "--space", "tests.support.toys:Small", "--policy",
-        f"tests.support.failing:BadPolicy,how={how}", "--log", log, "--target", '{"kind": "llvm"}', "--trials", "16",
-        "--batch", "4", "--measure", json.dumps({"kind": "table", "path": str(table)}),
-    ]  # fmt: skip
+        "tune",
+        "gemm:64x64x64",
+        "--space",
+        "tests.support.toys:Small",
+        "--policy",
+        f"tests.support.failing:BadPolicy,how={how}",
+        "--log",
+        log,
+        "--target",
+        '{"kind": "llvm"}',
+        "--trials",
+        "16",
+        "--batch",
+        "4",
+        "--measure",
+        json.dumps({"kind": "table", "path": str(table)}),
+    ]
 
 
 def test_a_policy_that_ends_the_process_is_a_sentence_and_exit_code_1(table: Path, tmp_path: Path) -> None:
@@ -184,8 +216,10 @@ def test_a_policy_that_does_not_answer_is_named_by_a_warning_and_by_a_signal(
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words(table, tmp_path / "a.jsonl", "endless"))],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr
     warned = next(line for line in process.stderr if "warning" in line)
     assert "ask of policy 'tests.support.failing:BadPolicy' has taken" in warned
@@ -253,9 +287,14 @@ def test_a_space_that_raises_or_varies_is_named_with_the_line(
 ) -> None:
     with pytest.raises(SearchlabError, match=match) as caught:
         tune(
-            toys.WORKLOAD, space=space(), policy="random", log=tmp_path / "a.jsonl", trials=32, batch=4,
+            toys.WORKLOAD,
+            space=space(),
+            policy="random",
+            log=tmp_path / "a.jsonl",
+            trials=32,
+            batch=4,
             measure={"kind": "table", "path": str(table)},
-        )  # fmt: skip
+        )
     assert "\n" not in str(caught.value) and f"{space.__name__}'" in str(caught.value)
     assert "test_failing.py:" in str(caught.value)
 
@@ -268,9 +307,11 @@ def test_training_within_propose_is_charged_as_training(table: Path, tmp_path: P
     for when in ("tell", "propose"):
         log = tmp_path / f"{when}.jsonl"
         run(
-            table, log, {"name": "tests.support.failing:Trains", "options": {"when": when}},
+            table,
+            log,
+            {"name": "tests.support.failing:Trains", "options": {"when": when}},
             cost_model="tests.support.failing:Slow",
-        )  # fmt: skip
+        )
         last = read_log(log).records[-1]
         shares[when] = last.train_seconds, last.propose_seconds
     for train, propose in shares.values():

@@ -66,13 +66,18 @@ class Fails(RunExecutor):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("exits", "failed in submit: PluginExit"), ("raises", "failed in submit"), ("leaves", "SystemExit"),
-        ("no future", "instead of a concurrent.futures.Future"), ("future leaves", "lost: SystemExit"),
-        ("future is interrupted", "lost: KeyboardInterrupt"), ("future is cancelled", "lost: CancelledError"),
-        ("wrong result", "did not return the result"), ("no result", "did not return the result"),
+        ("exits", "failed in submit: PluginExit"),
+        ("raises", "failed in submit"),
+        ("leaves", "SystemExit"),
+        ("no future", "instead of a concurrent.futures.Future"),
+        ("future leaves", "lost: SystemExit"),
+        ("future is interrupted", "lost: KeyboardInterrupt"),
+        ("future is cancelled", "lost: CancelledError"),
+        ("wrong result", "did not return the result"),
+        ("no result", "did not return the result"),
         ("odd future", "PluginExit"),
     ],
-)  # fmt: skip
+)
 def test_a_failing_executor_is_named_and_complete_runs_are_kept(tmp_path: Path, how: str, said: str) -> None:
     study = table_study(tmp_path)
     with pytest.raises(RunsFailed, match=f"3 of 4 runs failed.*{said}"):

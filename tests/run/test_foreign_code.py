@@ -70,10 +70,14 @@ def test_a_policy_that_misbehaves_is_named(method: str, fault: str, tmp_path: Pa
     log = tmp_path / "run.jsonl"
     with pytest.raises(SearchlabError, match=f"Faulty' failed in {method}"):
         searchlab.tune(
-            toys.WORKLOAD, space=toys.Small(), log=log, trials=9, batch=4,
+            toys.WORKLOAD,
+            space=toys.Small(),
+            log=log,
+            trials=9,
+            batch=4,
             measure={"kind": "table", "path": str(table)},
             policy={"name": Faulty, "options": {"method": method, "fault": fault}},
-        )  # fmt: skip
+        )
     assert len(read_log(log).records) >= 4
 
 
@@ -126,9 +130,14 @@ def test_the_most_frequent_reason_is_quoted() -> None:
 def test_a_run_in_which_all_trials_fail_says_why(tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning, match="failed: run_timeout 4") as warned:
         result = searchlab.tune(
-            "gemm:8x8x8", space="knob-template", policy="random", log=tmp_path / "run.jsonl", trials=4, batch=2,
+            "gemm:8x8x8",
+            space="knob-template",
+            policy="random",
+            log=tmp_path / "run.jsonl",
+            trials=4,
+            batch=2,
             measure={"kind": "local", "run_timeout": 1e-6, "workers": 1},
-        )  # fmt: skip
+        )
     assert sum("failed: run_timeout" in str(warning.message) for warning in warned) == 1
     with pytest.raises(SearchlabError, match="run_timeout 4; most often"):
         print(result.best)

@@ -56,9 +56,13 @@ def test_a_study_from_a_script_is_kept_completely(file: Path, tmp_path: Path) ->
 
 
 SPEC = {
-    "workloads": ["gemm:64x64x64"], "spaces": ["tests.support.toys:Small"], "trials": 4, "batch": 4,
-    "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "tables"},
-}  # fmt: skip
+    "workloads": ["gemm:64x64x64"],
+    "spaces": ["tests.support.toys:Small"],
+    "trials": 4,
+    "batch": 4,
+    "target": {"kind": "llvm"},
+    "measure": {"kind": "table", "path": "tables"},
+}
 
 
 def test_a_directory_of_complete_runs_that_cannot_be_written_to(file: Path, tmp_path: Path) -> None:

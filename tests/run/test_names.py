@@ -18,11 +18,17 @@ LABELS = ["plan.json", "report", "a.jsonl", "x" * 300, "a/../../b", "..", "a\0b\
 
 def study_of(tmp_path: Path, labels: list[str]) -> Study:
     table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
-    return Study.from_dict({
-        "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "trials": 2, "batch": 2, "seeds": 1,
-        "policies": [{"name": "random", "label": label} for label in labels],
-        "measure": {"kind": "table", "path": str(table)},
-    })  # fmt: skip
+    return Study.from_dict(
+        {
+            "workloads": [str(toys.WORKLOAD)],
+            "spaces": ["tests.support.toys:Small"],
+            "trials": 2,
+            "batch": 2,
+            "seeds": 1,
+            "policies": [{"name": "random", "label": label} for label in labels],
+            "measure": {"kind": "table", "path": str(table)},
+        }
+    )
 
 
 def test_every_label_is_run_and_reported(tmp_path: Path) -> None:

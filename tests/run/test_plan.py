@@ -26,12 +26,16 @@ def study(tmp_path: Path) -> Study:
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     return Study.from_dict(
         {
-            "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "policies": ["random", "xgb"],
-            "seeds": SEEDS, "trials": 16, "target": {"kind": "llvm"},
+            "workloads": [str(toys.WORKLOAD)],
+            "spaces": ["tests.support.toys:Small"],
+            "policies": ["random", "xgb"],
+            "seeds": SEEDS,
+            "trials": 16,
+            "target": {"kind": "llvm"},
             "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,
-    )  # fmt: skip
+    )
 
 
 def test_options_are_tried_once_for_all_seeds(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +116,13 @@ def test_each_log_is_parsed_once(study: Study, tmp_path: Path, monkeypatch: pyte
 def _spec(study: Study) -> dict[str, Any]:
     spec = study.spec
     return {
-        "workloads": spec.workloads, "spaces": spec.spaces, "policies": spec.policies, "seeds": spec.seeds,
-        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
-    }  # fmt: skip
+        "workloads": spec.workloads,
+        "spaces": spec.spaces,
+        "policies": spec.policies,
+        "seeds": spec.seeds,
+        "target": {"kind": "llvm"},
+        "measure": {"kind": "table", "path": "table.jsonl"},
+    }
 
 
 def test_reading_takes_no_write_lock(study: Study, tmp_path: Path) -> None:

@@ -29,11 +29,17 @@ SPACES = ("dependent", "small")
 def run(policy: str, where: str, tables: Path, log: Path, trials: int = TRIALS, batch: int = 5) -> None:
     space = space_for(policy, where)
     tune(
-        space.workload, space=space, policy={"name": policy, "options": OPTIONS.get(policy, {})}, log=log,
-        trials=trials, batch=batch, seed=3, measure={"kind": "table", "path": str(tables)},
+        space.workload,
+        space=space,
+        policy={"name": policy, "options": OPTIONS.get(policy, {})},
+        log=log,
+        trials=trials,
+        batch=batch,
+        seed=3,
+        measure={"kind": "table", "path": str(tables)},
         # Features of programs would import TVM in every fork.
         features="knob" if POLICIES.load(policy).traits.takes_cost_model else None,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -160,19 +166,30 @@ def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path
     for held, trials in ((0, 13), (13, 21), (21, 21)):
         seen: list[tuple[int, bool]] = []
         tune(
-            toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=trials, batch=5,
+            toys.WORKLOAD,
+            space=toys.Small(),
+            policy="random",
+            log=tmp_path / "a.jsonl",
+            trials=trials,
+            batch=5,
             measure={"kind": "table", "path": str(tables)},
             on_trial=lambda trial, replayed: seen.append((trial.index, replayed)),  # noqa: B023
-        )  # fmt: skip
+        )
         assert seen == [(index, index < held) for index in range(trials)]
 
 
 @pytest.mark.parametrize("returned", [True, False, "stop"])
 def test_the_return_value_of_on_trial_does_not_stop_the_run(tables: Path, tmp_path: Path, returned: object) -> None:
     result = tune(
-        toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=13, batch=5,
-        measure={"kind": "table", "path": str(tables)}, on_trial=lambda trial, replayed: returned,
-    )  # fmt: skip
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy="random",
+        log=tmp_path / "a.jsonl",
+        trials=13,
+        batch=5,
+        measure={"kind": "table", "path": str(tables)},
+        on_trial=lambda trial, replayed: returned,
+    )
     assert len(result.trials) == 13
 
 
@@ -187,9 +204,15 @@ def test_an_error_of_on_trial_ends_the_run_which_resumes_after_that_trial(tables
     def tuned(**given: Any) -> Path:
         log = tmp_path / "a.jsonl"
         tune(
-            toys.WORKLOAD, space=toys.Small(), policy="random", log=log, trials=13, batch=5,
-            measure={"kind": "table", "path": str(tables)}, **given,
-        )  # fmt: skip
+            toys.WORKLOAD,
+            space=toys.Small(),
+            policy="random",
+            log=log,
+            trials=13,
+            batch=5,
+            measure={"kind": "table", "path": str(tables)},
+            **given,
+        )
         return log
 
     with pytest.raises(Enough):

@@ -33,12 +33,16 @@ def searcher(tmp_path: Path, elsewhere: list[float]) -> Searcher:
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     study = Study.from_dict(
         {
-            "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"],
-            "policies": ["tests.run.test_searcher:Waits"], "seeds": 1, "trials": 16, "target": {"kind": "llvm"},
+            "workloads": [str(toys.WORKLOAD)],
+            "spaces": ["tests.support.toys:Small"],
+            "policies": ["tests.run.test_searcher:Waits"],
+            "seeds": 1,
+            "trials": 16,
+            "target": {"kind": "llvm"},
             "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,
-    )  # fmt: skip
+    )
     (run,), _ = study.plan()
     return Searcher(run, lambda: elsewhere.pop(0))
 

@@ -89,9 +89,13 @@ def test_a_run_resumes_with_its_statistic() -> None:
 
 def test_a_study_has_one_for_all_its_runs_and_a_report_goes_by_it() -> None:
     spec = {
-        "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "policies": ["random", "grid"],
-        "trials": 12, "target": {"kind": "llvm"}, "measure": MEAN,
-    }  # fmt: skip
+        "workloads": [str(toys.WORKLOAD)],
+        "spaces": ["tests.support.toys:Small"],
+        "policies": ["random", "grid"],
+        "trials": 12,
+        "target": {"kind": "llvm"},
+        "measure": MEAN,
+    }
     results = Study.from_dict(spec).run("out")
     (item,) = report("out").workloads
     assert item.best and item.best.seconds == min(min(result.log.costs) for result in results)
@@ -113,9 +117,14 @@ def test_on_this_machine() -> None:
     for how, statistic in (("mean", statistics.fmean), ("median", statistics.median)):
         log = f"{how}-local.jsonl"
         result = tune(
-            "gemm:16x16x16", space="knob-template", policy="random", log=log, trials=2, batch=2,
+            "gemm:16x16x16",
+            space="knob-template",
+            policy="random",
+            log=log,
+            trials=2,
+            batch=2,
             measure=measure | {"statistic": how},
-        )  # fmt: skip
+        )
         assert [trial.cost for trial in result.trials] == [statistic(record.seconds) for record in result.log.records]
         assert read_header(log).measure.get("statistic", "median") == how
         assert load_log(log).trials == result.trials

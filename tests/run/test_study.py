@@ -159,8 +159,10 @@ def test_a_policy_keeps_its_own_cost_model_unless_its_entry_names_another(base: 
     runs = planned(base, tmp_path, entries, cost_models=["xgboost", "lightgbm"])
     own = Plugin("ridge", {"alpha": 2.0})
     assert [model(runs[label]) for label in (OWNER, "features", "model")] == [
-        (own, "program"), (own, "knob"), (Plugin("xgboost"), "program"),
-    ]  # fmt: skip
+        (own, "program"),
+        (own, "knob"),
+        (Plugin("xgboost"), "program"),
+    ]
     header = runs["features"].header(1)
     assert (header.cost_model, header.features) == (own, "knob")
     table = {"kind": "table", "path": str(tmp_path / "tables")}
@@ -174,8 +176,11 @@ def test_a_policy_keeps_its_own_cost_model_unless_its_entry_names_another(base: 
 def test_an_entry_starts_from_logs_of_its_own(base: dict[str, Any], tmp_path: Path) -> None:
     planned_runs = Study.from_dict({**base, "spaces": base["spaces"][:1], "policies": ["random"], "seeds": 2}, tmp_path)
     first, second = (result.log.path for result in planned_runs.run(tmp_path / "earlier"))
-    entries = ["grid", {"name": "random", "label": "cold", "warm_start": []},
-               {"name": "random", "label": "other", "warm_start": [str(second)]}]  # fmt: skip
+    entries = [
+        "grid",
+        {"name": "random", "label": "cold", "warm_start": []},
+        {"name": "random", "label": "other", "warm_start": [str(second)]},
+    ]
     study = {**base, "spaces": base["spaces"][:1]}
     runs = planned(study, tmp_path, entries, warm_start=[str(first)])
     digests = {label: run.warm_start.digests for label, run in runs.items()}
@@ -293,10 +298,15 @@ def test_spaces_that_do_not_fit_a_workload_are_named(tmp_path: Path) -> None:
 def test_programs_measured_by_one_policy_are_not_measured_again_by_another(tmp_path: Path) -> None:
     """Two policies measure on this machine, and start from the same configs."""
     spec = {
-        **BASE, "workloads": ["gemm:16x16x16"], "spaces": ["knob-template"], "policies": ["random", "xgb"],
-        "target": "native", "trials": 6, "seeds": 1,
+        **BASE,
+        "workloads": ["gemm:16x16x16"],
+        "spaces": ["knob-template"],
+        "policies": ["random", "xgb"],
+        "target": "native",
+        "trials": 6,
+        "seeds": 1,
         "measure": {"kind": "local", "repeat": 2, "min_repeat_ms": 0, "prune_factor": 0, "finalists": 0},
-    }  # fmt: skip
+    }
     study = Study.from_dict(spec)
     results = study.run(tmp_path / "out")
     programs = [{record.program: record for record in result.log.records} for result in results]
@@ -347,20 +357,28 @@ def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path)
 
     settings = TableSettings(path="tables")
     given = {
-        **base, "workloads": [toys.WORKLOAD], "measure": settings, "target": toys.TARGET, "cost_models": [Flat],
+        **base,
+        "workloads": [toys.WORKLOAD],
+        "measure": settings,
+        "target": toys.TARGET,
+        "cost_models": [Flat],
         "policies": [Local, {"name": Backwards, "options": {"far": 2}, "label": "far"}, "xgb"],
         "spaces": [{"name": toys.Dependent, "label": "dependent"}, {"name": toys.Small(), "label": "small"}],
-    }  # fmt: skip
+    }
     results = Study.from_dict(given, tmp_path).run(tmp_path / "out")
     assert len(results) == 2 * 3 * 2
     frame = results.to_frame()
     assert len(frame) == 12 * 20 and list(frame["strategy"].unique()) == [
-        "tests.run.test_study:test_a_study_takes_classes_and_objects.<locals>.Local", "far", "xgb",
-    ]  # fmt: skip
+        "tests.run.test_study:test_a_study_takes_classes_and_objects.<locals>.Local",
+        "far",
+        "xgb",
+    ]
     named = {
-        **base, "policies": [{"name": "tests.run.test_study:Backwards", "options": {"far": 2}, "label": "far"}, "xgb"],
-        "cost_models": ["tests.run.test_study:Flat"], "spaces": base["spaces"],
-    }  # fmt: skip
+        **base,
+        "policies": [{"name": "tests.run.test_study:Backwards", "options": {"far": 2}, "label": "far"}, "xgb"],
+        "cost_models": ["tests.run.test_study:Flat"],
+        "spaces": base["spaces"],
+    }
     before = logs(tmp_path / "out")
     assert len(Study.from_dict(named, tmp_path).run(tmp_path / "out")) == 8
     assert logs(tmp_path / "out") == before, "the same runs by name"
@@ -387,8 +405,15 @@ def test_the_frame_of_a_study_identifies_each_run(base: dict[str, Any], tmp_path
     results = Study.from_dict({**base, "policies": ["random", "xgb"]}, tmp_path).run(tmp_path / "out")
     frame = results.to_frame()
     assert list(frame.columns[:8]) == [
-        "workload", "space", "strategy", "policy", "cost_model", "features", "batch", "seed",
-    ]  # fmt: skip
+        "workload",
+        "space",
+        "strategy",
+        "policy",
+        "cost_model",
+        "features",
+        "batch",
+        "seed",
+    ]
     counts = frame.groupby(["workload", "space", "strategy", "seed"]).size()
     assert len(counts) == 8 and set(counts) == {20}
     assert set(frame.loc[frame["policy"] == "xgb", "cost_model"]) == {"xgboost"}

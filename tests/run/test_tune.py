@@ -60,9 +60,13 @@ def test_a_policy_that_breaks_its_contract_is_found_out(how: str, said: str, tmp
 def test_a_run_without_a_success_lists_its_failures(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.all_invalid)
     result = tune(
-        toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=5,
+        toys.WORKLOAD,
+        space=toys.Small(),
+        policy="random",
+        log=tmp_path / "a.jsonl",
+        trials=5,
         measure={"kind": "table", "path": str(table)},
-    )  # fmt: skip
+    )
     with pytest.raises(SearchlabError, match="has no successful trial: invalid 5"):
         print(result.best)
 
@@ -154,9 +158,13 @@ def test_on_trial_is_given_trials(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.jsonl", toys.One(), toys.smooth)
     seen: list[Trial] = []
     tune(
-        toys.WORKLOAD, space=toys.One(), policy="random", log=tmp_path / "a.jsonl",
-        on_trial=lambda trial, replayed: seen.append(trial), measure={"kind": "table", "path": str(table)},
-    )  # fmt: skip
+        toys.WORKLOAD,
+        space=toys.One(),
+        policy="random",
+        log=tmp_path / "a.jsonl",
+        on_trial=lambda trial, replayed: seen.append(trial),
+        measure={"kind": "table", "path": str(table)},
+    )
     assert seen == read_log(tmp_path / "a.jsonl").trials and len(seen) == 1
 
 

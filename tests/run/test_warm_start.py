@@ -49,9 +49,16 @@ def table(tmp_path: Path) -> Path:
 
 def run(table: Path, log: Path, space: str = SMALL, policy: Any = "random", trials: int = 24, **options: Any) -> Path:
     tune(
-        toys.WORKLOAD, space=space, policy=policy, log=log, trials=trials, target=TARGET, batch=options.pop("batch", 8),
-        measure={"kind": "table", "path": str(table)}, **options,
-    )  # fmt: skip
+        toys.WORKLOAD,
+        space=space,
+        policy=policy,
+        log=log,
+        trials=trials,
+        target=TARGET,
+        batch=options.pop("batch", 8),
+        measure={"kind": "table", "path": str(table)},
+        **options,
+    )
     return log
 
 
@@ -90,10 +97,13 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("features", "model"),
     [
-        (ProgramFeatures, "lightgbm"), (PerStoreFeatures, "pack-sum"), (ItervarFeatures, "lightgbm"),
-        (CurveFeatures, "lightgbm"), (KnobFeatures, "lightgbm"),
+        (ProgramFeatures, "lightgbm"),
+        (PerStoreFeatures, "pack-sum"),
+        (ItervarFeatures, "lightgbm"),
+        (CurveFeatures, "lightgbm"),
+        (KnobFeatures, "lightgbm"),
     ],
-)  # fmt: skip
+)
 def test_a_model_that_knows_another_workload_is_better_from_the_start(
     features: type[Features], model: str, native: Target
 ) -> None:
@@ -127,9 +137,13 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
         space = KnobTemplate(parse_workload(shape), native)
         table = write_table(tmp_path / f"table-{log}", space, toys.flaky)
         tune(
-            shape, space="knob-template", log=tmp_path / log, trials=8,
-            measure={"kind": "table", "path": str(table)}, **options,
-        )  # fmt: skip
+            shape,
+            space="knob-template",
+            log=tmp_path / log,
+            trials=8,
+            measure={"kind": "table", "path": str(table)},
+            **options,
+        )
         return tmp_path / log
 
     earlier = tuned("gemm:16x8x8", "earlier.jsonl", policy="random")
@@ -207,9 +221,14 @@ def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
 
 def spec(**changes: Any) -> dict[str, Any]:
     return {
-        "workloads": ["gemm:64x64x64"], "spaces": [{"name": SMALL, "label": "small"}], "policies": ["random", "xgb"],
-        "trials": 16, "target": TARGET, "measure": {"kind": "table", "path": "table"}, "warm_start": ["earlier"],
-    } | changes  # fmt: skip
+        "workloads": ["gemm:64x64x64"],
+        "spaces": [{"name": SMALL, "label": "small"}],
+        "policies": ["random", "xgb"],
+        "trials": 16,
+        "target": TARGET,
+        "measure": {"kind": "table", "path": "table"},
+        "warm_start": ["earlier"],
+    } | changes
 
 
 def test_each_run_of_a_study_starts_from_the_logs_that_it_can_use(table: Path, tmp_path: Path) -> None:
@@ -269,8 +288,10 @@ def test_logs_without_it_are_read_and_gone_on_with(table: Path, tmp_path: Path) 
     """A log of an earlier version."""
     log = run(table, tmp_path / "a.jsonl", policy="xgb", trials=40)
     whole = run(table, tmp_path / "b.jsonl", policy="xgb", trials=48)
-    old = [line.partition(b',"model":')[0] + b"}\n" if b',"model":' in line else line for line in
-           log.read_bytes().replace(b'"warm_start":[],', b"").splitlines(keepends=True)]  # fmt: skip
+    old = [
+        line.partition(b',"model":')[0] + b"}\n" if b',"model":' in line else line
+        for line in log.read_bytes().replace(b'"warm_start":[],', b"").splitlines(keepends=True)
+    ]
     log.write_bytes(b"".join(old))
     assert not any(record.model for record in read_log(log).records)
     run(table, log, policy="xgb", trials=48)

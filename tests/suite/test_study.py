@@ -244,9 +244,11 @@ def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: P
             name: [one.log.header.workload for one in found[f"{name}/{policy}/seed0.jsonl"].runs] for name in TABLES
         }
         assert learnt == {
-            "gemm-4x5x6-knob-1t": ["gemm:4x6x5"], "gemm-4x6x5-knob-1t": ["gemm:4x5x6"],
-            "gemm-16x16x16-guided-1t": [], "gemm-16x16x16-guided-2t": [],
-        }  # fmt: skip
+            "gemm-4x5x6-knob-1t": ["gemm:4x6x5"],
+            "gemm-4x6x5-knob-1t": ["gemm:4x5x6"],
+            "gemm-16x16x16-guided-1t": [],
+            "gemm-16x16x16-guided-2t": [],
+        }
     (other,) = found["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].others
     assert 0 < len(other.trials) <= 128 and len({trial.config for trial in other.trials}) == len(other.trials)
     warm.run(tmp_path)

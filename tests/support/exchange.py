@@ -33,10 +33,19 @@ def made_log(
     plugin, target = Plugin(space), resolve_target(TARGET)
     made = SPACES.make(plugin, parse_workload(workload), target)
     header = Header(
-        workload=str(made.workload), space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed,
-        batch=2, target=target.to_json(), measure={"kind": "local", "repeat": 3}, host={"cpu": "made up"}, workers=2,
-        created=1.7e9, computation=None if made.workload.op in BUILTIN_KINDS else Computation.of(made.workload),
-    )  # fmt: skip
+        workload=str(made.workload),
+        space=plugin,
+        fingerprint=made.fingerprint,
+        policy=Plugin("random"),
+        seed=seed,
+        batch=2,
+        target=target.to_json(),
+        measure={"kind": "local", "repeat": 3},
+        host={"cpu": "made up"},
+        workers=2,
+        created=1.7e9,
+        computation=None if made.workload.op in BUILTIN_KINDS else Computation.of(made.workload),
+    )
     writer = LogWriter(path, header, durable=False)
     for index, config in enumerate(made.sample_new(np.random.default_rng(seed), trials, ())):
         seconds = 1e-3 / (index + 1)

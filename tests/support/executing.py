@@ -27,10 +27,15 @@ def table_study(folder: Path, **given: Any) -> Study:
     if not (folder / "table.jsonl").exists():
         write_table(folder / "table.jsonl", toys.Small(), toys.flaky)
     data = {
-        "workloads": ["gemm:64x64x64"], "spaces": [{"name": "tests.support.toys:Small"}],
-        "policies": ["random", "grid"], "seeds": 2, "trials": 12, "batch": 4,
-        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
-    }  # fmt: skip
+        "workloads": ["gemm:64x64x64"],
+        "spaces": [{"name": "tests.support.toys:Small"}],
+        "policies": ["random", "grid"],
+        "seeds": 2,
+        "trials": 12,
+        "batch": 4,
+        "target": {"kind": "llvm"},
+        "measure": {"kind": "table", "path": "table.jsonl"},
+    }
     return Study.from_dict({**data, **given}, folder)
 
 

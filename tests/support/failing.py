@@ -60,10 +60,21 @@ class BadModel(CostModel):
 
 
 MODEL_FAULTS = (
-    "nan", "one infinite", "too few", "two columns", "a column", "a number", "words", "objects", "complex", "times",
-    "masked", "ragged", "raises in fit",
+    "nan",
+    "one infinite",
+    "too few",
+    "two columns",
+    "a column",
+    "a number",
+    "words",
+    "objects",
+    "complex",
+    "times",
+    "masked",
+    "ragged",
+    "raises in fit",
     "raises in predict",
-)  # fmt: skip
+)
 
 
 class Own(BaseException):

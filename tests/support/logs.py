@@ -16,9 +16,18 @@ from searchlab.space import Config, Space
 from tests.support.toys import Cost
 
 HEADER = Header(
-    workload="gemm:64x64x64", space=Plugin("toy"), fingerprint="f", policy=Plugin("random", {"x": 1}), seed=0, batch=4,
-    target={"kind": "llvm"}, measure={"kind": "local"}, host={"cpu": "x"}, versions={"numpy": "2"}, created=1.0,
-)  # fmt: skip
+    workload="gemm:64x64x64",
+    space=Plugin("toy"),
+    fingerprint="f",
+    policy=Plugin("random", {"x": 1}),
+    seed=0,
+    batch=4,
+    target={"kind": "llvm"},
+    measure={"kind": "local"},
+    host={"cpu": "x"},
+    versions={"numpy": "2"},
+    created=1.0,
+)
 
 
 def trial(index: int, seconds: float = 1e-3) -> Record:
@@ -38,9 +47,16 @@ def written(path: Path, count: int) -> bytes:
 def write_table(path: Path, space: Space, cost: Cost, *, counted: bool = False) -> Path:
     """A log of every config of a toy space, at its made-up cost. counted: whether it says that these are all."""
     header = Header(
-        workload=str(space.workload), space=Plugin("toy"), fingerprint=space.fingerprint, policy=Plugin("grid"),
-        seed=0, batch=1, target=space.target.to_json(), measure={}, space_size=space.size() if counted else None,
-    )  # fmt: skip
+        workload=str(space.workload),
+        space=Plugin("toy"),
+        fingerprint=space.fingerprint,
+        policy=Plugin("grid"),
+        seed=0,
+        batch=1,
+        target=space.target.to_json(),
+        measure={},
+        space_size=space.size() if counted else None,
+    )
     writer = LogWriter(path, header)
     for index, config in enumerate(space.enumerate()):
         writer.append(Record.of(Trial(index, config, cost(config)), 0.0, 0.0))

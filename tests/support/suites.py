@@ -42,10 +42,21 @@ def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: 
     space = SPACES.make(plugin, parse_workload(workload), target)
     log = path.with_name(path.name + ".jsonl")
     header = Header(
-        workload=workload, space=plugin, fingerprint=space.fingerprint, policy=Plugin("random"), seed=0, batch=32,
-        target=target.to_json(), measure={"kind": "local"}, label="table", space_size=space.size(), workers=2,
-        host={"cpu": "made up"}, versions={"searchlab": "0"}, created=1.0,
-    )  # fmt: skip
+        workload=workload,
+        space=plugin,
+        fingerprint=space.fingerprint,
+        policy=Plugin("random"),
+        seed=0,
+        batch=32,
+        target=target.to_json(),
+        measure={"kind": "local"},
+        label="table",
+        space_size=space.size(),
+        workers=2,
+        host={"cpu": "made up"},
+        versions={"searchlab": "0"},
+        created=1.0,
+    )
     writer = LogWriter(log, header, durable=False)
     for index, config in enumerate(space.enumerate()):
         writer.append(Record.of(Trial(index, config, cost(config)), 0.0, 0.0))

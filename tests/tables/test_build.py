@@ -52,10 +52,15 @@ def test_a_table_holds_the_whole_space_once_in_random_order_and_replays(tmp_path
     before = table.path.read_bytes()
     build_tables(study, tables, quiet)
     assert table.path.read_bytes() == before
-    replay = Study.from_dict({
-        "workloads": [GEMM], "spaces": ["guided-gemm"], "policies": ["evolutionary"], "trials": 20,
-        "measure": {"kind": "table", "path": str(table.path)},
-    })  # fmt: skip
+    replay = Study.from_dict(
+        {
+            "workloads": [GEMM],
+            "spaces": ["guided-gemm"],
+            "policies": ["evolutionary"],
+            "trials": 20,
+            "measure": {"kind": "table", "path": str(table.path)},
+        }
+    )
     recorded = {trial.config: trial.measurement.seconds for trial in log.trials}
     for trial in replay.run(tmp_path / "replayed")[0].trials:
         assert trial.measurement.seconds == recorded[trial.config]
@@ -84,14 +89,16 @@ def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp
 def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
     study = small_study(
         workloads=[GEMM, "gemm:64x64x64", "conv2d:1x8x8x8x8x3x3"],
-        spaces=[{"name": "tests.support.toys:Small", "label": "small"}, "guided-gemm"], warm_start=[],
+        spaces=[{"name": "tests.support.toys:Small", "label": "small"}, "guided-gemm"],
+        warm_start=[],
         target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2},  # a space may differ from CPU to CPU
-    )  # fmt: skip
+    )
     runs, left_out = plan_tables(study, limit=70, seed=4)
     assert len(left_out) == 1 and "guided-gemm" in left_out[0]
     assert {(str(run.log), run.trials) for run in runs} >= {
-        ("gemm_16x16x16/small.jsonl", 70), ("gemm_64x64x64/guided-gemm.jsonl", 64),
-    }  # fmt: skip
+        ("gemm_16x16x16/small.jsonl", 70),
+        ("gemm_64x64x64/guided-gemm.jsonl", 64),
+    }
     assert len(runs) == 5 and {run.seed for run in runs} == {4}
     assert placed(runs, Path("out"), Path("default"))[0].path.parts[0] == "out"
     with pytest.raises(SearchlabError, match="cannot write 5 tables to one file"):
@@ -123,9 +130,17 @@ def test_bad_input_is_one_sentence(make, said: str) -> None:  # type: ignore[no-
 def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
     """gemm:64x64x64 has 2 * 64^3 FLOP: 524.288 GFLOPS at a microsecond."""
     header = Header(
-        workload="gemm:64x64x64", space=Plugin("toy", {"x": 1}), fingerprint="f", policy=Plugin("random"), seed=0,
-        batch=1, target={"kind": "llvm"}, measure={}, space_size=8, workers=2,
-    )  # fmt: skip
+        workload="gemm:64x64x64",
+        space=Plugin("toy", {"x": 1}),
+        fingerprint="f",
+        policy=Plugin("random"),
+        seed=0,
+        batch=1,
+        target={"kind": "llvm"},
+        measure={},
+        space_size=8,
+        workers=2,
+    )
     writer = LogWriter(tmp_path / "a.jsonl", header)
     for index, microseconds in enumerate([1, 1.04, 2, 4]):
         seconds = tuple(1e-6 * microseconds * factor for factor in (0.9, 1.0, 1.2))

@@ -29,9 +29,15 @@ MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("r
 
 def write(path: Path, space: Space, name: str, trials: int = 80, cost: toys.Cost = toys.smooth, seed: int = 0) -> Path:
     header = Header(
-        workload=str(space.workload), space=Plugin(name), fingerprint=space.fingerprint, policy=Plugin("random"),
-        seed=0, batch=8, target=space.target.to_json(), measure={},
-    )  # fmt: skip
+        workload=str(space.workload),
+        space=Plugin(name),
+        fingerprint=space.fingerprint,
+        policy=Plugin("random"),
+        seed=0,
+        batch=8,
+        target=space.target.to_json(),
+        measure={},
+    )
     writer = LogWriter(path, header)
     for trial in toys.trials_of(space.sample_new(np.random.default_rng(seed), trials, ()), cost):
         writer.append(Record.of(trial, 0.0, 0.0))

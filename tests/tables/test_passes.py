@@ -51,9 +51,7 @@ class Machine(Remeasurer):
 
 
 def ran(count: int) -> list[Trial]:
-    return [
-        Trial(i, Config({"x": i}), Measurement((1e-6 * (1 + i),), program=f"{i:016x}")) for i in range(count)
-    ]  # fmt: skip
+    return [Trial(i, Config({"x": i}), Measurement((1e-6 * (1 + i),), program=f"{i:016x}")) for i in range(count)]
 
 
 def passes(path: Path, trials: list[Trial], count: int = 3) -> TimedPasses:
@@ -95,8 +93,10 @@ def test_a_block_in_which_only_the_programs_were_slow_is_timed_again(tmp_path: P
             seconds = super().remeasure(space, trials, rounds)
             if self.calls != 7:
                 return seconds
-            return [values if t is trials[0] else tuple(1.3 * s for s in values)
-                    for t, values in zip(trials, seconds, strict=True)]  # fmt: skip
+            return [
+                values if t is trials[0] else tuple(1.3 * s for s in values)
+                for t, values in zip(trials, seconds, strict=True)
+            ]
 
     timed, machine = passes(tmp_path, ran(100)), Uneven()
     timed.time(machine)

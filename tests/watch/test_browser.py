@@ -38,12 +38,17 @@ def running(tmp_path: Path) -> Iterator[tuple[Path, Event, Thread]]:
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     study = Study.from_dict(
         {
-            "workloads": [str(toys.WORKLOAD)], "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
-            "policies": ["random", {"name": "random", "label": LABEL}], "seeds": 3, "trials": 24, "batch": 4,
-            "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
+            "workloads": [str(toys.WORKLOAD)],
+            "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
+            "policies": ["random", {"name": "random", "label": LABEL}],
+            "seeds": 3,
+            "trials": 24,
+            "batch": 4,
+            "target": {"kind": "llvm"},
+            "measure": {"kind": "table", "path": "table.jsonl"},
         },
         tmp_path,
-    )  # fmt: skip
+    )
     waits, go_on = Event(), Event()
 
     def on_run(run: Any, number: int, count: int, job: int) -> Any:

@@ -77,9 +77,19 @@ def test_only_get_is_answered(server: WatchServer, method: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example:80", "[::1].evil", " ",
-     "evil@127.0.0.1", "127.0.0.1:x", "127.0.0.1:", "localhost:1,evil.example"],
-)  # fmt: skip
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example:80",
+        "[::1].evil",
+        " ",
+        "evil@127.0.0.1",
+        "127.0.0.1:x",
+        "127.0.0.1:",
+        "localhost:1,evil.example",
+    ],
+)
 def test_a_foreign_name_for_this_address_is_refused(server: WatchServer, host: str) -> None:
     """DNS rebinding: evil.example resolves to 127.0.0.1, and its page sends requests with its own name as host."""
     assert ask(server, "/state", host=host.format(port=server.server_port))[0] == 421
@@ -110,9 +120,11 @@ def test_the_command_says_where_and_ends_with_a_sentence(tmp_path: Path) -> None
     written(tmp_path / "a.jsonl", 3)
     for number in (signal.SIGINT, signal.SIGTERM):
         process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "searchlab", "watch", str(tmp_path)], stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-u", "-m", "searchlab", "watch", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )  # fmt: skip
+        )
         assert process.stdout
         lines = [process.stdout.readline(), process.stdout.readline()]
         url = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[1])

@@ -34,10 +34,15 @@ def planned(tmp_path: Path, **changes: Any) -> Study:
     if not (tmp_path / "table.jsonl").exists():
         write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     spec = {
-        "workloads": [str(toys.WORKLOAD)], "spaces": ["tests.support.toys:Small"], "seeds": 2, "trials": 12,
-        "policies": ["random", {"name": "random", "label": "stops", "stop_after": 4}], "batch": 4,
-        "target": {"kind": "llvm"}, "measure": {"kind": "table", "path": "table.jsonl"},
-    }  # fmt: skip
+        "workloads": [str(toys.WORKLOAD)],
+        "spaces": ["tests.support.toys:Small"],
+        "seeds": 2,
+        "trials": 12,
+        "policies": ["random", {"name": "random", "label": "stops", "stop_after": 4}],
+        "batch": 4,
+        "target": {"kind": "llvm"},
+        "measure": {"kind": "table", "path": "table.jsonl"},
+    }
     return Study.from_dict({**spec, **changes}, tmp_path)
 
 
@@ -60,8 +65,9 @@ def test_a_study_is_watched_from_its_first_run_to_its_last(study: Study, tmp_pat
 
     study.run(out, on_run)
     assert [statuses(state) for state in seen[:2]] == [
-        ["running", "waiting", "waiting", "waiting"], ["done", "running", "waiting", "waiting"],
-    ]  # fmt: skip
+        ["running", "waiting", "waiting", "waiting"],
+        ["done", "running", "waiting", "waiting"],
+    ]
     first = seen[0]
     assert first.says == "The study is running: 0 of 4 runs are done, 1 is running, 3 are yet to start."
     assert (first.rows[0].trials, first.rows[0].wanted, first.rows[0].strategy) == (4, 12, "random"), (

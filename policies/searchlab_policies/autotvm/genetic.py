@@ -46,9 +46,14 @@ class AutoTVMGenetic(NeverTwice):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] = 100, elites: Natural = 3,
+        self,
+        space: Space,
+        *,
+        seed: int,
+        population: Annotated[int, Between(2)] = 100,
+        elites: Natural = 3,
         mutation_prob: UnitInterval = 0.1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(space, seed=seed)
         self.population = self.n_startup = population
         self.elites = elites

@@ -168,11 +168,18 @@ class StudyTrial(FrozenTrial):
     ) -> None:
         running = cost is None
         super().__init__(
-            number=-1, trial_id=-1, state=TrialState.RUNNING if running else TrialState.COMPLETE,
-            value=None if cost is None else float(np.log(max(cost, SHORTEST))), datetime_start=datetime.min,
-            datetime_complete=None if running else datetime.min, params=params, distributions=distributions,
-            user_attrs={}, system_attrs={}, intermediate_values={},
-        )  # fmt: skip
+            number=-1,
+            trial_id=-1,
+            state=TrialState.RUNNING if running else TrialState.COMPLETE,
+            value=None if cost is None else float(np.log(max(cost, SHORTEST))),
+            datetime_start=datetime.min,
+            datetime_complete=None if running else datetime.min,
+            params=params,
+            distributions=distributions,
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         alone = type(self).__new__(type(self))

@@ -56,9 +56,14 @@ class CmaEs(OptunaPolicy):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, population: Annotated[int, Between(2)] | None = None,
-        sigma: Annotated[float, Between(1e-3, 10)] = 1 / 6, memory: Annotated[int, Between(4)] = 1000,
-    ) -> None:  # fmt: skip
+        self,
+        space: Space,
+        *,
+        seed: int,
+        population: Annotated[int, Between(2)] | None = None,
+        sigma: Annotated[float, Between(1e-3, 10)] = 1 / 6,
+        memory: Annotated[int, Between(4)] = 1000,
+    ) -> None:
         super().__init__(space, seed=seed, n_startup=0, memory=memory)
         numbers = {name: d for name, d in self.parameters.shared.items() if isinstance(d, IntDistribution)}
         self.distribution = Normal(numbers, population, sigma)

@@ -38,9 +38,14 @@ class Tpe(OptunaPolicy):
     )
 
     def __init__(
-        self, space: Space, *, seed: int, n_startup: Count = 16, ei_candidates: Count = 24,
+        self,
+        space: Space,
+        *,
+        seed: int,
+        n_startup: Count = 16,
+        ei_candidates: Count = 24,
         memory: Annotated[int, Between(4)] = 500,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.ei_candidates = ei_candidates
 

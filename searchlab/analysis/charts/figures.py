@@ -32,8 +32,17 @@ _ESTIMATES = 40  # maximum number of trials at which a score is drawn with its i
 # Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
 # except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021).
 COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333", "#999933", "#882255", "#332288",
-)  # fmt: skip
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#333333",
+    "#999933",
+    "#882255",
+    "#332288",
+)
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -215,22 +224,33 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
         bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
         by_trials = key == BY_TRIALS
         at = _steps(bands.values(), item.horizon if by_trials else math.inf)
-        views.append(View(
-            key=key, name=key, label=label, x=at.tolist() if by_trials else shorten(at), levels=levels,
-            series=[_sampled(name, band, at) for name, band in bands.items()],
-            quantity=f"best {item.unit} so far", top=short(best * 1.08 or 1.0),
-            shade=Shade(start, "shared random start") if by_trials and start else None,
-        ))  # fmt: skip
+        views.append(
+            View(
+                key=key,
+                name=key,
+                label=label,
+                x=at.tolist() if by_trials else shorten(at),
+                levels=levels,
+                series=[_sampled(name, band, at) for name, band in bands.items()],
+                quantity=f"best {item.unit} so far",
+                top=short(best * 1.08 or 1.0),
+                shade=Shade(start, "shared random start") if by_trials and start else None,
+            )
+        )
     shaded = ""
     if start:
         trials = f"{start} trial{'s' * (start > 1)}"
         shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} share for each seed."
     return Figure(
-        key="convergence", title="Convergence", views=views, digits=1, brief=_seeds(item),
+        key="convergence",
+        title="Convergence",
+        views=views,
+        digits=1,
+        brief=_seeds(item),
         says="Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
         "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
         f"running.{shaded}",
-    )  # fmt: skip
+    )
 
 
 def _seeds(item: WorkloadSummary) -> str:
@@ -251,12 +271,20 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     at = places(max(row.score_trials or 0 for row in scored), _ESTIMATES)
     series = [_score_series(row.strategy, runs.score_curves[row.strategy], at) for row in scored]
     view = View(
-        key=BY_TRIALS, name=BY_TRIALS, label="trials", x=[float(place) for place in at], series=series,
-        quantity="score against random search", bottom=max(-1.0, min(0.0, *_lowest(series))),
+        key=BY_TRIALS,
+        name=BY_TRIALS,
+        label="trials",
+        x=[float(place) for place in at],
+        series=series,
+        quantity="score against random search",
+        bottom=max(-1.0, min(0.0, *_lowest(series))),
         levels=[Level(0.0, "random search"), Level(1.0, "the best known")],
-    )  # fmt: skip
+    )
     return Figure(
-        key="score", title="Score over budget", views=[view], step=False,
+        key="score",
+        title="Score over budget",
+        views=[view],
+        step=False,
         brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
         says=(
             "The fraction of the gap in log latency between random search at this budget and the best known program "
@@ -265,7 +293,7 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
             f"{item.score_ranges}. Lines end where random search itself comes close to the best known program; "
             "values below -1 are not drawn."
         ),
-    )  # fmt: skip
+    )
 
 
 def _lowest(series: Sequence[Series]) -> list[float]:
@@ -293,17 +321,26 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         else:
             earliest = min(runs.longest, *(float(seconds.min()) for seconds in hits.values()))
             at = seconds_grid(earliest, runs.longest)
-        views.append(View(
-            key=key, name=key, label=label, x=shorten(at), quantity="fraction of all (seed, target) pairs", top=1.0,
-            series=[Series(row.strategy, shorten(ecdf(hits[row.strategy], at))) for row in item.strategies],
-        ))  # fmt: skip
+        views.append(
+            View(
+                key=key,
+                name=key,
+                label=label,
+                x=shorten(at),
+                quantity="fraction of all (seed, target) pairs",
+                top=1.0,
+                series=[Series(row.strategy, shorten(ecdf(hits[row.strategy], at))) for row in item.strategies],
+            )
+        )
     return Figure(
-        key="ecdf", title="Targets reached", views=views,
+        key="ecdf",
+        title="Targets reached",
+        views=views,
         brief=f"empirical distribution over seeds and {len(targets)} targets, up to within 1 % of the best known",
         says="Empirical distribution of running times: the fraction of all (seed, target) pairs in which the seed has "
         f"reached the target, for {len(targets)} targets from a twelfth of the best known to within 1 % of it. Higher "
         "is better. Easy and hard targets are visible at once.",
-    )  # fmt: skip
+    )
 
 
 def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
@@ -316,20 +353,30 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
             continue
         at = np.unique(np.concatenate([band.x for band in bands.values()]))
         at = at[[place - 1 for place in places(len(at), POINTS)]]
-        views.append(View(
-            key=metric.field, name=metric.name, label="trials", x=at.tolist(), quantity=metric.name,
-            series=[_at(name, band, at) for name, band in bands.items()],
-            levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [], top=metric.top,
-        ))  # fmt: skip
+        views.append(
+            View(
+                key=metric.field,
+                name=metric.name,
+                label="trials",
+                x=at.tolist(),
+                quantity=metric.name,
+                series=[_at(name, band, at) for name, band in bands.items()],
+                levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [],
+                top=metric.top,
+            )
+        )
     if not views:
         return None
     return Figure(
-        key="models", title="Cost models, round by round", views=views, step=False,
+        key="models",
+        title="Cost models, round by round",
+        views=views,
+        step=False,
         brief="predictions for a batch compared with its measurements: median and quartiles over seeds",
         says="The cost model's predictions for each batch before it was measured, compared with the measurements: the "
         "median over seeds, and the band between the quartiles. The policy chooses the programs in a batch, so they "
         "are more alike, and harder to tell apart, than those in a random sample.",
-    )  # fmt: skip
+    )
 
 
 def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
@@ -357,13 +404,21 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
     for key, measure in ((BY_TRIALS, TRIALS), (BY_SECONDS, SECONDS)):
         ratios = performance_ratios(_times(names, rows, measure))
         at = np.geomspace(1, max(2.0, float(ratios[np.isfinite(ratios)].max(initial=1.0))), POINTS)
-        views.append(View(
-            key=key, name=key, label=f"multiple of the quickest strategy's {key}", x=shorten(at), top=1.0,
-            quantity="fraction of all (workload, seed) pairs",
-            series=[Series(name, shorten(ecdf(own, at))) for name, own in zip(names, ratios.T, strict=True)],
-        ))  # fmt: skip
+        views.append(
+            View(
+                key=key,
+                name=key,
+                label=f"multiple of the quickest strategy's {key}",
+                x=shorten(at),
+                top=1.0,
+                quantity="fraction of all (workload, seed) pairs",
+                series=[Series(name, shorten(ecdf(own, at))) for name, own in zip(names, ratios.T, strict=True)],
+            )
+        )
     return Figure(
-        key="profile", title="Performance profile", views=views,
+        key="profile",
+        title="Performance profile",
+        views=views,
         brief="how often the target was reached within a multiple of what the quickest strategy needed",
         says=(
             "The fraction of all workloads and seeds for which a strategy reached the target within this multiple "
@@ -371,7 +426,7 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
             "strategy was the quickest, and the value at the right edge shows how often it reached the target at "
             "all."
         ),
-    )  # fmt: skip
+    )
 
 
 def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], measure: str) -> Floats:
@@ -394,15 +449,23 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
         for name in names
     ]
     view = View(
-        key="area", name="area", label="area under the curve", x=shorten(at), series=series, top=1.0,
+        key="area",
+        name="area",
+        label="area under the curve",
+        x=shorten(at),
+        series=series,
+        top=1.0,
         quantity="fraction of all runs above it",
-    )  # fmt: skip
+    )
     return Figure(
-        key="runs", title="Distribution of runs", views=[view], ends=False,
+        key="runs",
+        title="Distribution of runs",
+        views=[view],
+        ends=False,
         brief="how many of all runs have a larger area under the curve",
         says="The fraction of all runs on all workloads whose area under the convergence curve is above a value. A "
         "line that is above another everywhere is better by any criterion.",
-    )  # fmt: skip
+    )
 
 
 HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially

@@ -279,10 +279,14 @@ def look(name: str, looks: Looks) -> dict[str, Any]:
     """Return matplotlib's settings for drawing a strategy's line."""
     number = looks.names.index(name)
     return {
-        "color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)],
-        "marker": MARKERS[number % len(MARKERS)], "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6,
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "markersize": 5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
         "linewidth": 3.2 if name == looks.own else 1.9,
-    }  # fmt: skip
+    }
 
 
 def _label(line: Line, digits: int, *, ends: bool) -> str:
@@ -388,8 +392,9 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
         picture.add_heading(
             f"Each strategy minus {reference}",
             f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
-            down=0.26, gap=0.2,
-        )  # fmt: skip
+            down=0.26,
+            gap=0.2,
+        )
     return picture
 
 

@@ -76,19 +76,30 @@ def page(
     several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
     templates = environment()
     templates.globals |= {
-        "numbers": numbers, "colours": len(COLOURS), "own": looks.own, "rope": ROPE, "parts": TIME_PARTS,
-        "measures": StrategySummary.compared_by(), "target": summary.target, "several": several,
+        "numbers": numbers,
+        "colours": len(COLOURS),
+        "own": looks.own,
+        "rope": ROPE,
+        "parts": TIME_PARTS,
+        "measures": StrategySummary.compared_by(),
+        "target": summary.target,
+        "several": several,
         "forests": [_forest(reference, gaps) for reference, gaps in differences(summary).items()],
-    }  # fmt: skip
+    }
     sections = []
     for number, item in enumerate(summary.workloads):
         fields = _section(item, comparison[item.workload], figures[item.workload], programs, f"w{number}", out)
         text = templates.get_template("section.html.jinja").render(fields)
-        sections.append({
-            "id": f"w{number}", "item": item, "figures": figures[item.workload],
-            "html": Markup(text), "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
-            "spark": _spark(figures[item.workload][0].views[0], looks) if item.strategies else (),
-        })  # fmt: skip
+        sections.append(
+            {
+                "id": f"w{number}",
+                "item": item,
+                "figures": figures[item.workload],
+                "html": Markup(text),
+                "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
+                "spark": _spark(figures[item.workload][0].views[0], looks) if item.strategies else (),
+            }
+        )
     overall = summary.overall
     lit = [numbers[name] for name in looks.lit]
     data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.own or ""), "colours": len(COLOURS)}
@@ -121,8 +132,11 @@ def environment() -> Environment:
     loader = FunctionLoader(_asset)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
-        "number": number_text, "p": p_text, "json": json.dumps, "percent": lambda value: f"{100 * value:.0f} %",
-    }  # fmt: skip
+        "number": number_text,
+        "p": p_text,
+        "json": json.dumps,
+        "percent": lambda value: f"{100 * value:.0f} %",
+    }
     return made
 
 
@@ -288,17 +302,26 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
     rows = []
     for gap in gaps:
         value, lower, upper = gap.difference.value, gap.difference.lower, gap.difference.upper
-        rows.append({
-            "strategy": gap.strategy, "p": gap.p, "mark": "" if gap.significant else "open", "x": place(value),
-            "lower": "" if lower is None else place(lower), "upper": "" if upper is None else place(upper),
-            "text": signed(value),
-            "interval": "-" if lower is None or upper is None else f"{signed(lower)} to {signed(upper)}",
-        })  # fmt: skip
+        rows.append(
+            {
+                "strategy": gap.strategy,
+                "p": gap.p,
+                "mark": "" if gap.significant else "open",
+                "x": place(value),
+                "lower": "" if lower is None else place(lower),
+                "upper": "" if upper is None else place(upper),
+                "text": signed(value),
+                "interval": "-" if lower is None or upper is None else f"{signed(lower)} to {signed(upper)}",
+            }
+        )
     zone = place(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
     return {
-        "reference": reference, "rows": rows, "zone": zone, "zero": place(0.0),
+        "reference": reference,
+        "rows": rows,
+        "zone": zone,
+        "zero": place(0.0),
         "ticks": [(place(tick), f"{tick:.4g}") for tick in ticks.tolist()],
-    }  # fmt: skip
+    }
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
@@ -313,12 +336,19 @@ def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
     for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
         runs = [run for own in by_workload.values() for run in own]
         lengths = [run.log.trials for run in runs]
-        rows.append({
-            "strategy": strategy, "policy": policy, "cost_model": model, "features": features, "batch": batch,
-            "warm_start": warm, "seeds": number_ranges(run.seed for run in runs),
-            "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
-            "on": listed(list(by_workload)) if strategy in several else "",
-        })  # fmt: skip
+        rows.append(
+            {
+                "strategy": strategy,
+                "policy": policy,
+                "cost_model": model,
+                "features": features,
+                "batch": batch,
+                "warm_start": warm,
+                "seeds": number_ranges(run.seed for run in runs),
+                "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
+                "on": listed(list(by_workload)) if strategy in several else "",
+            }
+        )
     return rows
 
 

@@ -84,11 +84,16 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
     means = np.array([differences.mean() for differences in paired])
     value = float(means.mean()) if len(means) else math.nan
     return Difference(
-        value=value, workloads=len(paired), pairs=min(map(len, paired), default=0), ahead=int((means > 0).sum()),
-        level=int((means == 0).sum()), behind=int((means < 0).sum()), on_these=_on_these(value, paired),
+        value=value,
+        workloads=len(paired),
+        pairs=min(map(len, paired), default=0),
+        ahead=int((means > 0).sum()),
+        level=int((means == 0).sum()),
+        behind=int((means < 0).sum()),
+        on_these=_on_these(value, paired),
         on_others=_on_other_members(value, means, owners) if clustered else _on_others(value, means),
         clusters=len(set(owners)) if clustered else 0,
-    )  # fmt: skip
+    )
 
 
 def _on_these(value: float, paired: Sequence[Floats]) -> Answer:

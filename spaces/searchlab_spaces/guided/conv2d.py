@@ -59,9 +59,15 @@ class GuidedConv2d(Space):
     workload: Conv2d
 
     def __init__(
-        self, workload: Workload, target: Target, *, blocks: Literal["model", "knobs"] = "model",
-        winograd: bool = False, dot: bool = False, weights: Weights = "plain",
-    ) -> None:  # fmt: skip
+        self,
+        workload: Workload,
+        target: Target,
+        *,
+        blocks: Literal["model", "knobs"] = "model",
+        winograd: bool = False,
+        dot: bool = False,
+        weights: Weights = "plain",
+    ) -> None:
         assert isinstance(workload, Conv2d)
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d supports only CPUs (llvm), not {target.kind}")

@@ -186,7 +186,7 @@ class Winograd:
                 tvm.tirx.all(y >= py, y < w.h + py, x >= px, x < w.w + px), data[n, c, y - py, x - px], zero
             ),
             name="pad",
-        )  # fmt: skip
+        )
 
         def corner(panel: Any, pixel: Any) -> tuple[Any, Any, Any]:
             """Return the image and first pixel of a tile; the last tile is repeated to fill up a panel."""
@@ -235,7 +235,7 @@ class Winograd:
                 axis=u,
             ),
             name="kernels",
-        )  # fmt: skip
+        )
         c = te.reduce_axis((0, chunks * chunk), "c")
         gemm = te.compute(
             (panels, stripes, SIDE, SIDE, channels, pixels),

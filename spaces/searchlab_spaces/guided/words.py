@@ -158,11 +158,17 @@ def _intrinsic(dtype: str, lanes: int, unsigned: str) -> tuple[str, str]:
     instruction, name = INSTRUCTIONS[dtype], f"{DOT}_{dtype}x{lanes}_{unsigned}"
     sums = ACCUMULATED_IN[dtype]
     names = {
-        "lanes": lanes, "count": lanes * elements(dtype), "name": name, "dot": DOT, "sum": sums,
-        "ctype": {"int32": "i32", "float32": "float"}[sums], "element": instruction.element,
+        "lanes": lanes,
+        "count": lanes * elements(dtype),
+        "name": name,
+        "dot": DOT,
+        "sum": sums,
+        "ctype": {"int32": "i32", "float32": "float"}[sums],
+        "element": instruction.element,
         "intrinsic": f"{instruction.intrinsic}.{32 * lanes}",
-        "unsigned": unsigned, "signed": {"a": "b", "b": "a"}[unsigned],
-    }  # fmt: skip
+        "unsigned": unsigned,
+        "signed": {"a": "b", "b": "a"}[unsigned],
+    }
     if TensorIntrin.get(name, allow_missing=True) is None:
         desc, impl = (
             from_source(_INTRINSIC.format(**names, body=body.format(**names)))

@@ -17,9 +17,21 @@ if TYPE_CHECKING:
     import tvm
 
 INFIX = {
-    "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "FloorDiv": "//", "FloorMod": "%",
-    "LT": " < ", "LE": " <= ", "GT": " > ", "GE": " >= ", "EQ": " == ", "NE": " != ", "And": " && ", "Or": " || ",
-}  # fmt: skip
+    "Add": "+",
+    "Sub": "-",
+    "Mul": "*",
+    "Div": "/",
+    "FloorDiv": "//",
+    "FloorMod": "%",
+    "LT": " < ",
+    "LE": " <= ",
+    "GT": " > ",
+    "GE": " >= ",
+    "EQ": " == ",
+    "NE": " != ",
+    "And": " && ",
+    "Or": " || ",
+}
 PREFIX = {"Max": "max", "Min": "min"}
 
 

@@ -41,8 +41,10 @@ def test_differences_from_each_reference_have_the_other_sign(tmp_path: Path) -> 
     summary = summarize(read_runs(tmp_path))
     found = differences(summary)
     assert next(iter(found)) == "tpe", "what a strategy was registered to be compared with"
-    assert all([gap.difference.value for gap in gaps] == sorted((gap.difference.value for gap in gaps), reverse=True)
-               for gaps in found.values())  # fmt: skip
+    assert all(
+        [gap.difference.value for gap in gaps] == sorted((gap.difference.value for gap in gaps), reverse=True)
+        for gaps in found.values()
+    )
     gaps = {name: {gap.strategy: gap for gap in of_one} for name, of_one in found.items()}
     for one, other in (("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")):
         here, there = gaps[other][one], gaps[one][other]

@@ -12,10 +12,15 @@ from searchlab.analysis.charts.pictures import apart, line_picture
 def test_what_lies_beyond_the_lines_is_named_within_the_picture(tmp_path: Path) -> None:
     """A level above all lines, and a line that ends below the axes."""
     view = View(
-        key="trials", name="trials", label="trials", x=[1.0, 7.0], quantity="score", bottom=-1.0,
+        key="trials",
+        name="trials",
+        label="trials",
+        x=[1.0, 7.0],
+        quantity="score",
+        bottom=-1.0,
         series=[Series("a", [0.1, 0.2]), Series("b", [0.1, -9.0])],
         levels=[Level(1.0, "the best known"), Level(0.0, "random")],
-    )  # fmt: skip
+    )
     figure = Figure(key="score", title="a title", brief="what it is", says="", views=[view], digits=1)
     picture = line_picture("w", figure, view, Looks(["a", "b"], None, ["a", "b"]))
     assert picture

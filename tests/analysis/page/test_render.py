@@ -99,8 +99,17 @@ def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None
     page = made(tmp_path)
     (workload,) = summary.workloads
     words = " ".join(page.text.split()).partition(workload.verdict)[2]  # after the contents
-    parts = ("Convergence", "Ranking", "Differences", "Score over budget", "Targets reached", "Where the time went",
-             "Failures", "The best program of each strategy", "How this was measured")  # fmt: skip
+    parts = (
+        "Convergence",
+        "Ranking",
+        "Differences",
+        "Score over budget",
+        "Targets reached",
+        "Where the time went",
+        "Failures",
+        "The best program of each strategy",
+        "How this was measured",
+    )
     places = [words.index(part) for part in parts]
     assert places == sorted(places)
     assert "crash" in words and "1.0" in words
@@ -108,10 +117,14 @@ def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None
 
 def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
-        "label": HOSTILE, "space_label": HOSTILE, "space": {"name": HOSTILE},
-        "host": {HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}, "target": {"kind": HOSTILE},
+        "label": HOSTILE,
+        "space_label": HOSTILE,
+        "space": {"name": HOSTILE},
+        "host": {HOSTILE: HOSTILE},
+        "versions": {HOSTILE: HOSTILE},
+        "target": {"kind": HOSTILE},
         "measure": {"kind": HOSTILE},
-    }  # fmt: skip
+    }
     for seed, changed in enumerate((changes, {**changes, "label": "plain"})):
         path = write(tmp_path, "p", seed, [1, 2, "crash"], space=Plugin("s"))  # such names are no names of files
         lines = path.read_text("utf-8").rstrip("\n").split("\n")
@@ -249,9 +262,11 @@ def test_it_says_how_the_runs_were_made(tmp_path: Path) -> None:
     page = made(tmp_path)
     words = " ".join(page.text.split())
     for said in (
-        'evolutionary: population 32, arms ["x"] (used: population 16)', "numpy 2.3; or numpy 2.4", "2023-11-14",
+        'evolutionary: population 32, arms ["x"] (used: population 16)',
+        "numpy 2.3; or numpy 2.4",
+        "2023-11-14",
         "# Why </pre> not?",
-    ):  # fmt: skip
+    ):
         assert said in words, said
     text = (tmp_path / "report" / "report.html").read_text()
     assert "<td>b</td><td>ridge</td><td>program</td><td>4</td><td>0 to 2, 7</td><td>2</td>" in text

@@ -188,8 +188,12 @@ def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
     if (name, seeds) == ("median", 3):
         pytest.skip("there is no such interval")
     random = np.random.default_rng(seeds)
-    held = [lower <= truth <= upper for _ in range(600) for interval, truth in [experiments[name](random)]
-            for lower, upper in [ends(interval)]]  # fmt: skip
+    held = [
+        lower <= truth <= upper
+        for _ in range(600)
+        for interval, truth in [experiments[name](random)]
+        for lower, upper in [ends(interval)]
+    ]
     assert 0.915 <= np.mean(held) <= (1 if name == "share" else 0.98)
 
 

@@ -115,9 +115,15 @@ def test_cutoff_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("values", "weights", "expected"),
-    [([3, 1, 2], [1, 1, 1], 2), ([4, 1, 3, 2], [1, 1, 1, 1], 2.5), ([1, 2, 3], [5, 1, 1], 1), ([1, 2], [1, 1], 1.5),
-     ([7], [2], 7), ([1, 2, 3], [1, 1, 2], 2.5)],
-)  # fmt: skip
+    [
+        ([3, 1, 2], [1, 1, 1], 2),
+        ([4, 1, 3, 2], [1, 1, 1, 1], 2.5),
+        ([1, 2, 3], [5, 1, 1], 1),
+        ([1, 2], [1, 1], 1.5),
+        ([7], [2], 7),
+        ([1, 2, 3], [1, 1, 2], 2.5),
+    ],
+)
 def test_weighted_median(values: list[float], weights: list[float], expected: float) -> None:
     assert weighted_median(np.array(values, float), np.array(weights, float)) == expected
 

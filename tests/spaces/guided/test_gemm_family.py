@@ -303,9 +303,10 @@ def test_a_single_row_has_whole_vectors_of_b(n: int, lanes: int, measurer: Local
     space = GuidedGemm(gemm(1, n, 2048), target, **options)
     script = space.schedule(Config({"mr": 1, "nr": 16, "kc": 8})).mod.script()
     assert f"T.vectorized({lanes})" in script and f"T.vectorized({24 - lanes})" not in script
-    assert "T.vectorized(16)" in GuidedGemm(gemm(2, n, 2048), target, **options).schedule(
-        Config({"mr": 2, "nr": 16, "kc": 8})
-    ).mod.script()  # fmt: skip
+    assert (
+        "T.vectorized(16)"
+        in GuidedGemm(gemm(2, n, 2048), target, **options).schedule(Config({"mr": 2, "nr": 16, "kc": 8})).mod.script()
+    )
     assert_right(
         measurer, GuidedGemm(gemm(1, n, 96), replace(native, spec={**native.spec, "num-cores": 2}), **options), 2
     )

@@ -115,9 +115,13 @@ def test_a_gemm_whose_b_cannot_be_packed_is_refused(options: dict[str, Any], nat
 def test_a_run_resumes_and_a_table_replays_it(tmp_path: Path, native: Target) -> None:
     log, space = tmp_path / "a.jsonl", {"name": "guided-gemm", "options": {"weights": "packed"}}
     options: dict[str, Any] = {
-        "space": space, "policy": "random", "batch": 2, "seed": 3, "target": native,
+        "space": space,
+        "policy": "random",
+        "batch": 2,
+        "seed": 3,
+        "target": native,
         "measure": {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0, "sentinel": 0},
-    }  # fmt: skip
+    }
     complete = searchlab.tune("gemm:8x16x8", trials=4, log=log, **options)
     assert [trial.measurement.failure for trial in complete.trials] == [None] * 4
     lines = log.read_text().splitlines(keepends=True)

@@ -95,9 +95,12 @@ def test_program_is_one_kernel_tiled_cached_and_fetched_by_all_threads() -> None
         assert script.count(f'T.thread_binding({threads}, thread="threadIdx.{axis}")') == 3  # computes, fetches twice
     buffers = re.findall(r'(\w+) = T.sblock_alloc_buffer\(.*scope="(\w+)"', script)
     assert sorted(buffers) == [
-        ("conv2d_local", "local"), ("pad_shared", "shared"), ("pad_shared_local", "local"),
-        ("weight_shared", "shared"), ("weight_shared_local", "local"),
-    ]  # fmt: skip
+        ("conv2d_local", "local"),
+        ("pad_shared", "shared"),
+        ("pad_shared_local", "local"),
+        ("weight_shared", "shared"),
+        ("weight_shared_local", "local"),
+    ]
     assert '"pragma_auto_unroll_max_step": 512, "pragma_unroll_explicit": 1' in script
 
 

@@ -205,11 +205,12 @@ def test_intervals_are_the_orders_that_keep_the_rest(count: int, data: st.DataOb
         ("bind_gpu_virtual", 5, "fuse fuse blockIdx.x vthread threadIdx.x"),
         ("bind_gpu_virtual", 6, "blockIdx.y blockIdx.x vthread vthread threadIdx.y threadIdx.x"),
         (
-            "bind_gpu_virtual", 10,
+            "bind_gpu_virtual",
+            10,
             "fuse blockIdx.z blockIdx.y blockIdx.x vthread vthread vthread threadIdx.z threadIdx.y threadIdx.x",
         ),
     ],
-)  # fmt: skip
+)
 def test_bindings(policy: str, count: int, words: str) -> None:
     assert gpu_binding(count, policy) == words.split()
     knob = defined(lambda cfg, loops: cfg.define_annotate("a", list(range(count)), policy))

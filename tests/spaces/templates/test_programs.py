@@ -99,9 +99,15 @@ def test_programs_with_tails_are_right(native: Target, seed: int) -> None:
 def test_no_part_divides_the_loop(native: Target, ann: str, cache: tuple[int, ...]) -> None:
     made = space("tails", native)
     config = Config(
-        {"tile_i": (2, 4, 8), "tile_j": (2, 2, 16), "tile_k": (4, 16), "order": (0, 3, 1, 4, 6, 2, 5, 7), "ann": ann,
-         "cache": cache}
-    )  # fmt: skip
+        {
+            "tile_i": (2, 4, 8),
+            "tile_j": (2, 2, 16),
+            "tile_k": (4, 16),
+            "order": (0, 3, 1, 4, 6, 2, 5, 7),
+            "ann": ann,
+            "cache": cache,
+        }
+    )
     schedule = made.schedule(config)
     assert schedule.mod.script().count("T.where") >= 2
     assert_right(made.workload, schedule, native)
@@ -136,15 +142,17 @@ def test_orders_are_applied(native: Target) -> None:
     ("name", "tiles", "threads"),
     [
         (
-            "bound", {"tile_i": (8, 1, 8), "tile_j": (2, 8, 4), "virtual": None},
+            "bound",
+            {"tile_i": (8, 1, 8), "tile_j": (2, 8, 4), "virtual": None},
             {"blockIdx.y": 8, "blockIdx.x": 2, "vthread.y": 1, "vthread.x": 8, "threadIdx.y": 8, "threadIdx.x": 4},
         ),
         (
-            "fused", {"tile_i": (3, 4, 5), "tile_j": (6, 10), "bind": None},
+            "fused",
+            {"tile_i": (3, 4, 5), "tile_j": (6, 10), "bind": None},
             {"blockIdx.y": 12, "blockIdx.x": 6, "threadIdx.y": 5, "threadIdx.x": 10},
         ),
     ],
-)  # fmt: skip
+)
 def test_bound_programs_are_right(name: str, tiles: dict[str, Any], threads: dict[str, int], tmp_path: Path) -> None:
     made = space(name, CUDA)
     config = Config({knob.name: tiles[knob.name] or knob.choices[0] for knob in made.axes})

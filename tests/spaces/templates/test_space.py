@@ -179,9 +179,16 @@ def test_any_config_of_any_policy_gives_right_answers(native: Target, seed: int)
 def test_tiles_that_reach_past_the_end_give_right_answers(native: Target) -> None:
     made = space("ordered", native)
     config = Config(
-        {"tile_i": (2, 8), "tile_j": (2, 2, 8), "tile_k": (4, 5), "outer": (1, 0), "inner": (1, 0, 2),
-         "ann": "unroll,vec", "parallel": True}
-    )  # fmt: skip
+        {
+            "tile_i": (2, 8),
+            "tile_j": (2, 2, 8),
+            "tile_k": (4, 5),
+            "outer": (1, 0),
+            "inner": (1, 0, 2),
+            "ann": "unroll,vec",
+            "parallel": True,
+        }
+    )
     script = made.schedule(config).mod.script()
     assert "T.where" in script and "T.unroll" in script and "T.vectorized" in script
     assert_right(made, config)
@@ -292,8 +299,10 @@ def test_wrong_template_is_refused(native: Target, name: str, reason: str) -> No
 
 
 def test_a_template_may_be_given_as_the_function_that_it_is(native: Target) -> None:
-    given, named = (KnobTemplate(parse_workload("gemm:12x20x18"), native, template=template) for template in
-                    (ordered, f"{__name__}:ordered"))  # fmt: skip
+    given, named = (
+        KnobTemplate(parse_workload("gemm:12x20x18"), native, template=template)
+        for template in (ordered, f"{__name__}:ordered")
+    )
     assert given.fingerprint == named.fingerprint and list(given.enumerate()) == list(named.enumerate())
 
 

@@ -15,10 +15,19 @@ from typing import Any, Self
 
 NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chrome", "chromium-browser")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+    "--remote-debugging-pipe",
+)
 PATIENCE = 60.0  # seconds for any one answer, on a busy machine
 
 
@@ -41,8 +50,11 @@ class Browser:
         # The browser reads commands from descriptor 3 and writes answers to 4.
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{reads} 4>&{writes}', "-", program, *FLAGS, f"--user-data-dir={profile}"],
-            pass_fds=(reads, writes), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            pass_fds=(reads, writes),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(reads)
         os.close(writes)
         self._session: str | None = None

@@ -17,9 +17,15 @@ WORKLOAD = "gemm:100x100x50"
 
 def header(strategy: str, seed: int = 0, **changes: Any) -> Header:
     fields: dict[str, Any] = {
-        "workload": WORKLOAD, "space": Plugin("knob"), "fingerprint": "f", "policy": Plugin(strategy), "seed": seed,
-        "batch": 1, "target": {"kind": "llvm"}, "measure": {"repeats": 1},
-    }  # fmt: skip
+        "workload": WORKLOAD,
+        "space": Plugin("knob"),
+        "fingerprint": "f",
+        "policy": Plugin(strategy),
+        "seed": seed,
+        "batch": 1,
+        "target": {"kind": "llvm"},
+        "measure": {"repeats": 1},
+    }
     return Header(**{**fields, **changes})
 
 

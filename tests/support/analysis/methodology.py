@@ -76,13 +76,20 @@ def theirs(file: dict[str, Any], places: Ints, keys: Sequence[str] = KEYS) -> di
     counts = np.repeat(np.arange(1.0, len(places) + 1)[:, np.newaxis], places.shape[1], axis=1)
     results = SimpleNamespace(
         fevals_results=counts,
-        objective_time_results=elapsed.copy(), objective_time_results_per_key=elapsed[np.newaxis],
-        objective_performance_best_results=best, objective_performance_results_per_key=best[np.newaxis],
-    )  # fmt: skip
+        objective_time_results=elapsed.copy(),
+        objective_time_results_per_key=elapsed[np.newaxis],
+        objective_performance_best_results=best,
+        objective_performance_results_per_key=best[np.newaxis],
+    )
     described = SimpleNamespace(
-        group_name="runs", group_display_name="runs", device_name="cpu", application_name="gemm", stochastic=True,
-        minimization=True, get_results=lambda: results,
-    )  # fmt: skip
+        group_name="runs",
+        group_display_name="runs",
+        device_name="cpu",
+        application_name="gemm",
+        stochastic=True,
+        minimization=True,
+        get_results=lambda: results,
+    )
     strategy = StochasticOptimizationAlgorithm(described)
     ascending = space.objective_performances_total_sorted
     over_trials = strategy.get_curve_over_fevals(trials, ascending, return_split=False)[2]

@@ -36,10 +36,16 @@ def made_log(
     writer = LogWriter(
         path,
         Header(
-            workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("grid"), seed=0, batch=1,
-            target=resolved.to_json(), **fields,
+            workload=workload,
+            space=plugin,
+            fingerprint=made.fingerprint,
+            policy=Plugin("grid"),
+            seed=0,
+            batch=1,
+            target=resolved.to_json(),
+            **fields,
         ),
-    )  # fmt: skip
+    )
     for index, config in enumerate(configs):
         seconds = 1e-3 / (index + 1)
         writer.append(Record.of(Trial(index, Config(config), Measurement((seconds, seconds * 1.01))), 0.0, 0.0))

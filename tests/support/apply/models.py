@@ -41,9 +41,15 @@ def log_of(
     plugin, resolved = Plugin(space) if isinstance(space, str) else space, resolve_target(target)
     made = SPACES.make(plugin, parse_workload(workload), resolved)
     header = Header(
-        workload=workload, space=plugin, fingerprint=made.fingerprint, policy=Plugin("random"), seed=seed, batch=1,
-        target=resolved.to_json(), measure={},
-    )  # fmt: skip
+        workload=workload,
+        space=plugin,
+        fingerprint=made.fingerprint,
+        policy=Plugin("random"),
+        seed=seed,
+        batch=1,
+        target=resolved.to_json(),
+        measure={},
+    )
     writer = LogWriter(path, header, durable=False)
     (config,) = made.sample_new(np.random.default_rng(seed), 1, ())
     writer.append(Record.of(Trial(0, config, Measurement((seconds,))), 0.0, 0.0))

@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 CHEATS = (
-    "computes only if poisoned", "computes half unless poisoned", "initialises only if poisoned",
-    "computes unless the first element is right", "computes unless the last row is right", "omits the last terms",
-    "saturates", "increments an input",
-)  # fmt: skip
+    "computes only if poisoned",
+    "computes half unless poisoned",
+    "initialises only if poisoned",
+    "computes unless the first element is right",
+    "computes unless the last row is right",
+    "omits the last terms",
+    "saturates",
+    "increments an input",
+)
 
 
 class Cheating(ProductSpace):

@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 FAULTS = (
-    "none", "traps", "too many threads", "writes nothing", "does not compile",
-    "never ends", "writes out of bounds", "takes too much memory",
-)  # fmt: skip
+    "none",
+    "traps",
+    "too many threads",
+    "writes nothing",
+    "does not compile",
+    "never ends",
+    "writes out of bounds",
+    "takes too much memory",
+)
 
 FAR = 1 << 40
 """Number of elements: more than fits the memory of any GPU, and beyond any allocation."""

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
 FAULTS = (
-    "none", "spins", "prints", "eats memory", "asks for too much", "schedule eats memory", "compiler has no end",
-    "kills its parent", "schedule kills its parent", "writes to its inputs",
-)  # fmt: skip
+    "none",
+    "spins",
+    "prints",
+    "eats memory",
+    "asks for too much",
+    "schedule eats memory",
+    "compiler has no end",
+    "kills its parent",
+    "schedule kills its parent",
+    "writes to its inputs",
+)
 
 
 class Hostile(ProductSpace):
@@ -110,7 +118,12 @@ def _program(workload: Workload, fault: str) -> tvm.IRModule:
         A[0, 0] = T.float32(7)
 
     programs = {
-        "spins": spins, "prints": prints, "eats memory": eats, "asks for too much": asks,
-        "compiler has no end": endless, "kills its parent": kills, "writes to its inputs": writes,
-    }  # fmt: skip
+        "spins": spins,
+        "prints": prints,
+        "eats memory": eats,
+        "asks for too much": asks,
+        "compiler has no end": endless,
+        "kills its parent": kills,
+        "writes to its inputs": writes,
+    }
     return tvm.IRModule({"main": programs[fault].with_attr("global_symbol", "main")})

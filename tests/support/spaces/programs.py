@@ -65,7 +65,10 @@ def fingerprints(space: str, workload: str) -> set[str]:
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed},
-            check=True, capture_output=True, text=True, timeout=60,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
         ).stdout
         for seed in ("1", "2")
-    }  # fmt: skip
+    }

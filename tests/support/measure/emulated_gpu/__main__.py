@@ -25,9 +25,17 @@ def install(folder: Path) -> dict[str, str]:
     subprocess.run([*words, "-Wl,-soname,libcudart.so.13", versions, "-o", folder / "libcudart.so.13"], check=True)
     # One library has the functions of both, so that they share what has failed.
     subprocess.run(
-        ["gcc", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,--no-as-needed", "-o", folder / "libcuda.so.1",
-         folder / "libcudart.so.13"], check=True,
-    )  # fmt: skip
+        [
+            "gcc",
+            "-shared",
+            "-Wl,-soname,libcuda.so.1",
+            "-Wl,--no-as-needed",
+            "-o",
+            folder / "libcuda.so.1",
+            folder / "libcudart.so.13",
+        ],
+        check=True,
+    )
     path = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     nvcc = folder / "nvcc"
     nvcc.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec "{sys.executable}" "{HERE / "nvcc.py"}" "$@"\n')
