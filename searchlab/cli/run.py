@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from ..errors import RunsFailed, SearchlabError
+from ..log.forecast import RunStatus, forecast, total_left
+from ..log.format import read_existing_log
+from ..log.plan import PlannedRun
 from ..options import Batch, Jobs, Seed, Trials
 from ..plugins import is_registered, reference_of
-from ..run.plan import Run, in_shard, parse_shard
-from ..run.study import Study, forecast
+from ..run.plan import in_shard, parse_shard
+from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..watch.server import WatchServer
 from .report import report_on_study, show_report
@@ -86,7 +88,8 @@ def run(
     for reason in left_out:
         say(f"note: {reason}")
     if dry_run:
-        _say_forecast(in_shard(runs, part, parts), directory)
+        chosen = {run.log.as_posix() for run in in_shard(runs, part, parts)}
+        _say_forecast([run for run in loaded.planned() if run.log in chosen], directory)
         return
     failed = summary = None
     with interruptible():
@@ -113,8 +116,8 @@ def run(
         )
 
 
-def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
-    forecasts = forecast([replace(run, log=directory / run.log) for run in runs])
+def _say_forecast(runs: Sequence[PlannedRun], directory: Path) -> None:
+    forecasts = forecast([RunStatus.of(run, read_existing_log(directory / run.log)) for run in runs])
     say_table(
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
         (
@@ -130,13 +133,10 @@ def _say_forecast(runs: Sequence[Run], directory: Path) -> None:
             for one in forecasts
         ),
     )
-    trials = [one.trials for one in forecasts if one.trials is not None]
-    seconds = [one.seconds for one in forecasts if one.seconds is not None]
+    trials, seconds = total_left(forecasts)
     say(
         f"{len(runs)} runs, {sum(one.complete for one in forecasts)} of them complete in {directory}; "
-        f"{f'{sum(trials):,}' if len(trials) == len(forecasts) else 'an unknown number of'} trials are left: "
-        f"{_time(sum(seconds) if len(seconds) == len(forecasts) else None)}"
-        + (" as recorded, although a table answers instantly" if runs and runs[0].settings.replays else "")
+        f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: {_time(seconds)}"
     )
 
 

@@ -1,11 +1,10 @@
-"""Studies: the keys in a study file, and functions to plan, forecast and execute a study's runs.
+"""Studies: the keys in a study file, and functions to plan and execute a study's runs.
 
 For a single run, use :func:`~searchlab.run.tune.tune`.
 """
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -23,7 +22,6 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
 from ..files import file_name, read_text, resolve_inside
-from ..log.format import Log, read_existing_log
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
@@ -721,64 +719,3 @@ def _check_distinct(title: str, names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise SearchlabError(f"two {title} entries are called {name!r}; give one of them a unique label")
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """The remaining work for one strategy in one space for one workload, over all seeds."""
-
-    workload: str
-    space: str
-    strategy: str
-    runs: int
-    complete: int
-    trials: int | None  # the maximum number of remaining trials; None if neither the budget nor a log limits it
-    seconds: float | None  # the time for these trials, estimated from logs and limited by the budget; None if unknown
-
-
-def forecast(runs: Sequence[Run]) -> list[Forecast]:
-    """Forecast the remaining work for each strategy in ``runs``, in order. Raises SearchlabError if a log is damaged.
-
-    The time per trial is estimated from the strategy's logs in the same space or, if there are none, from all logs in
-    that space or, failing that, from all logs.
-    """
-    groups: dict[tuple[str, str, str], list[tuple[Run, Log | None]]] = {}
-    for run in runs:
-        groups.setdefault((run.workload, run.searched.name, run.strategy.name), []).append(
-            (run, read_existing_log(run.log))
-        )
-    spent = {key: [log for _, log in group if log and log.records] for key, group in groups.items()}
-    forecasts = []
-    for key, group in groups.items():
-        nearest = (
-            spent[key],
-            [log for other, logs in spent.items() if other[:2] == key[:2] for log in logs],
-            [log for logs in spent.values() for log in logs],
-        )
-        logs = next((logs for logs in nearest if logs), [])
-        each = sum(float(log.elapsed[-1]) for log in logs) / sum(len(log.records) for log in logs) if logs else None
-        left = [_left(run, log, each) for run, log in group if not (log and run.budget.complete(log))]
-        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
-        forecasts.append(
-            Forecast(
-                *key,
-                len(group),
-                len(group) - len(left),
-                int(trials) if math.isfinite(trials) else None,
-                seconds if math.isfinite(seconds) else None,
-            )
-        )
-    return forecasts
-
-
-def _left(run: Run, log: Log | None, each: float | None) -> tuple[float, float]:
-    """Return the maximum number of trials and seconds left in ``run``, or infinity for a number that is unknown.
-
-    ``each`` is the time that a trial takes, in seconds, or None if unknown.
-    """
-    done, spent = (len(log.records), float(log.elapsed[-1])) if log and log.records else (0, 0.0)
-    trials = math.inf if run.trials == UNLIMITED else float(run.trials - done)
-    seconds = math.inf if run.seconds is None else max(0.0, run.seconds - spent)
-    if each:
-        trials, seconds = min(trials, seconds // each + 1), min(seconds, trials * each)
-    return trials, seconds

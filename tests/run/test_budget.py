@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.forecast import RunStatus, forecast
 from searchlab.log.format import Ended, Log, Record, read_log
 from searchlab.log.plan import Budget
 from searchlab.log.writer import examine
 from searchlab.records import Measurement, Trial
-from searchlab.run.study import Study, forecast
+from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config
 from tests.support import toys
@@ -183,8 +184,7 @@ def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, 
         "batch": BATCH,
     }
     study = Study.from_dict(spec, tmp_path)
-    runs = study.plan()[0]
-    first = forecast([run for run in runs if run.strategy.name == "random"])
+    first = forecast([RunStatus(run) for run in study.planned() if run.strategy == "random"])
     assert [(one.runs, one.complete, one.trials, one.seconds) for one in first] == [(3, 0, None, 3 * seconds)]
     results = study.run(tmp_path / "out")
     assert all(result.log.ended and not result.log.ended.by_policy for result in results)

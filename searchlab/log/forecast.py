@@ -1,0 +1,111 @@
+"""How much of a study's work is done, and how long the rest takes, according to its logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from ..arrays import Floats
+from .format import Log
+from .plan import UNLIMITED, PlannedRun
+
+PAUSE = 600.0
+"""The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How much of a planned run is done."""
+
+    run: PlannedRun
+    trials: int = 0
+    charged: float = 0.0  # the last value of Log.elapsed
+    waited: float = 0.0  # wall-clock time spent on trials, in seconds
+    waits: int = 0  # the number of trials on which this time was spent
+    complete: bool = False
+
+    @classmethod
+    def of(cls, run: PlannedRun, log: Log | None) -> Self:
+        """Return the status of ``run`` according to ``log``, its log, or None if it has none."""
+        if log is None:
+            return cls(run)
+        times = [log.header.created, *(record.time for record in log.records)]
+        waits = [after - before for before, after in pairwise(times) if 0 <= after - before < PAUSE]
+        charged = float(log.elapsed[-1]) if log.records else 0.0
+        return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.complete(log))
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.run.workload, self.run.space, self.run.strategy
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The remaining work for one strategy in one space for one workload, over all seeds."""
+
+    workload: str
+    space: str
+    strategy: str
+    runs: int
+    complete: int
+    trials: int | None  # the maximum number of remaining trials; None if neither the budget nor a log limits it
+    seconds: float | None  # the time for these trials if the runs follow one another; None if unknown
+
+
+def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
+    """Forecast the remaining work for each strategy, in the order of ``statuses``.
+
+    The time per trial is estimated from the strategy's logs in the same space or, if there are none, from all logs in
+    that space or, failing that, from all logs. If there are no logs, only a budget of seconds limits the time.
+    """
+    groups: dict[tuple[str, str, str], list[RunStatus]] = {}
+    sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, waited and waits
+    for status in statuses:
+        groups.setdefault(status.key, []).append(status)
+        numbers = np.array([status.trials, status.charged, status.waited, status.waits])
+        for key in (status.key, status.key[:2], ()):
+            sums[key] = sums.get(key, 0.0) + numbers
+    forecasts = []
+    for key, group in groups.items():
+        nearest = next((sums[near] for near in (key, key[:2], ()) if sums[near][-1]), None)
+        left = [_left(status, nearest) for status in group if not status.complete]
+        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
+        forecasts.append(
+            Forecast(
+                *key,
+                len(group),
+                len(group) - len(left),
+                int(trials) if math.isfinite(trials) else None,
+                seconds if math.isfinite(seconds) else None,
+            )
+        )
+    return forecasts
+
+
+def total_left(forecasts: Sequence[Forecast]) -> tuple[int | None, float | None]:
+    """Return the maximum number of trials and the seconds left in all runs. A number that is unknown is None."""
+    trials = [item.trials for item in forecasts if item.trials is not None]
+    seconds = [item.seconds for item in forecasts if item.seconds is not None]
+    count = len(forecasts)
+    return sum(trials) if len(trials) == count else None, math.fsum(seconds) if len(seconds) == count else None
+
+
+def _left(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
+    """Return the maximum number of trials and seconds left in a run, or infinity for a number that is unknown.
+
+    ``sums`` are the trials, charged, waited and waits of the runs from which the time per trial is estimated.
+    """
+    budget = status.run.budget
+    trials = math.inf if budget.trials == UNLIMITED else max(0.0, float(budget.trials - status.trials))
+    seconds = math.inf if budget.seconds is None else max(0.0, budget.seconds - status.charged)
+    if sums is None:
+        return trials, seconds
+    done, charged, waited, waits = sums.tolist()
+    if charged and math.isfinite(seconds):
+        trials = min(trials, seconds // (charged / done) + 1)
+    return trials, trials * waited / waits
