@@ -1,7 +1,8 @@
 """Digests of source code, which tell whether the code that decides a run is still the code that produced its log.
 
-A digest covers the syntax trees of the modules, so comments, docstrings and whitespace do not count. It does not cover
-files that a plug-in reads while it runs, nor other distributions, whose versions logs record instead.
+A digest covers the syntax trees of the modules, so comments, docstrings and whitespace do not count, and the plain
+values to which a user's classes and functions refer. It does not cover files that a plug-in reads while it runs, nor
+other distributions, whose versions logs record instead.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 CORE = Path(__file__).parent
 """The directory of the core package."""
@@ -57,19 +60,13 @@ def source_digest(*objects: Any) -> str:
         >>> source_digest(Policy) == source_digest(NeverTwice)
         True
     """
-    parts: set[str] = set()
-    pending: set[str] = set()
-    packages: set[str] = set()
-    for item in map(_function, objects):
-        for definition in item.__mro__ if isinstance(item, type) else (item,):
-            name = getattr(definition, "__module__", None) or ""
-            if _has_file(name):
-                pending.add(name)
-                packages.add(_package(name))
-            else:
-                code, modules = _code_of(definition)
-                parts |= code
-                pending |= modules
+    definitions = [
+        definition
+        for item in map(_function, objects)
+        for definition in (item.__mro__ if isinstance(item, type) else (item,))
+    ]
+    packages = {_package(name) for item in definitions if _has_file(name := getattr(item, "__module__", None) or "")}
+    parts, pending = _code_of(definitions)
     visited: set[str] = set()
     while pending:
         name = pending.pop()
@@ -89,6 +86,7 @@ def source_digest(*objects: Any) -> str:
 
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _NAMES = {"__doc__", "__module__", "__firstlineno__", "__static_attributes__", "__dict__", "__weakref__"}
+_PLAIN = (str, int, float, complex, bytes, type(None), set, frozenset)
 _HAS_DOCSTRING: int = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # since Python 3.14
 
 
@@ -247,40 +245,64 @@ def _function(item: Any) -> Any:
         item = inner
 
 
-def _code_of(item: Any) -> tuple[set[str], set[str]]:
-    """Return the code of a class or function without a file, and the modules with files that it refers to."""
+def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
+    """Return the code of classes and functions that are in no file, and the modules with files to which they refer.
+
+    The source of a class or function in a user's file does not say to which values its variables are bound: those of a
+    function that returns the class, or globals that are read from the command line. The code contains these values if
+    they are plain data. Private attributes and globals are left out, since many are caches.
+    """
     code: set[str] = set()
     modules: set[str] = set()
     visited: dict[int, Any] = {}
-    pending: list[tuple[str, Any]] = [("", item)]
+    is_users = functools.cache(_is_users)
+    pending: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
     while pending:
-        name, value = pending.pop()
-        if not isinstance(value, str | int | float | bytes | None):
+        name, value, is_in_file = pending.pop()
+        if isinstance(value, np.ndarray | np.generic):
+            value = value.tolist()
+        if not isinstance(value, _PLAIN):
             if id(value) in visited:
                 continue
             visited[id(value)] = value
+        members: list[tuple[str, Any]] = []
         if isinstance(value, ModuleType):
             modules.add(value.__name__)
         elif isinstance(value, type | FunctionType):
             if _has_file(value.__module__):
                 modules.add(value.__module__)
+                if is_users(value.__module__):
+                    pending += [(*member, True) for member in _referred_to(value) if not _is_private(*member)]
             elif _package(value.__module__) not in sys.stdlib_module_names - {"__main__"}:
-                pending += _referred_to(value)
+                pending += [(*member, False) for member in _referred_to(value)]
                 code.add(_code_text(value))
         elif isinstance(value, Mapping):
-            pending += [(f"{name}[{_plain(key)}]", member) for key, member in value.items()]
+            members = [(f"{name}[{_plain(key)}]", member) for key, member in value.items()]
         elif isinstance(value, list | tuple):
-            pending += [(f"{name}[{index}]", member) for index, member in enumerate(value)]
+            members = [(f"{name}[{index}]", member) for index, member in enumerate(value)]
         elif isinstance(value, property):
-            pending += [(name, function) for function in (value.fget, value.fset)]
+            members = [(name, function) for function in (value.fget, value.fset)]
         elif (inner := _function(value)) is not value:
-            pending += [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
-        else:
+            members = [(name, inner), (name, getattr(value, "args", ())), (name, getattr(value, "keywords", {}))]
+        elif isinstance(value, _PLAIN) or not is_in_file:
             code.add(f"{name} = {_plain(value)}")
-            pending.append((name, type(value)))
+            members = [(name, type(value))]
             if not _has_file(type(value).__module__):
-                pending.append((name, getattr(value, "__dict__", ())))
+                members.append((name, getattr(value, "__dict__", ())))
+        pending += [(*member, is_in_file) for member in members]
     return code, modules
+
+
+def _is_users(module: str) -> bool:
+    """Return whether a module is neither searchlab's nor in the standard library or an installed distribution."""
+    path = _path_of(module)
+    return path is not None and not (
+        _is_under(path, CORE) or _is_under(path, _STANDARD) or _LIBRARIES.intersection(path.parts)
+    )
+
+
+def _is_private(name: str, value: Any) -> bool:
+    return name.rpartition(".")[2].startswith("_") and not name.endswith("()") and not callable(value)
 
 
 def _code_text(value: Any) -> str:

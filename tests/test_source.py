@@ -187,3 +187,40 @@ def test_an_edit_between_import_and_run_is_not_mistaken(folder: Path, monkeypatc
     mistaken = source_digest(policy)
     assert source_digest(policy) == mistaken
     assert source_digest(importlib.reload(sys.modules["edited"]).Policy) == fresh("edited") != mistaken
+
+
+BOUND = """
+RATE, _CACHE = 1, {}
+
+class Base:
+    rates = [1, 2]
+
+class Policy(Base):
+    def ask(self):
+        return _CACHE.setdefault("rate", helper())
+
+def helper():
+    return RATE
+
+def make(rate):
+    class Made(Policy):
+        def ask(self):
+            return rate
+    return Made
+"""
+
+
+def test_values_bound_while_a_program_runs_count(folder: Path) -> None:
+    """A script may read them from its command line, and then its source stays the same."""
+    (folder / "bound.py").write_text(BOUND)
+    bound: Any = importlib.import_module("bound")
+    digest = source_digest(bound.Policy)
+    assert source_digest(bound.make(1)) == source_digest(bound.make(1)) != source_digest(bound.make(2))
+    bound.Policy().ask()  # fills the private cache
+    assert source_digest(bound.Policy) == digest
+    bound.RATE = 2
+    assert source_digest(bound.Policy) != digest
+    bound.RATE = 1
+    assert source_digest(bound.Policy) == digest
+    bound.Base.rates = [1, 3]
+    assert source_digest(bound.Policy) != digest
