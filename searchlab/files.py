@@ -117,13 +117,18 @@ def read_text(path: str | Path, *, under: Path | None = None, kind: str = "", li
 
 def resolve_inside(path: str | Path, under: Path) -> Path:
     """Return ``path`` with all links resolved. Raises SearchlabError if it is outside the directory ``under``."""
-    resolved = os.path.realpath(path)
-    if not Path(resolved).is_relative_to(os.path.realpath(under)):
+    resolved = real_path(path)
+    if not resolved.is_relative_to(real_path(under)):
         raise SearchlabError(
             f"{path} leads to {resolved}, outside {under}, so it is neither read nor written; if you trust it, replace "
             f"the link with the file itself"
         )
-    return Path(resolved)
+    return resolved
+
+
+def real_path(path: str | Path) -> Path:
+    """Return ``path`` with all links resolved. Unlike ``Path.resolve``, it accepts links that lead to themselves."""
+    return Path(os.path.realpath(path))
 
 
 def check_regular(status: os.stat_result, purpose: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
+from ..files import real_path
 from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
@@ -70,7 +71,7 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
     for one in what:
         labelled = one.items() if isinstance(one, Mapping) else [(None, one)]
         for label, source in labelled:
-            group = {log.path.resolve(): log for log in _logs(source, texts)}
+            group = {real_path(log.path): log for log in _logs(source, texts)}
             for path, log in (group if label is None else _labelled(label, group)).items():
                 before, _ = logs.setdefault(path, (label, log))
                 if before != label:

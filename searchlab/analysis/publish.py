@@ -20,7 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import SearchlabError
-from ..files import copy_file, find_files, read_bytes, read_text, write_file
+from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
 from ..log.columns import CACHE
 from ..log.format import find_logs, no_logs
 from ..log.plan import JSON, PLAN, TOML
@@ -81,7 +81,7 @@ def study_result(directory: Path) -> Published:
     commands = [f"searchlab report {LOGS} --out again", f"searchlab log check {LOGS}"]
     if (directory / TOML).is_file():
         commands.append(f"searchlab run {LOGS}/{TOML} --out repeated")
-    return Published(directory.resolve().name, commands, directory=directory)
+    return Published(real_path(directory).name, commands, directory=directory)
 
 
 def publish(out: Path, results: Iterable[Published]) -> list[Card]:

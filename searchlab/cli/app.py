@@ -14,6 +14,7 @@ from typing import Annotated, Any, Never
 import typer
 from typer.core import TyperGroup
 
+from ..console import one_line
 from ..errors import SearchlabError
 from ..plugins import PluginExit, not_exiting, trusting
 from .terminal import complain, show_warning
@@ -120,11 +121,15 @@ def main() -> Never:
     except SearchlabError as error:
         if TRACEBACK in sys.argv[1:]:
             traceback.print_exception(error)
-        complain("error:", "bold red", str(error))
+        complain("error:", "bold red", one_line(str(error)))
         sys.exit(error.exit_code)
     except PluginExit as error:  # called where no particular plug-in is to blame
         complain("error:", "bold red", f"foreign code tried to end the process: {error}")
         sys.exit(1)
+    except OSError as error:  # of a path that cannot even be looked up, for example because a name in it is too long
+        text = f"cannot use {error.filename}: {error.strerror or error}; pass a different path"
+        complain("error:", "bold red", one_line(text))
+        sys.exit(2)
     except UnicodeEncodeError as error:  # Python encodes file names according to the locale
         text = f"{error.object!r} cannot be encoded in this locale's encoding, {error.encoding}; set PYTHONUTF8=1"
         complain("error:", "bold red", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer import Argument, Option
 
 from ..console import plain
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError
+from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_found, read_log
 from ..log.result import Best, drift, fastest, load_log, noise, sentences
@@ -156,8 +157,12 @@ def verify(
 
 @log.command(name="check")
 def log_check(files: Logs, as_json: AsJson = False) -> None:
-    """Report problems in logs, line by line. The exit code is 1 if there are any."""
-    examined = read_found(files, examine)
+    """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
+    with warnings.catch_warnings(record=True) as skipped:
+        warnings.simplefilter("always", SearchlabWarning)
+        examined = read_found(files, examine)
+    for warning in skipped:
+        warnings.warn(warning.message, stacklevel=1)
     if as_json:
         problems = [[{"line": line.number, "text": line.problem} for line in one.problems] for one in examined]
         say_json(
@@ -177,7 +182,7 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
             if one.damaged and one.intact:
                 keep = f"head -n {one.intact} {one.path} > NEW.jsonl"
                 say(f"to resume the run from the {one.trials:,} trials before the damage, keep only these: {keep}")
-    if any(one.problems for one in examined):
+    if skipped or any(one.problems for one in examined):
         raise typer.Exit(1)
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
-from ..console import Terminal
+from ..console import Terminal, one_line
 from ..errors import SearchlabError, SearchlabWarning
 from ..options import number_of
 
@@ -121,7 +121,7 @@ def show_warning(
 ) -> None:
     """Print a warning. This replaces ``warnings.showwarning``."""
     known = category is SearchlabWarning
-    text = str(message) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
+    text = one_line(str(message)) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
     complain("warning:", "yellow", text)
 
 

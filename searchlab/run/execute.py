@@ -23,6 +23,7 @@ import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, described
 from ..executors.contract import EXECUTORS, RunExecutor
+from ..files import real_path
 from ..log.format import Log, read_bytes, read_existing_log, read_log
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
@@ -112,9 +113,9 @@ def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
 def _outcomes(
     runs: Sequence[Run], base: Path, on_run: OnRun, executor: RunExecutor | None, ready: Callable[[], None]
 ) -> Outcomes:
-    written = {run.log.resolve() for run in runs}
+    written = {real_path(run.log) for run in runs}
     for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
-        if (path := earlier.log.path).resolve() in written:
+        if real_path(path := earlier.log.path) in written:
             raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
     known: Known = defaultdict(dict)
     with closing(Measurers(known, base)) as measurers:

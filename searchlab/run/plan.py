@@ -23,6 +23,7 @@ from ..console import one_line
 from ..costmodel import COST_MODELS, BoundCostModel, OtherTask, make_cost_model, scores_of
 from ..costmodel.features import FEATURES, make_features
 from ..errors import SearchlabError, SearchlabWarning
+from ..files import real_path
 from ..log.format import (
     BUILTIN_KINDS,
     FORMAT,
@@ -225,7 +226,7 @@ class WarmStart:
         """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
 
         def is_kept(run: EarlierRun) -> bool:
-            return not (run.in_directory and run.log.path.resolve() in logs)
+            return not (run.in_directory and real_path(run.log.path) in logs)
 
         return replace(self, own=tuple(filter(is_kept, self.own)), others=tuple(filter(is_kept, self.others)))
 
@@ -659,7 +660,7 @@ def as_begun(runs: Sequence[Run]) -> list[Run]:
     Raises:
         SearchlabError: If an existing log is damaged, or its warm start is no longer in the directories.
     """
-    logs = {run.log.resolve() for run in runs}
+    logs = {real_path(run.log) for run in runs}
     begun: dict[Path, Header] = {}
     for run in runs:
         starts_from_directory = bool(run.warm_start.directories)

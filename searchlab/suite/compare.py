@@ -24,6 +24,7 @@ from ..analysis.stats.random_search import difficulty_trials
 from ..analysis.verdict import DIGITS, WORDS, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
+from ..files import real_path
 from ..log.format import Log
 from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
@@ -46,7 +47,7 @@ def suite_study(
         seeds: The number of runs over each table, by default as in the protocol.
         against: The baselines to compare the policy with; the comparisons are registered before it runs.
     """
-    where = suite.directory.resolve() / (suite.only or suite.split or "")
+    where = real_path(suite.directory) / (suite.only or suite.split or "")
     contrasts = [[policy["label"], name] for name in against]
     spec = {"suite": str(where), "policies": [dict(policy)], "contrasts": contrasts}
     return Study.from_dict(spec | ({"seeds": seeds} if seeds else {}))

@@ -1,11 +1,12 @@
 """Tries what crosses the border: edited code, wrong programs, other machines, strangers' files, and absurd values.
 
-    python studies/benchmarks/border.py [--situation NAME ...]
+    python studies/benchmarks/border.py [--situation NAME ...] [--cases N]
 
-Each row of the table shows the kind of a situation, the situation, what is right, and what happened when it was tried.
-Commands run in processes of their own, in an empty directory. A row is bad if a command prints a traceback, executes
-the code of a stranger, takes longer than ``DEADLINE`` seconds, or does anything else but what is right. The exit status
-is 1 if there is a bad row.
+Each row of the table shows the kind of a situation, the situation, what is right, how many of its cases were right, and
+what happened in the last one, or in the first that was wrong. Commands run in processes of their own, in an empty
+directory for each case. A case is wrong if a command prints a traceback, executes the code of a stranger, takes longer
+than ``DEADLINE`` seconds, or does anything else but what is right. The exit status is 1 if there is a wrong case. With
+``--cases``, only the first N cases of each situation are tried.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ import json
 import os
 import shlex
 import shutil
+import socket
+import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
 
+import psutil
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rows import Row, write_rows
 
@@ -50,22 +58,28 @@ class Situation:
         name: What happens.
         right: What searchlab should do.
         attempt: Tries it in an empty directory, and returns what happened. Raises AssertionError if that is wrong.
+            Called for each of the ``cases`` with the case as the second argument, if there are any.
+        cases: The cases.
     """
 
     kind: str
     name: str
     right: str
-    attempt: Callable[[Path], str]
+    attempt: Callable[..., str]
+    cases: Sequence[Any]
 
 
 SITUATIONS: dict[str, Situation] = {}
 
 
-def situation(kind: str, name: str, right: str) -> Callable[[Callable[[Path], str]], Callable[[Path], str]]:
+Attempt = TypeVar("Attempt", bound=Callable[..., str])
+
+
+def situation(kind: str, name: str, right: str, cases: Sequence[Any] = ()) -> Callable[[Attempt], Attempt]:
     """Return a decorator that adds a function to SITUATIONS."""
 
-    def add(attempt: Callable[[Path], str]) -> Callable[[Path], str]:
-        SITUATIONS[name] = Situation(kind, name, right, attempt)
+    def add(attempt: Attempt) -> Attempt:
+        SITUATIONS[name] = Situation(kind, name, right, attempt, cases)
         return attempt
 
     return add
@@ -86,26 +100,39 @@ def run(folder: Path, command: str, code: int, mentions: str = "") -> str:
     Raises:
         AssertionError: If something else happened.
     """
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return end(begin(folder, command), folder, (code,), mentions)
+
+
+def begin(folder: Path, command: str, before: str = "") -> subprocess.Popen[str]:
+    """Start a ``searchlab`` command in ``folder``, after the shell commands ``before``."""
+    words = [sys.executable, "-P", "-m", "searchlab", *shlex.split(command)]
+    return subprocess.Popen(
+        ["sh", "-c", f"{before}\nexec {shlex.join(words)}"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+
+
+def end(process: subprocess.Popen[str], folder: Path, codes: Collection[int], mentions: str = "") -> str:
+    """Wait for a command that was started in ``folder``, and check it like :func:`run`."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "searchlab", *shlex.split(command)],
-            cwd=folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            stdin=subprocess.DEVNULL,
-        )
+        output, errors = process.communicate(timeout=DEADLINE)
     except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
         raise AssertionError(f"it takes longer than {DEADLINE:.0f} s") from None
-    lines = done.stderr.strip().splitlines()
+    lines = errors.strip().splitlines()
     last = lines[-1] if lines else ""
-    assert "Traceback" not in done.stderr, f"traceback: {last}"
-    assert done.returncode == code, f"exit status {done.returncode}: {last}"
-    assert mentions in done.stdout + done.stderr, f"{mentions!r} is not mentioned: {last}"
+    assert "Traceback" not in errors, f"traceback: {last}"
+    assert process.returncode in codes, f"exit status {process.returncode}: {last}"
+    assert mentions in output + errors, f"{mentions!r} is not mentioned: {last}"
     assert not (folder / "PWNED").exists(), "a stranger's code was executed"
-    return last.replace(str(folder), ".") or f"exit status {done.returncode}"
+    return last.replace(str(folder), ".") or f"exit status {process.returncode}"
 
 
 # --- results and the code that made them ------------------------------------------------------------------------------
@@ -161,41 +188,137 @@ def edit_comment(folder: Path) -> str:
 
 # --- programs that are timed ------------------------------------------------------------------------------------------
 
-ONCE = """
+EXECUTIONS = 8
+
+OWN_SPACE = """
 import tvm
 from tvm.s_tir import Schedule
 from tvm.script import tirx as T
 from searchlab.space import Knob, ProductSpace
 
-class Once(ProductSpace):
+FOLDER, PROGRAMS, ONCE, MICROSECONDS = SETTINGS
+
+class Own(ProductSpace):
     def __init__(self, workload, target):
-        super().__init__(workload, target, [Knob("x", (0,))])
+        super().__init__(workload, target, [Knob("slow", tuple(range(PROGRAMS)))])
 
     def schedule(self, config):
-        marker = MARKER
+        slow = config["slow"]
+        files = [f"{FOLDER}/{slow}-{number}" for number in range(8)]  # its executions create them in turn
 
         @T.prim_func(s_tir=True)
         def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
-            T.func_attr({"global_symbol": "main"})
-            if T.call_extern("int32", "access", marker, 0) != 0:
-                T.evaluate(T.call_extern("int32", "creat", marker, 0o644))
+            if not ONCE or T.call_extern("int32", "access", files[0], 0) != 0:
                 for i, j in T.grid(16, 16):
                     C[i, j] = T.float32(0)
                     for k in range(16):
                         C[i, j] = C[i, j] + A[i, k] * B[k, j]
+            EXECUTIONS
 
-        return Schedule(tvm.IRModule({"main": main}))
+        return Schedule(tvm.IRModule({"main": main.with_attr("global_symbol", "main")}))
 """
+
+
+def tune_own(folder: Path, programs: int, microseconds: int = 0, once: bool = False, **measure: object) -> str:
+    """Write a space, and return the command that measures its programs.
+
+    Args:
+        folder: The directory for the space, for the log ``a.jsonl`` and for the files that the programs create.
+        programs: The number of programs. In program n, execution n takes longer; they are numbered from 0.
+        microseconds: How much longer it takes.
+        once: Whether only a program's first execution computes anything.
+        measure: Settings of the measurement.
+    """
+    lines = []
+    for number in range(EXECUTIONS):
+        lines += [f'{"elif" if number else "if"} T.call_extern("int32", "access", files[{number}], 0) != 0:']
+        lines += [f'    T.evaluate(T.call_extern("int32", "creat", files[{number}], 0o644))']
+        lines += [f"    if slow == {number}:", f'        T.evaluate(T.call_extern("int32", "usleep", {microseconds}))']
+    source = OWN_SPACE.replace("EXECUTIONS", f"\n{12 * ' '}".join(lines))
+    source = source.replace("SETTINGS", repr((str(folder), programs, once, microseconds)))
+    (folder / "own_space.py").write_text(source)
+    settings = json.dumps({"kind": "local", "min_repeat_ms": 0, "finalists": 0, **measure})
+    words = ["tune", "gemm:16x16x16", "--space", "own_space:Own", "--policy", "random", "--trials", str(programs)]
+    return shlex.join([*words, "--log", "a.jsonl", "--measure", settings])
+
+
+def read_trials(folder: Path) -> list[dict[str, Any]]:
+    """Return the trials in the log ``a.jsonl``."""
+    lines = [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "trial"]
 
 
 @situation("timing", "a program computes in its first execution only", "its trial fails as wrong")
 def compute_once(folder: Path) -> str:
-    (folder / "own_space.py").write_text(ONCE.replace("MARKER", repr(str(folder / "marker"))))
-    options = "--space own_space:Once --policy random --trials 1 --log a.jsonl"
-    run(folder, f"tune gemm:16x16x16 {options}", code=2, mentions="wrong_answer")
-    trial = json.loads((folder / "a.jsonl").read_text().splitlines()[1])
+    run(folder, tune_own(folder, programs=1, once=True), code=2, mentions="wrong_answer")
+    (trial,) = read_trials(folder)
     assert "seconds" not in trial, f"it was measured: {trial.get('seconds')}"
     return f"{trial.get('failure')}: {trial.get('message', '')}"
+
+
+@situation("timing", "one execution of each program is slow: the first, ..., the eighth", "its time is not affected")
+def hiccup(folder: Path) -> str:
+    run(folder, tune_own(folder, programs=EXECUTIONS, microseconds=100_000), code=0)
+    trials = {trial["config"]["slow"]: trial for trial in read_trials(folder)}
+    right = [n for n, trial in trials.items() if "seconds" in trial and statistics.median(trial["seconds"]) < 0.05]
+    happened = f"{len(right)} of {EXECUTIONS} programs have the time of their other executions"
+    assert len(right) == EXECUTIONS, f"{happened}; the others: {[t for n, t in trials.items() if n not in right]}"
+    return happened
+
+
+@situation("timing", "all processes are stopped for 4 s, longer than the time limit (SIGSTOP)", "no trial fails")
+def suspend(folder: Path) -> str:
+    programs = 6
+    process = begin(folder, tune_own(folder, programs, microseconds=500_000, run_timeout=3, repeat=5))
+    try:
+        for number in range(0, programs, 2):  # program n, of which an execution takes half a second, is running
+            wait_for(folder / f"{number}-0", process)
+            time.sleep(0.2)
+            processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            for one in processes:
+                one.suspend()
+            time.sleep(4)
+            for one in processes:
+                one.resume()
+    finally:
+        end(process, folder, codes=(0,))
+    failed = [trial for trial in read_trials(folder) if "failure" in trial]
+    assert not failed, f"{len(failed)} trials failed: {failed[0].get('failure')}"
+    return f"{programs} of {programs} trials have times"
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until ``path`` exists. Raises AssertionError if the process ends before."""
+    until = time.monotonic() + DEADLINE
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < until, f"{path.name} is never created"
+        time.sleep(0.01)
+
+
+CHEATS = ROOT / "tests" / "support" / "measure" / "cheating.py"
+FLOAT16 = ["gemm:8x8x65536:float16", "gemm:4x4x8192:float16", "gemm:16x16x1024:float16", "gemm:64x64x256:float16"]
+
+
+def tune_cheats(folder: Path, workload: str, right: Collection[str]) -> str:
+    """Measure all programs of the tests that compute only sometimes, or only in part; only those in ``right`` do."""
+    shutil.copy(CHEATS, folder / "cheating.py")
+    settings = json.dumps({"kind": "local", "repeat": 2, "min_repeat_ms": 0, "finalists": 0})
+    words = ["tune", workload, "--space", "cheating:Cheating", "--policy", "random", "--trials", "99"]
+    run(folder, shlex.join([*words, "--log", "a.jsonl", "--measure", settings]), code=0)
+    failures = {trial["config"]["cheat"]: trial.get("failure") for trial in read_trials(folder)}
+    wrong = {cheat for cheat, failure in failures.items() if (failure is None) != (cheat in right)}
+    assert not wrong, f"{len(wrong)} of {len(failures)} programs are misjudged: {', '.join(sorted(wrong))}"
+    return f"{len(failures)} of {len(failures)} programs are judged right"
+
+
+@situation("timing", "programs that are right once, or on some inputs", "all but the right one fail as wrong")
+def cheat(folder: Path) -> str:
+    return tune_cheats(folder, "gemm:96x96x96", right=("none", "saturates"))
+
+
+@situation("timing", "a float16 program omits the last 8 terms of its sums", "it fails as wrong", cases=FLOAT16)
+def omit_terms(folder: Path, workload: str) -> str:
+    return tune_cheats(folder, workload, right=("none", "saturates"))
 
 
 @situation("timing", "another process measures this machine", "it waits, and says for whom")
@@ -225,6 +348,20 @@ def wait_for_lock(folder: Path) -> str:
     finally:
         del os.environ["SEARCHLAB_LOCK"]
     raise AssertionError("it did not wait")
+
+
+@situation("timing", "the log of a run is cut while the run goes on", "it ends with a sentence, and can be repeated")
+def cut_log(folder: Path) -> str:
+    command = tune_own(folder, programs=EXECUTIONS, microseconds=500_000)
+    process = begin(folder, command)
+    wait_for(folder / "2-0", process)
+    log = folder / "a.jsonl"
+    os.truncate(log, log.stat().st_size - 10)
+    happened = end(process, folder, codes=(2,), mentions="a.jsonl")
+    run(folder, command, code=0)
+    run(folder, "log check a.jsonl", code=0)
+    assert len(read_trials(folder)) == EXECUTIONS, "trials are missing after the repetition"
+    return happened
 
 
 # --- machines ---------------------------------------------------------------------------------------------------------
@@ -270,6 +407,64 @@ def negative_cores(folder: Path) -> str:
 @situation("machine", "a workload larger than memory", "refused, with the size")
 def too_large(folder: Path) -> str:
     return tune(folder, "native", workload="gemm:1000000x1000000x1000000")
+
+
+ANSWERS: dict[str, Any] = {
+    "nothing": None,
+    "a number": 0,
+    "no object": [0, []],
+    "another type": [0, {"server_info": [{"key": 1, "addr": ["a", 1]}]}],
+    "no port": [0, {"server_info": [{"key": "a", "addr": ["a", 10**9]}]}],
+}
+
+
+@situation("machine", "a fleet's tracker hangs, or sends other types", "refused, with its address", cases=[*ANSWERS])
+def strange_tracker(folder: Path, answer: str) -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = "{}:{}".format(*server.getsockname())
+
+        def serve() -> None:
+            connection = server.accept()[0]
+            data = json.dumps(ANSWERS[answer]).encode()
+            connection.sendall(
+                struct.pack("<i", TRACKER) + (struct.pack("<i", len(data)) + data) * (answer != "nothing")
+            )
+            while connection.recv(1 << 16):  # and hang until the other end is closed
+                pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        return run(folder, f"fleet list --tracker {address}", code=2, mentions=address)
+
+
+TRACKER = 0x2F271
+"""The number with which TVM's trackers greet."""
+
+
+@situation(
+    "machine", "a Dask scheduler is killed during a study", "the study ends with a sentence, and can be repeated"
+)
+def kill_scheduler(folder: Path) -> str:
+    if find_spec("distributed") is None:
+        return "not tried: Dask is not installed; pip install 'searchlab[dask]'"
+    write_study(folder, policy='"random"')
+    file = folder / "scheduler.json"
+    words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    scheduler = subprocess.Popen(
+        [*words, "--no-dashboard", "--scheduler-file", file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(file, scheduler)
+        time.sleep(0.5)  # the file is not written at once
+        address = json.loads(file.read_text())["address"].removeprefix("tcp://")
+        process = begin(folder, f"run study.toml --out out --on dask://{address}")  # no worker, so the runs wait
+        wait_for(folder / "out" / "plan.json", process)
+        time.sleep(2)
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    happened = end(process, folder, codes=(1, 2), mentions="Dask")
+    run(folder, "run study.toml --out out", code=0)
+    return happened
 
 
 # --- strangers' files -------------------------------------------------------------------------------------------------
@@ -338,6 +533,23 @@ def link_at_report(folder: Path) -> str:
     return happened
 
 
+@situation("links", "logs and plans in a directory lead out of it", "each log is named; nothing of it is shown")
+def links_to_logs(folder: Path) -> str:
+    secret = (GOLDEN / "model.jsonl").read_text().replace("gemm:64x64x64", "gemm:48x48x48")
+    for name in ("secret.jsonl", "secret.json"):
+        (folder / name).write_text(secret)
+    results = folder / "results"
+    results.mkdir()
+    shutil.copy(GOLDEN / "model.jsonl", results)
+    (results / "secret.jsonl").symlink_to(folder / "secret.jsonl")
+    (results / "plan.json").symlink_to(folder / "secret.json")
+    for command in ("best results", "table info results", "report results --out report", "log check results"):
+        happened = run(folder, command, code=1 if command.startswith("log") else 0, mentions="secret.jsonl leads to")
+    for file in (folder / "report").rglob("*"):
+        assert file.is_dir() or b"48x48x48" not in file.read_bytes(), f"{file.name} contains the secret"
+    return happened
+
+
 # --- absurd values ----------------------------------------------------------------------------------------------------
 
 
@@ -358,6 +570,58 @@ def bad_neighbours(folder: Path) -> str:
 def pipe_as_log(folder: Path) -> str:
     os.mkfifo(folder / "pipe.jsonl")
     return run(folder, "best pipe.jsonl", code=2, mentions="pipe")
+
+
+READERS = (
+    "run {}",
+    "hypertune {} --policy random",
+    "table build {}.toml --out out",
+    "tune gemm:16x16x16 --space guided-gemm --policy random --trials 1 --log a.jsonl --warm-start {}",
+    "tune gemm:16x16x16 --space guided-gemm --policy random --trials 1 --log {}",
+    "watch {} --port 0",
+    "report {} --out out",
+    "report --publish out {}",
+    "power {}",
+    "best {}",
+    "verify {}",
+    "log check {}",
+    "table info {}",
+    "costmodel eval {} --model random",
+    "export {} --out out.so",
+    "export {} --to metaschedule --out out",
+    "export {} --to kernel-tuner --out out.json",
+    "import {} --out out",
+    "import {} --format kernel-tuner --out out.jsonl",
+    "model tasks {}.py:f",
+    "model tasks {}.onnx",
+    "model tune {}.pt2 --trials 1 --out out",
+    "show workload tir:{}.json",
+    "space tir:{}.py:f --space trace",
+    "check workload tir:{}.json",
+    "suite info {}",
+    "suite run {} --policy random --out out",
+    "suite report {} --out out",
+    "suite verify {}",
+    "suite build {} --from .",
+    "suite seal {}",
+    "suite baselines v1 {} --out out",
+)
+"""The commands that read a file or directory, with ``{}`` in its place."""
+
+ENDLESS = ("pipe", "zero")
+
+
+@situation("input", "a pipe or /dev/zero is what a command reads", "refused in one sentence", cases=READERS)
+def read_endless(folder: Path, command: str) -> str:
+    ending = command.partition("{}")[2].split(" ")[0].partition(":")[0]
+    os.mkfifo(folder / f"pipe{ending}")
+    (folder / f"zero{ending}").symlink_to("/dev/zero")
+    for name in ENDLESS:
+        process = begin(folder, command.replace("{}", name))
+        happened = end(process, folder, codes=(1, 2), mentions=name)
+        left = {path.name for path in folder.iterdir()} - {f"{name}{ending}" for name in ENDLESS}
+        assert left <= {"out"}, f"it leaves {', '.join(left)}"
+    return happened
 
 
 @situation("input", "the TVM graph in a log is damaged", "refused; TVM would crash")
@@ -406,31 +670,40 @@ def policy_exits(folder: Path) -> str:
     return run(folder, "run study.toml --out out", code=1, mentions="own_policy:Own")
 
 
-def try_all(names: list[str]) -> list[tuple[Situation, Row, str]]:
-    """Try the situations called ``names``, each in a directory of its own."""
+def try_all(names: list[str], most: int | None) -> list[tuple[Situation, Row, str]]:
+    """Try the first ``most`` cases of the situations called ``names``, each in a directory of its own."""
     rows = []
     for name in names:
         start = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="border-") as folder:
-            try:
-                happened, wrong = SITUATIONS[name].attempt(Path(folder).resolve()), []
-            except AssertionError as error:
-                happened, wrong = f"BAD {error}", [str(error)]
+        tried = SITUATIONS[name]
+        wrong = []
+        calls = [(case,) for case in tried.cases[:most]] or [()]
+        for case in calls:
+            with tempfile.TemporaryDirectory(prefix="border-") as folder:
+                try:
+                    happened = tried.attempt(Path(folder).resolve(), *case)
+                except AssertionError as error:
+                    wrong.append(": ".join([*map(repr, case), str(error)]))
         seconds = time.perf_counter() - start
-        print(f"{name:<70} {seconds:6.1f} s  {'BAD' if wrong else 'ok'}", file=sys.stderr, flush=True)
-        rows.append((SITUATIONS[name], Row(f"border: {SITUATIONS[name].kind}", name, 1, wrong, seconds), happened))
+        count = f"{len(calls) - len(wrong)} of {len(calls)}"
+        print(f"{name:<70} {seconds:6.1f} s  {count}", file=sys.stderr, flush=True)
+        print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr, flush=True)
+        row = Row(f"border: {tried.kind}", name, len(calls), wrong, seconds)
+        rows.append((tried, row, f"WRONG {wrong[0]}" if wrong else happened))
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--situation", nargs="+", choices=SITUATIONS, default=[*SITUATIONS], metavar="NAME")
+    parser.add_argument("--cases", type=int, metavar="N", help="the number of cases of each situation (all)")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     options = parser.parse_args()
-    rows = try_all(options.situation)
-    table = Table("kind", "situation", "right", "what happened")
-    for tried, _, happened in rows:
-        table.add_row(tried.kind, tried.name, tried.right, happened[:200])
+    rows = try_all(options.situation, options.cases)
+    table = Table("kind", "situation", "what is right", "right", "what happened")
+    for tried, row, happened in rows:
+        count = f"{row.tried - len(row.wrong)} of {row.tried}"
+        table.add_row(tried.kind, tried.name, tried.right, count, escape(happened[:200]))
     Console(width=None if sys.stdout.isatty() else 180).print(table)
     write_rows([row for _, row, _ in rows], options.rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from searchlab.cli.app import app
 from searchlab.log.format import Ended, Final, Finalist, read_log
 from searchlab.log.writer import LogWriter, examine
+from tests.support.cli import searchlab
 from tests.support.logs import HEADER, trial, written
 
 
@@ -114,3 +116,13 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert code == 1 and f"{bad}, line 3: it is damaged" in said and f"head -n 2 {bad} > " in said and str(good) in said
     code, said = invoke("log", "check", bad, "--json")
     assert code == 1 and json.loads(said)[0]["problems"][0]["line"] == 3
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", 2)
+    assert searchlab("log", "check", tmp_path).returncode == 0
+    (tmp_path / "b.jsonl").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "c.jsonl")
+    checked = searchlab("log", "check", tmp_path)
+    assert checked.returncode == 1 and "a.jsonl is intact" in checked.stdout
+    assert "b.jsonl: No such file" in checked.stderr and "c.jsonl: it is a named pipe" in checked.stderr
