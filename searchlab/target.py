@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SearchlabError, did_you_mean, first_line
+from .errors import SearchlabError, cut, did_you_mean, first_line
 from .machine.cuda import gpu_arch
 from .machine.host import available_cores
 from .options import checks_arguments
@@ -48,6 +48,9 @@ INSTRUCTIONS = re.compile(
     r"fullfp16|fp16fml|lse|rcpc|v\b)"
 )
 """LLVM's names of the features for which it generates instructions. Others, such as pku, concern the system alone."""
+
+LONGEST_NAME = 100
+"""The maximum length of the name of a CPU, triple or feature, in characters."""
 
 SHOWN = 4
 """The maximum number of missing features that a message lists."""
@@ -305,13 +308,13 @@ def _parts(spec: Any) -> dict[str, Any]:
 
 def _check_cpu(spec: Mapping[str, Any]) -> None:
     """Raise SearchlabError if LLVM does not know the triple or the CPU of ``spec``, for which it may crash."""
-    from tvm.target import Target as TvmTarget
     from tvm.target import codegen
     from tvm_ffi import get_global_func
 
     for name in ("mtriple", "mcpu"):
-        if name in spec and not (isinstance(spec[name], str) and spec[name].isprintable() and spec[name]):
-            raise SearchlabError(f"target: {name} must be a name, not {spec[name]!r}")
+        if name in spec and not _is_name(spec[name]):
+            value = cut(repr(spec[name]), LONGEST_NAME)
+            raise SearchlabError(f"target: {name} must be a name of 1 to {LONGEST_NAME} characters, not {value}")
     triple = str(spec.get("mtriple") or codegen.llvm_get_system_triple())
     try:
         get_global_func("codegen.llvm_target_enabled")(json.dumps({"kind": "llvm", "mtriple": triple}))
@@ -319,9 +322,22 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
         architectures = [str(name) for name in codegen.llvm_get_targets()]
         hint = did_you_mean(triple.partition("-")[0], architectures)
         raise SearchlabError(f"unknown target triple {triple!r}{hint}") from None
-    if "mcpu" not in spec:
-        return
-    cpu = spec["mcpu"]
+    if "mcpu" in spec:
+        _check_mcpu(spec["mcpu"], triple)
+    if architecture(triple) == "x86_64" and "mcpu" in spec and "64bit" not in _features(spec):
+        raise SearchlabError(f"target CPU {spec['mcpu']!r} has no 64-bit instructions, but the triple is {triple!r}")
+    _check_features(spec)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= LONGEST_NAME
+
+
+def _check_mcpu(cpu: str, triple: str) -> None:
+    """Raise SearchlabError if LLVM does not know ``cpu`` for ``triple``."""
+    from tvm.target import Target as TvmTarget
+    from tvm.target import codegen
+
     if not codegen.llvm_is_valid_cpu(cpu, triple):
         meant = OFTEN_MEANT.get(cpu.lower())
         other = next((other for other in COMMON_TRIPLES if codegen.llvm_is_valid_cpu(cpu, other)), None)
@@ -329,8 +345,17 @@ def _check_cpu(spec: Mapping[str, Any]) -> None:
         hint = f"; did you mean {meant!r}?" if meant else did_you_mean(cpu, cpus)
         hint = f' for {triple}; it is known with "mtriple": "{other}"' if other else hint
         raise SearchlabError(f"unknown target CPU {cpu!r}{hint}")
-    if architecture(triple) == "x86_64" and "64bit" not in _features(spec):
-        raise SearchlabError(f"target CPU {cpu!r} has no 64-bit instructions, but the triple is {triple!r}")
+
+
+def _check_features(spec: Mapping[str, Any]) -> None:
+    """Raise SearchlabError if LLVM would ignore any of the features in ``mattr``."""
+    features = spec.get("mattr", [])
+    if not isinstance(features, list) or not all(_is_name(name) and name[0] in "+-" and name[1:] for name in features):
+        raise SearchlabError(
+            f'target: mattr must be a list of features such as "+avx512vnni", not {cut(repr(features), LONGEST_NAME)}'
+        )
+    if features and (unknown := {name[1:] for name in features if name.startswith("+")} - _features(spec)):
+        raise SearchlabError(f"target: LLVM knows no feature {min(unknown)!r} of this CPU")
 
 
 def architecture(triple: str) -> str:

@@ -19,9 +19,9 @@ from rich.console import Console
 
 from ..analysis.stats.random_search import difficulty_trials
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean
+from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
-from ..files import file_name, read_text, resolve_inside
+from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
@@ -409,7 +409,13 @@ class Study:
 
         plain, given = spelled(data)
         study = cls._of(plain, Path(base), "the study")
-        text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
+        try:
+            text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
+        except UnicodeEncodeError as error:
+            text = cut(repr(error.object), MAX_NAME)
+            raise SearchlabError(
+                f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
+            ) from None
         return replace(study, given=given, copy=(JSON, text))
 
     @classmethod

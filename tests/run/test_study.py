@@ -429,3 +429,8 @@ def test_progress_is_shown_on_request(base: dict[str, Any], tmp_path: Path, capf
     assert capfd.readouterr() == ("", "")
     study.run(tmp_path / "c", progress=True)
     assert "80/80" in capfd.readouterr().err
+
+
+def test_text_that_is_not_unicode_is_refused(base: dict[str, Any]) -> None:
+    with pytest.raises(SearchlabError, match="UTF-8 cannot encode"):
+        Study.from_dict({**base, "policies": [{"name": "random", "label": "\ud800"}]})
