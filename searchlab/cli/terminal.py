@@ -133,15 +133,11 @@ def complain(title: str, style: str, text: str) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """On Ctrl-C or SIGTERM, end cleanly and print the command with which to continue."""
-    from ..run.loop import describe_slow_call
-
-    doing = ""
     is_interrupted = False
 
     def interrupt(*_: object) -> None:
-        nonlocal doing, is_interrupted
+        nonlocal is_interrupted
         is_interrupted = True
-        doing = describe_slow_call(1.0)  # asked now, since the policy leaves its method while the exception propagates
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -150,9 +146,8 @@ def interruptible() -> Iterator[None]:
     except (KeyboardInterrupt, Exception) as error:
         if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
             raise  # otherwise, TVM may have replaced the interrupt
-        why = f" ({doing})" if doing else ""
         again = "searchlab " + shlex.join(sys.argv[1:])
-        say(Text(f"\ninterrupted{why}; all measurements are kept. Continue with: ").append(again, style="bold"))
+        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(again, style="bold"))
         raise typer.Exit(130) from None
     finally:
         for number, handler in before.items():

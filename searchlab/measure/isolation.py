@@ -8,24 +8,16 @@ that might otherwise affect the next candidate in it.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import ctypes
-import gc
-import locale
 import os
-import random
 import resource
 import signal
 import struct
 import sys
-import time
-import warnings
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same numbers on all architectures except Alpha
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
@@ -38,7 +30,6 @@ _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate 
 _STATUS = ("Umask", "Threads", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Seccomp")  # compared fields: proc(5)
 _LIMITS = 16  # the number of Linux's resource limits: getrlimit(2)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-_WATCHED = {"builtins": builtins, "os": os, "time": time, "signal": signal, "numpy": np}
 
 
 def die_with(parent: int) -> None:
@@ -145,22 +136,22 @@ class Watch:
     """Compares this process's state before and after a candidate runs."""
 
     def __init__(self) -> None:
-        self._before = _state()
+        self._before = _process_state()
 
     def changed(self) -> str:
         """Return the names of the parts that have changed, or "" if nothing has."""
         try:
-            after = _state()
+            after = _process_state()
         except Exception as error:  # for example, because no more files can be opened
             return f"state that cannot be read: {type(error).__name__}"
-        return ", ".join(part for part, before in self._before.items() if not _same(part, before, after[part]))
+        return ", ".join(part for part, before in self._before.items() if before != after[part])
 
 
-def _state() -> dict[str, Any]:
-    """Return the parts of this process's state that outlive a candidate, by the names that error messages use.
+def _process_state() -> dict[str, Any]:
+    """Return what outlives a candidate and affects the next one's result, by the names that error messages use.
 
-    This takes less than a millisecond. It covers process-wide settings in the operating system and in Python, but not
-    every object that a candidate could have changed, such as attributes of arbitrary modules.
+    This takes less than a millisecond. It covers the operating system's settings of this process, but no objects in
+    Python, which only the code of a space could change.
 
     Raises:
         Exception: Any exception may be raised if a candidate has changed so much that the state cannot be read.
@@ -171,48 +162,18 @@ def _state() -> dict[str, Any]:
         for number in range(_LIMITS)
     }
     status = Path("/proc/self/status").read_bytes().splitlines()
-    kind, keys, *rest = np.random.get_state()
+    folder = os.stat(".")
     return {
         "open files": _open_files(),
         "resource limits": limits,
-        "environment": (dict(os.environ), _environ()),
-        "working directory": os.stat("."),
+        "environment": _environ(),
+        "working directory": (folder.st_dev, folder.st_ino),
         "process status": [line for line in status if line.partition(b":")[0].decode() in _STATUS],
         "timers": [any(signal.getitimer(timer)) for timer in _TIMERS],
         "priority": os.getpriority(os.PRIO_PROCESS, 0),
         "process group": os.getpgid(0),
         "child processes": _children(),
-        "sys.path": list(sys.path),
-        "sys": [getattr(sys, name) for name in ("stdin", "stdout", "stderr", "excepthook", "modules")],
-        "import hooks": [*sys.meta_path, *sys.path_hooks],
-        "tracing": (sys.gettrace(), sys.getprofile()),
-        "recursion limit": sys.getrecursionlimit(),
-        "garbage collector": (gc.isenabled(), gc.get_threshold()),
-        "warning filters": list(warnings.filters),
-        "floating-point errors": np.geterr(),
-        "random numbers": (random.getstate(), (kind, np.asarray(keys).tobytes(), *rest)),
-        "locale": locale.setlocale(locale.LC_ALL),
-        "modules": dict(sys.modules),
-        "patched modules": {name: dict(vars(module)) for name, module in _WATCHED.items()},
     }
-
-
-def _same(part: str, before: Any, after: Any) -> bool:
-    match part:
-        case "working directory":
-            return os.path.samestat(before, after)
-        case "sys" | "tracing":
-            return all(one is other for one, other in zip(before, after, strict=True))
-        case "modules":  # new entries are imports, which are allowed
-            return all(after.get(name) is module for name, module in before.items())
-        case "patched modules":  # new entries are lazily computed values, which are allowed
-            return all(
-                after[name].get(key) is value
-                for name, names in before.items()
-                for key, value in names.items()
-                if callable(value)
-            )
-    return bool(before == after)
 
 
 def _open_files() -> dict[str, tuple[int, int]]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import statistics
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Self
 
@@ -372,7 +370,7 @@ class Searcher:
         """
         trained, predicted = self._model_seconds()
         start = self._seconds()
-        with self._calling("ask"):
+        with POLICIES.blamed(type(self.policy), "ask"):
             configs = self.policy.ask(n)
             if isinstance(configs, Sequence):
                 configs = list(configs)  # may call plug-in code: __len__ and __iter__
@@ -392,7 +390,7 @@ class Searcher:
         """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
         if len(trials) == self.batch_size:
             start = self._seconds()
-            with self._calling("tell"):
+            with POLICIES.blamed(type(self.policy), "tell"):
                 self.policy.tell(trials)
             self.train_seconds = self._seconds() - start
 
@@ -420,11 +418,6 @@ class Searcher:
         """Return the seconds that the cost model has spent training and predicting."""
         return (self.cost_model.fit_seconds, self.cost_model.predict_seconds) if self.cost_model else (0.0, 0.0)
 
-    @contextmanager
-    def _calling(self, method: str) -> Iterator[None]:
-        with POLICIES.blamed(type(self.policy), method), warn_if_slow(self._run.strategy.policy.name, method):
-            yield
-
     def _check(self, configs: Sequence[Config], n: int) -> None:
         broken = f"policy {self._run.strategy.policy.name!r} broke its contract: it was asked for"
         if not isinstance(configs, Sequence) or not all(isinstance(config, Config) for config in configs):
@@ -443,46 +436,3 @@ class Searcher:
             if config in self._asked or config in fresh:
                 raise SearchlabError(f"{broken} new configs and repeated {config.to_json()}")
             fresh.add(config)
-
-
-PATIENCE = 60.0
-"""How long a call to a policy may take before a warning is issued, in seconds."""
-
-LOOK_SECONDS = 1.0
-
-
-_calls: list[tuple[str, float]] = []  # the policy calls that have not returned, each with the time when it began
-_watch: threading.Thread | None = None
-
-
-def describe_slow_call(least: float = 0.0) -> str:
-    """Return a message if a policy call in this process has taken at least ``least`` seconds, or "" otherwise."""
-    for what, since in _calls[-1:]:
-        if (seconds := time.monotonic() - since) >= least:
-            return f"{what} has taken {seconds:.0f} s"
-    return ""
-
-
-@contextmanager
-def warn_if_slow(policy: str, method: str) -> Iterator[None]:
-    """Watch a call of ``method`` of ``policy``, and issue one SearchlabWarning if it takes longer than PATIENCE."""
-    global _watch
-    if _watch is None or not _watch.is_alive():  # threads end with their process, and forks do not inherit them
-        _watch = threading.Thread(target=_look, daemon=True)
-        _watch.start()
-    _calls.append(call := (f"{method} of policy {policy!r}", time.monotonic()))
-    try:
-        yield
-    finally:
-        _calls.remove(call)
-
-
-def _look() -> None:
-    warned = None
-    while True:
-        time.sleep(LOOK_SECONDS)
-        for call in _calls[-1:]:
-            if call != warned and (said := describe_slow_call(PATIENCE)):
-                warned = call
-                text = f"{said}, and may never end; Ctrl-C ends the run and keeps all measurements"
-                warnings.warn(text, SearchlabWarning, stacklevel=1)

@@ -147,18 +147,6 @@ MODES = {
     "binds itself to a core": "os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])",
     "is nice": "os.nice(19)",
     "opens files": "kept = builtins.kept = [open('/dev/null') for _ in range(200)]",
-    "empties sys.path": "sys.path.clear()",
-    "replaces modules": "sys.modules['tvm'] = None\nsys.modules['numpy'] = None",
-    "patches builtins": "builtins.len = lambda _: 0",
-    "patches the clock": "time.perf_counter = lambda: 0.0",
-    "closes its output": "sys.stdout.close()",
-    "stops the collector": "gc.disable()",
-    "limits recursion": "sys.setrecursionlimit(100)",
-    "turns warnings to errors": "warnings.simplefilter('error')",
-    "turns NaN to errors": "np.seterr(all='raise')",
-    "seeds global numbers": "random.seed(0)\nnp.random.seed(0)",
-    "traces": "sys.settrace(lambda *_: None)",
-    "hooks imports": "sys.meta_path.insert(0, None)",
 }
 """The Python code that each candidate executes."""
 

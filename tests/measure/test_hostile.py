@@ -40,10 +40,6 @@ CHANGES = (
     "opens files",
     "leaves an idle thread",
     "leaves a daemon",
-    "empties sys.path",
-    "replaces modules",
-    "patches builtins",
-    "turns warnings to errors",
     "joins its parent's group",
 )
 WRITES = (

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -204,29 +201,6 @@ def test_negative_seconds_are_not_written(tmp_path: Path) -> None:
         with pytest.raises(SearchlabError, match=r"trial 0 has an invalid time of -1 s"):
             writer.append(Record(index=0, config={}, propose_seconds=-1.0))
         writer.append(Record(index=0, config={}))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_policy_that_does_not_answer_is_named_by_a_warning_and_by_a_signal(
-    table: Path, tmp_path: Path, number: signal.Signals
-) -> None:
-    code = (
-        "import sys, searchlab.run.loop as busy\nbusy.PATIENCE = 1.0\nfrom searchlab.cli import main\n"
-        "sys.argv[0] = 'searchlab'\nmain()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words(table, tmp_path / "a.jsonl", "endless"))],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr
-    warned = next(line for line in process.stderr if "warning" in line)
-    assert "ask of policy 'tests.support.failing:BadPolicy' has taken" in warned
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted (ask of policy 'tests.support.failing:BadPolicy' has taken" in said
 
 
 def test_the_check_of_a_policy_that_does_not_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
