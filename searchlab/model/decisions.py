@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ..errors import SearchlabError
+from ..log.journal import Journal
 from ..plugins import Plugin
 
 FILE = "decisions.ndjson"
@@ -52,23 +52,12 @@ class DecisionLog:
     def __init__(self, path: Path, header: DecisionsHeader) -> None:
         self.path = path
         self.decisions: list[Decision] = []
-        self._held: list[Decision] = []
-        data = path.read_bytes() if path.is_file() else b""
-        complete = data[: data.rfind(b"\n") + 1]  # the last line is incomplete if the process was killed
-        lines = complete.splitlines()
+        self._journal = Journal(path, Decision, header)
         try:
-            if lines:
-                self._check(msgspec.json.decode(lines[0], type=DecisionsHeader), header)
-                self._held = [msgspec.json.decode(line, type=Decision) for line in lines[1:]]
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except msgspec.MsgspecError as error:
-            raise SearchlabError(f"{path} is damaged: {error}; choose a different directory") from None
-        except OSError as error:
-            raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
-        self._last = len(complete) - len(lines[-1]) - 1 if self._held else 0  # where the last decision begins
-        self._cut(len(complete))
-        if not lines:
-            self._write(header)
+            self._check(self._journal.header, header)
+        except BaseException:
+            self.close()
+            raise
 
     def _check(self, old: DecisionsHeader, new: DecisionsHeader) -> None:
         if old.decisions != FORMAT:
@@ -85,35 +74,24 @@ class DecisionLog:
 
     def add(self, decision: Decision) -> None:
         """Append a decision, or compare it with one that is already logged. Raises SearchlabError if they differ."""
-        place = len(self.decisions)
-        if place >= len(self._held):
-            self._write(decision)
+        logged, number = self._journal.entries, len(self.decisions)
+        if number >= len(logged):
+            self._journal.append(decision)
         else:
-            before = self._held[place]
+            before = logged[number]
             larger = decision.trials > before.trials  # a smaller round means that the budget is smaller than before
-            if before.task != decision.task or (larger and place + 1 < len(self._held)):
+            if before.task != decision.task or (larger and number + 1 < len(logged)):
                 raise SearchlabError(
-                    f"{self.path} cannot be resumed: in round {place}, {before.trials} trials went to {before.task}, "
+                    f"{self.path} cannot be resumed: in round {number}, {before.trials} trials went to {before.task}, "
                     f"but now {decision.trials} go to {decision.task}; the logs, the scheduler or its version have "
                     f"changed. Choose a different directory"
                 )
             if larger:
-                self._cut(self._last)  # the round had been shortened by a smaller budget
-                self._write(decision)
+                self._journal.replace_last(decision)  # the round had been shortened by a smaller budget
         self.decisions.append(decision)
 
-    def _cut(self, size: int) -> None:
-        os.ftruncate(self._file, size)
-        os.lseek(self._file, size, os.SEEK_SET)
-
-    def _write(self, line: DecisionsHeader | Decision) -> None:
-        try:
-            os.write(self._file, msgspec.json.encode(line) + b"\n")
-        except OSError as error:
-            raise SearchlabError(f"cannot write {self.path}: {error.strerror}; free some space and repeat") from None
-
     def close(self) -> None:
-        os.close(self._file)
+        self._journal.close()
 
 
 def _shown(before: Any, now: Any) -> str:

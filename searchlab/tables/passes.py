@@ -8,22 +8,21 @@ optimum does not depend on a lucky reading. All readings are kept in a journal, 
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from ..errors import SearchlabError
 from ..log.format import Passes
+from ..log.journal import Journal, read_journal
 from ..measure.contract import CannotMeasure, Remeasurer
 from ..records import Trial
-from ..schema import UNREADABLE
 from ..space import Space
 
 BLOCK = 32  # programs in a block
@@ -77,7 +76,7 @@ class TimedPasses:
     again: int = 0  # number of blocks that were timed again
 
     def __post_init__(self) -> None:
-        for block in _read(self.path):
+        for block in read_journal(self.path, Block)[1]:
             if block.pass_ != FINAL and block.programs != self._names(self.order(block.pass_, block.number)):
                 raise SearchlabError(f"{self.path} contains timings for other programs; remove it and run this again")
             self.again += block.key in self.blocks
@@ -100,7 +99,7 @@ class TimedPasses:
         """
         per_pass = math.ceil(len(self.trials) / BLOCK)
         keys = [(number, block) for number in range(self.count) for block in range(per_pass)]
-        with open(self.path, "ab") as journal:
+        with closing(Journal(self.path, Block)) as journal:
             for done, key in enumerate(keys):
                 if key not in self.blocks:
                     self._time(measurer, journal, key)
@@ -116,7 +115,9 @@ class TimedPasses:
             on_block("the fastest, in turn", 1, 1)
             self._check([*keys, (FINAL, 0)])
 
-    def _settle(self, measurer: Remeasurer, journal: Any, keys: Sequence[tuple[int, int]], on_block: OnBlock) -> None:
+    def _settle(
+        self, measurer: Remeasurer, journal: Journal[Block], keys: Sequence[tuple[int, int]], on_block: OnBlock
+    ) -> None:
         """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
         for _ in range(TRIES):
             deviating = self.deviating(keys)
@@ -196,7 +197,7 @@ class TimedPasses:
         return timed | {name: Timed(failed=text) for name, text in failed.items()}
 
     def _time(
-        self, measurer: Remeasurer, journal: Any, key: tuple[int, int], trials: Sequence[Trial] | None = None
+        self, measurer: Remeasurer, journal: Journal[Block], key: tuple[int, int], trials: Sequence[Trial] | None = None
     ) -> None:
         """Time a block and write it to the journal. Pass ``trials`` for a block that does not belong to a pass."""
         rounds = self.repeat if trials is None else FINAL_ROUNDS
@@ -225,13 +226,7 @@ class TimedPasses:
         )
         self.again += key in self.blocks
         self.blocks[key] = block
-        try:
-            journal.write(msgspec.json.encode(block) + b"\n")
-            journal.flush()
-            os.fsync(journal.fileno())
-        except OSError as error:
-            said = f"cannot write {self.path}: {error.strerror}; free space, then run this again"
-            raise SearchlabError(said) from None
+        journal.append(block)
 
     def _readings(
         self, measurer: Remeasurer, trials: Sequence[Trial], rounds: int
@@ -280,21 +275,6 @@ def _ratio(block: Block, usual: Mapping[str, float]) -> float:
 def _rounded(seconds: float) -> float:
     """Round to five digits, which changes the value by at most a tenth of the noise."""
     return float(f"{seconds:.5g}")
-
-
-def _read(path: Path) -> Iterator[Block]:
-    """Yield the blocks of the journal at ``path``, after removing an incomplete last line."""
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    *lines, rest = data.split(b"\n")
-    if rest:
-        os.truncate(path, len(data) - len(rest))
-    for number, line in enumerate(lines, 1):
-        try:
-            yield msgspec.json.decode(line, type=Block)
-        except UNREADABLE as error:
-            raise SearchlabError(f"{path}, line {number} is damaged: {error}; remove the file") from None
 
 
 def one_a_program(trials: Sequence[Trial]) -> list[Trial]:

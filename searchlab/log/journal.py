@@ -1,0 +1,106 @@
+"""A journal is a file of JSON lines to which a single process appends, so that it can later continue its work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..files import FileMissing, read_bytes
+from ..schema import UNREADABLE
+from .writer import LeasedFile
+
+Entry = TypeVar("Entry", bound=msgspec.Struct)
+
+
+def read_journal(path: Path, entry: type[Entry], header: type[Any] | None = None) -> tuple[Any, list[Entry], list[int]]:
+    """Return a journal's header, its entries, and the size of the file up to each of them, in bytes.
+
+    Args:
+        path: The journal. If there is no such file, the journal is empty.
+        entry: The type of the entries.
+        header: The type of the first line if it is not an entry.
+
+    Raises:
+        SearchlabError: If the file cannot be read, or a line is damaged. A last line without an end is left out,
+            because that is how a process that is killed leaves it.
+    """
+    try:
+        lines = read_bytes(path).split(b"\n")[:-1]
+    except FileMissing:
+        lines = []
+    items: list[Any] = []
+    ends = [0]
+    for number, line in enumerate(lines, 1):
+        try:
+            items.append(msgspec.json.decode(line, type=header if header and number == 1 else entry))
+        except UNREADABLE as error:
+            raise SearchlabError(f"{path}, line {number} is damaged: {error}; remove the file") from None
+        ends.append(ends[-1] + len(line) + 1)
+    if header is None:
+        return None, items, ends
+    return next(iter(items), None), items[1:], ends[1:] or [0]
+
+
+class Journal(Generic[Entry]):
+    """A journal that this process writes. No other process can write it until it is closed.
+
+    Args:
+        path: The file, which is created if it does not exist.
+        entry: The type of the entries.
+        header: The first line of a new journal, or None if it has none.
+
+    Attributes:
+        header: The header in the file.
+        entries: All entries.
+
+    Raises:
+        SearchlabError: If a line is damaged, the file cannot be written, or another process is writing it.
+    """
+
+    def __init__(self, path: Path, entry: type[Entry], header: msgspec.Struct | None = None) -> None:
+        self.path = path
+        with self._writing():
+            self._file = LeasedFile(path)
+        try:
+            self.header, self.entries, self._ends = read_journal(path, entry, type(header) if header else None)
+            if header is not None and self.header is None:
+                self.header = header
+                self._ends = [self._write(header, 0)]
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry, and force it to disk."""
+        self._ends.append(self._write(entry, self._ends[-1]))
+        self.entries.append(entry)
+
+    def replace_last(self, entry: Entry) -> None:
+        """Replace the last entry of a journal that has not been written since it was opened."""
+        self._ends.pop()
+        self.entries.pop()
+        self.append(entry)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, item: msgspec.Struct, start: int) -> int:
+        data = msgspec.json.encode(item) + b"\n"
+        with self._writing():
+            self._file.write(data, start)
+            self._file.sync(start + len(data))
+        return start + len(data)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SearchlabError(
+                f"cannot write {self.path}: {error.strerror}; free some space or check the disk, then run this again"
+            ) from None
