@@ -55,6 +55,7 @@ class DaskExecutor(RunExecutor):
             import dask
             from distributed import Client, LocalCluster, WorkerPlugin
             from distributed.comm.addressing import parse_address, parse_host_port
+            from distributed.utils import silence_logging_cmgr
         except ImportError:
             raise SearchlabError("the executor 'dask' requires Dask; run pip install 'searchlab[dask]'") from None
         self.batch = batch
@@ -95,6 +96,7 @@ class DaskExecutor(RunExecutor):
                 self._ends.callback(cluster.close)
                 self._client = Client(cluster, set_as_default=False)
             self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
+        self._ends.enter_context(silence_logging_cmgr(logging.CRITICAL))  # Dask logs a lost connection as a traceback
         self._ends.callback(self._client.close)
         self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._lost_since: float | None = None  # when the connection to the scheduler was lost

@@ -31,7 +31,7 @@ from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
-from ..plugins import functions_in, names_from, search_path, trusts, unregistered_code
+from ..plugins import functions_in, names_from, search_path, trusting, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import SpaceChoice, Strategy, plan_run
@@ -412,16 +412,16 @@ def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequen
     """Replay runs in a process whose numpy does not use ``features``. If that fails, return the original problems."""
     words = [sys.executable, "-P", "-c", f"from {__name__} import _worker; _worker()"]
     env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": search_path()}
-    cases = pickle.dumps((suite, [case for case, _ in differ]))
-    done = subprocess.run(words, input=cases, stdout=subprocess.PIPE, env=env, check=False)
+    cases = pickle.dumps((suite, [case for case, _ in differ], trusts()))
+    done = subprocess.run(words, input=cases, capture_output=True, env=env, check=False)
     if done.returncode:
         return [problem for _, problem in differ]
     return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _worker() -> None:
-    suite, cases = pickle.loads(sys.stdin.buffer.read())
-    with Replayer(suite) as replayer:
+    suite, cases, trust = pickle.loads(sys.stdin.buffer.read())
+    with trusting(trust), Replayer(suite) as replayer:
         print(json.dumps([replayer.difference(*case) for case in cases]))
 
 

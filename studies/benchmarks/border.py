@@ -16,8 +16,10 @@ import fcntl
 import gzip
 import json
 import os
+import random
 import shlex
 import shutil
+import signal
 import socket
 import statistics
 import struct
@@ -27,6 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -660,6 +663,143 @@ def byte_order_mark(folder: Path) -> str:
     study = write_study(folder)
     study.write_text("\ufeff" + study.read_text(), encoding="utf-8", newline="\r\n")
     return run(folder, "run study.toml --out out --dry-run", code=0)
+
+
+# --- disks, terminals and signals -------------------------------------------------------------------------------------
+
+FOREIGN = ROOT / "tests" / "exchange" / "data"
+SUITE = """
+version = "small"
+title = "A small suite"
+licence = "MIT"
+trials = 12
+seeds = 2
+
+[[tables]]
+name = "gemm"
+split = "dev"
+workload = "kernel:gemm@a:1769472flop"
+space = { name = "parameters" }
+file = "gemm_t4.json.gz"
+"""
+FEW = shlex.quote(json.dumps({"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}))
+
+WRITERS = {
+    "run": "run study.toml --out out",
+    "tune": f"tune gemm:16x16x16 --space guided-gemm --policy random --trials 30 --measure {FEW} --log a.jsonl",
+    "report": "report results --out out",
+    "publish": "report --publish out results",
+    "model tune": f"model tune models.py:mlp --trials 6 --batch 2 --policy random --measure {FEW} --out out",
+    "hypertune": "hypertune study.toml --policy evolutionary --trials 4 --seeds 2 --fresh-seeds 2 --out out",
+    "import": "import gemm_t4.json.gz --workload kernel:gemm@a:1769472flop --out b.jsonl",
+    "export": "export model.jsonl --out b.so",
+    "export metaschedule": "export model.jsonl --to metaschedule --out out",
+    "table build": f"table build gemm:16x16x16 --space guided-gemm --limit 8 --passes 0 --measure {FEW} --out b.jsonl",
+    "suite build": "suite build small --from .",
+    "suite seal": "suite seal built",
+    "suite run": "suite run built --policy evolutionary --against random --seeds 2 --out out",
+}
+"""Commands that write files, for the directory that :func:`prepare` makes."""
+
+
+def prepare(folder: Path) -> None:
+    """Write everything that the commands in WRITERS read."""
+    study = write_study(folder, policy='"random", "evolutionary"', top="seeds = 4")
+    study.write_text(study.read_text().replace("trials = 8", "trials = 60"))
+    shutil.copytree(FOREIGN / "kernel_tuner", folder, dirs_exist_ok=True)
+    shutil.copy(GOLDEN / "model.jsonl", folder)
+    shutil.copy(ROOT / "tests" / "model" / "models.py", folder)
+    for name in ("small", "built"):
+        (folder / name).mkdir()
+        (folder / name / "suite.toml").write_text(SUITE)
+    run(folder, "run study.toml --out results", code=0)
+    run(folder, "suite build built --from .", code=0)
+    run(folder, "suite run built --policy random --seeds 2 --out first", code=0)
+
+
+LIMITS = {"0 bytes": 0, "2 kB": 4, "32 kB": 64, "1 MB": 2048}
+
+
+@situation(
+    "disk",
+    "no file may be longer than 0 bytes, 2 kB, 32 kB, 1 MB (ulimit -f)",
+    "a sentence; it can be repeated",
+    cases=[*WRITERS],
+)
+def full_disk(folder: Path, writer: str) -> str:
+    prepare(folder)
+    failed = 0
+    for blocks in LIMITS.values():
+        process = begin(folder, WRITERS[writer], before=f"ulimit -f {blocks}")
+        end(process, folder, codes=(0, 1, 2))
+        failed += process.returncode != 0
+    run(folder, WRITERS[writer], code=0)
+    return f"{failed} of {len(LIMITS)} limits are too low"
+
+
+PRINTERS = (
+    "best model.jsonl --show tir",
+    "report results --json",
+    "list policies",
+    "schema",
+    "show policy xgb",
+    "log check results",
+    "table info table.jsonl.gz",
+    "run study.toml --dry-run",
+    "suite info built",
+    "--help",
+)
+
+
+@situation("terminal", "the output is closed, or its reader ends (| head -1)", "no traceback", cases=PRINTERS)
+def closed_output(folder: Path, command: str) -> str:
+    prepare(folder)
+    end(begin(folder, command, before="exec >&-"), folder, codes=(0, 1))
+    process = begin(folder, command)
+    assert process.stdout
+    process.stdout.close()
+    process.stdout = None
+    return end(process, folder, codes=(0, 1))
+
+
+MOMENTS = 10
+LATEST = 8.0
+"""The latest moment at which a command is interrupted, in seconds after its start."""
+
+INTERRUPTS = [(writer, name) for writer in (*WRITERS, "watch") for name in ("SIGINT", "SIGTERM")]
+
+
+@situation(
+    "signal",
+    f"a command is interrupted at {MOMENTS} random moments, and repeated each time",
+    "exit status 130; nothing in a log is lost, and no process is left",
+    cases=INTERRUPTS,
+)
+def interrupt(folder: Path, case: tuple[str, str]) -> str:
+    prepare(folder)
+    writer, name = case
+    command = WRITERS.get(writer, "watch results --port 0")
+    moments = random.Random(repr(case))
+    number = signal.Signals[name]
+    interrupted = 0
+    for _ in range(MOMENTS):
+        logs = [folder / "a.jsonl", *(folder / "out").rglob("*.jsonl")]
+        lines = {log: log.read_bytes().rpartition(b"\n")[0] for log in logs if log.exists()}
+        process = begin(folder, command)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(moments.uniform(0.1, LATEST))
+        processes: list[psutil.Process] = []
+        with suppress(psutil.Error):
+            processes = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(number)
+        end(process, folder, codes=(0, 130, -number))  # the signal itself if Python has not read our code yet
+        interrupted += process.returncode != 0
+        assert not psutil.wait_procs(processes, timeout=10)[1], "its processes are left"
+        for log, data in lines.items():
+            assert log.read_bytes().startswith(data), f"lines of {log.relative_to(folder)} are lost"
+    if writer in WRITERS:
+        run(folder, command, code=0)
+    return f"interrupted {interrupted} times"
 
 
 @situation("plug-in", "a policy calls os._exit(0)", "an error that names the policy")

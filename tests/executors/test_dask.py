@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -90,6 +92,8 @@ def test_a_scheduler_that_is_killed_ends_the_study_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("searchlab.executors.dask.LOST_SECONDS", 1.0)
+    handler = logging.StreamHandler(logged := io.StringIO())
+    monkeypatch.setattr(logging.getLogger("distributed"), "handlers", [handler])
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
     file = tmp_path / "scheduler.json"
     with subprocess.Popen(
@@ -107,3 +111,4 @@ def test_a_scheduler_that_is_killed_ends_the_study_with_a_sentence(
             executor.kill_workers()
         finally:
             scheduler.kill()
+    assert "Traceback" not in logged.getvalue()

@@ -20,6 +20,7 @@ from searchlab.analysis.stats.random_search import difficulty_trials, draws_for,
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
+from searchlab.plugins import trusting
 from searchlab.suite import verify
 from searchlab.suite.cards import Card
 from searchlab.suite.compare import compare, dev_areas
@@ -34,7 +35,10 @@ from searchlab.suite.trajectories import (
     write_trajectories,
 )
 from searchlab.suite.verify import RESULT, seal, verify_bundle, verify_suite
+from searchlab.tables.build import pack
+from tests.support import toys
 from tests.support.cli import imported, searchlab
+from tests.support.logs import write_table
 from tests.support.suites import TABLES
 
 SUITE = Path(__file__).parents[2] / "studies" / "suite" / "v1"
@@ -464,3 +468,21 @@ def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, r
 
 def test_a_suite_is_described_without_tvm(copy: Path) -> None:
     assert not imported("-m", "searchlab", "suite", "info", copy) & {"tvm", "xgboost", "lightgbm", "optuna"}
+
+
+def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -> None:
+    directory = tmp_path / "toys"
+    (directory / "tables").mkdir(parents=True)
+    (directory / "suite.toml").write_text(
+        'version = "toys"\ntitle = "toys"\nlicence = "CC0-1.0"\ntrials = 8\nseeds = 1\n[[tables]]\nname = "small"\n'
+        'split = "dev"\nworkload = "gemm:64x64x64"\nspace = { name = "tests.support.toys:Small" }\n'
+    )
+    log = write_table(directory / "tables" / "small.jsonl", toys.Small(), toys.smooth, counted=True)
+    pack(log, log.with_name("small.jsonl.gz"))
+    with trusting():
+        assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
+        result = read_trajectories(tmp_path / "out" / RESULT)
+        (run,) = result.tables["small"].runs
+        differ = [((result, "small", run), "it differs")]
+        assert verify._narrower(find_suite(directory), differ, []) == [""]
+    assert verify._narrower(find_suite(directory), differ, []) == ["it differs"]
