@@ -41,7 +41,8 @@ def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:
             os._exit(0)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
-        return ""
+        code = os.WEXITSTATUS(status)  # that of a library that ends the process
+        return f"it ends the process with exit code {code}" if code else ""
     number = os.WTERMSIG(status)
     return (
         f"it takes more than {seconds} s" if number == signal.SIGALRM else f"it crashes ({signal.Signals(number).name})"

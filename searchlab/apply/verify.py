@@ -337,7 +337,7 @@ def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial
             return replace(program, failure=failed.failure, message=f"{failed.message} (inputs from seed {seed})")
     measured = recorded_program(result.trials[trial.index])
     if measured and measured != now.program:
-        message = program_change(measured, now.program, result.log.header.versions)
+        message = program_change(measured, now.program, result.log.versions)
         return replace(program, failure="another_program", message=message)
     return program
 

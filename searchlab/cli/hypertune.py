@@ -41,7 +41,8 @@ def hypertune(
         int, number(SeedCount, help="The number of runs per workload and space for scoring an option set.")
     ] = 5,
     fresh_seeds: Annotated[
-        int, Option(min=2, help="The number of additional runs, with other seeds, for the final comparison.")
+        int,
+        Option(min=2, max=10_000, help="The number of additional runs, with other seeds, for the final comparison."),
     ] = 20,
     seed: Annotated[int, number(Seed, help="The seed, which determines the option sets to try and all runs.")] = 0,
     directory: Annotated[

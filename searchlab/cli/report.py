@@ -166,8 +166,8 @@ def power(
     ] = None,
     registered: Annotated[
         int | None,
-        Option(
-            min=1,
+        number(
+            Trials,
             help="The number of contrasts registered before the runs, if the pair is one of them. They share 80 % of "
             "the error rate [default for a suite: 1].",
         ),

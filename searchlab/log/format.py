@@ -381,6 +381,15 @@ class Ended(
         return "the policy had nothing more to propose"
 
 
+def version_spans(header: Header, changes: Sequence[Changed]) -> list[tuple[int, dict[str, str]]]:
+    """Return the versions of the libraries in a log, each time with the first trial to which they apply."""
+    spans = [(0, header.versions)]
+    for change in changes:
+        if change.versions != spans[-1][1]:
+            spans.append((change.trials, change.versions))
+    return spans
+
+
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
     """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`logged_workload`."""
     content = header.computation.content if header.computation else ""

@@ -70,7 +70,7 @@ def check_program(path: Path | str, trial: Trial, schedule: Schedule, versions: 
         path: The path of the trial's log.
         trial: The trial.
         schedule: The schedule that the trial's config has now.
-        versions: The versions in the log's header.
+        versions: The versions of libraries with which the log's programs were last built.
 
     Raises:
         ChangedProgram: If the program is a different one.
@@ -94,7 +94,7 @@ def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versio
         path: The path of the log.
         trials: The trials, of which those without a recorded program are ignored.
         space: The space of their configs.
-        versions: The versions in the log's header.
+        versions: The versions of libraries with which the log's programs were last built.
 
     Returns:
         The number of programs that were compared.

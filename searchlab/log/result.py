@@ -154,10 +154,10 @@ class Result:
         Warns:
             SearchlabWarning: If the log does not record which program was measured.
         """
-        space, header = self.space, self.log.header
+        space = self.space
         with SPACES.blamed(type(space), "schedule"):
             schedule = space.schedule(trial.config)
-        check_program(self.log.path, trial, schedule, header.versions)
+        check_program(self.log.path, trial, schedule, self.log.versions)
         if not recorded_program(trial) and trial.measurement.failure is None:
             why = (
                 "its time is that of the nearest config in a table, not of this program"
@@ -169,7 +169,7 @@ class Result:
 
     def check_programs(self) -> None:
         """Check a sample of the programs that the space builds now. Raises ChangedProgram if one is different."""
-        check_sample(self.log.path, self.trials, self.space, self.log.header.versions)
+        check_sample(self.log.path, self.trials, self.space, self.log.versions)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row for each trial.

@@ -6,6 +6,7 @@ import os
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import SearchlabError, first_line, last_line
 from ..machine.scratch import ScratchFolder
+from ..survival import crash_of
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 MEMORY = "/dev/shm"
 """A file system in memory, for temporary files that must not fill a disk."""
+
+EXPORT_SECONDS = 600
+"""The time limit for linking a model, in seconds."""
 
 ROUNDS = 7
 LEAST_MS = 50
@@ -76,9 +81,12 @@ def compared(
         exported = library
         part = library.with_name(f".{library.name}")
         try:
-            # LLVM ends the process if it cannot write an object file, so these are in memory. The linker only fails.
+            # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
             with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
-                executables[1].export_library(str(part), workspace_dir=workspace)
+                export = partial(executables[1].export_library, str(part), workspace_dir=workspace)
+                if crash := crash_of(export, EXPORT_SECONDS):
+                    raise SearchlabError(f"LLVM or the linker failed: {crash}")
+                export()
             os.replace(part, library)
         except Exception as error:  # the linker may fail in any way, for example because the disk is full
             part.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from ..analysis.stats.random_search import difficulty, draws_for, expected_best,
 from ..arrays import Floats
 from ..log.format import read_packed
 from ..measure.suite import SuiteTable, read_suite
-from ..tables.info import QUANTILES, TableInfo, named_values
+from ..tables.info import QUANTILES, TableInfo, named_values, versions_text
 from .trajectories import RecordedTable
 
 DRAWS = (10, 30, 100)
@@ -108,7 +108,7 @@ class Card:
             "measured on": named_values({**header.host, **header.machine}),
             "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
             "settings": named_values(header.measure),
-            "versions": named_values(header.versions),
+            "versions": versions_text(log),
             "date": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d"),
             "space fingerprint": f"`{header.fingerprint}`",
             "SHA-256": f"`{self.table.digest}`",

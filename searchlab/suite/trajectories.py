@@ -194,6 +194,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
     headers: dict[tuple[str, str], Header] = {}  # the header of one log per strategy and table
     spent: dict[str, list[float]] = {}
     codes: dict[str, list[dict[str, str]]] = {}
+    versions: dict[str, dict[str, str]] = {}
     for path in logs:
         log = read_log(path)
         header, table = log.header, recorded[log.header.table or "(none)"]
@@ -216,6 +217,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             )
         runs[header.seed] = Trajectory(header.seed, table.places_of(log), bool(log.ended))
         headers[header.name, header.table] = header
+        versions[header.name] = log.versions
         codes.setdefault(header.name, []).append(log.code)
         spent.setdefault(header.name, []).append(sum(r.propose_seconds + r.train_seconds for r in log.records))
     return [
@@ -226,7 +228,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             cost_model=header.cost_model,
             features=header.features,
             batch=header.batch,
-            versions=header.versions,
+            versions=versions[name],
             host=cpu_model(),
             trials=max(len(run.configs) for runs in found[name].values() for run in runs.values()),
             starts=header.starts,

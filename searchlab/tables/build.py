@@ -25,6 +25,7 @@ from ..schema import convert
 from .passes import OnBlock, TimedPasses, one_a_program
 
 PASSES = 3  # default number of passes over all programs
+MOST_PASSES = 1000
 WORK = ".building"  # suffix of the directory in which a table is built
 BATCH = 32  # configs per batch: enough to keep all build processes busy, but little work to lose in an interruption
 
@@ -88,8 +89,10 @@ def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | N
     can = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
         passes = PASSES if can else 0
-    if passes == 1 or passes < 0:
-        raise SearchlabError(f"passes must be at least 2, or 0 to keep the times of a single run; got {passes}")
+    if passes != 0 and not 2 <= passes <= MOST_PASSES:
+        raise SearchlabError(
+            f"passes must be from 2 to {MOST_PASSES}, or 0 to keep the times of a single run; got {passes}"
+        )
     if passes and not can:
         raise SearchlabError("a fleet cannot time a program again without rebuilding it; set passes to 0")
     if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..arrays import Floats
-from ..log.format import TABLE, Log, Passes
+from ..log.format import TABLE, Log, Passes, version_spans
 from ..log.result import noise
 from .landscape import Landscape
 from .passes import DRIFTED
@@ -93,9 +93,11 @@ class TableInfo:
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
+        changes = [{"trials": change.trials, "versions": change.versions} for change in self.log.changes]
         names = ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
         facts = {"file": str(self.log.path)} | {name: header[name] for name in names}
         facts |= {
+            "changes": changes,
             "configs": len(self.log.records),
             "space_size": self.log.header.space_size,
             "exhaustive": self.exhaustive,
@@ -141,7 +143,7 @@ def info_table(info: TableInfo) -> Table:
         "target": named_values({name: value for name, value in header.target.items() if name != "caches"}),
         "host": ", ".join(map(str, header.host.values())),
         "measured": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else "",
-        "versions": named_values(header.versions),
+        "versions": versions_text(info.log),
         "configs": configs,
         "taken from the nearest": f"{info.nearest:,}" if info.nearest else "",
         "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
@@ -161,6 +163,14 @@ def info_table(info: TableInfo) -> Table:
 def named_values(values: dict[str, Any]) -> str:
     """Return names and values on one line, without values that are empty strings."""
     return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")
+
+
+def versions_text(log: Log) -> str:
+    """Return the versions of the libraries that a log records, for the trials before and after each change."""
+    (_, first), *others = version_spans(log.header, log.changes)
+    return ", then ".join(
+        [named_values(first), *(f"from trial {trial} on {named_values(versions)}" for trial, versions in others)]
+    )
 
 
 def unsteady(log: Log) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,10 @@ def test_a_call_that_never_returns_is_ended() -> None:
             pass
 
     assert crash_of(forever, seconds=1) == "it takes more than 1 s"
+
+
+def test_a_library_that_ends_the_process_is_named() -> None:
+    assert crash_of(lambda: os._exit(3)) == "it ends the process with exit code 3"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,26 @@ class Layer(nn.Module):
         return nn.op.add(x, x)
 
 
-def test_a_library_that_cannot_be_linked_is_one_sentence(native: Target, tmp_path: Path) -> None:
-    exported, _ = Layer().export_tvm({"forward": {"x": nn.spec.Tensor((4, 4), "float32")}})
-    module = relax.transform.LegalizeOps()(exported)
-    library = tmp_path / "absent" / "model.so"
-    with pytest.raises(SearchlabError, match=r"cannot write .*model\.so: .*(error|failed|No such file)") as refused:
+def exported(native: Target, library: Path) -> str:
+    """Export a model, which must fail, and return the error."""
+    model, _ = Layer().export_tvm({"forward": {"x": nn.spec.Tensor((4, 4), "float32")}})
+    module = relax.transform.LegalizeOps()(model)
+    with pytest.raises(SearchlabError, match=r"cannot write .*model\.so: ") as refused:
         compared(module, module, native, library, 0)
-    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_library_that_cannot_be_linked_is_one_sentence(native: Target, tmp_path: Path) -> None:
+    error = exported(native, tmp_path / "absent" / "model.so")
+    assert "\n" not in error and any(word in error for word in ("error", "failed", "No such file"))
+
+
+def test_an_object_file_that_cannot_be_written_is_one_sentence(native: Target, tmp_path: Path) -> None:
+    """LLVM ends the process that cannot write."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        error = exported(native, tmp_path / "model.so")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "ends the process with exit code 1; free some space" in error and not list(tmp_path.iterdir())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record, read_log
@@ -17,9 +19,11 @@ from searchlab.run.plan import OnTrial
 from searchlab.run.study import Study
 from searchlab.space import Config
 from searchlab.tables.build import build_tables, placed, plan_tables, table_study
-from searchlab.tables.info import TableInfo
+from searchlab.tables.info import TableInfo, named_values, versions_text
 from tests.support import toys
 from tests.support.logs import write_table
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
 GEMM = "gemm:16x16x16"
@@ -112,7 +116,8 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         (lambda: plan_tables(small_study(), limit=0), "at least 1; got 0"),
         (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
         (lambda: table_study(GEMM), "--space is missing"),
-        (lambda: placed(plan_tables(small_study())[0], None, Path(), passes=1), "at least 2, or 0"),
+        (lambda: placed(plan_tables(small_study())[0], None, Path(), passes=1), "from 2 to 1000, or 0"),
+        (lambda: placed(plan_tables(small_study())[0], None, Path(), passes=10**400), "from 2 to 1000, or 0"),
         (
             lambda: placed(plan_tables(small_study(measure=FLEET, target="native"))[0], None, Path(), passes=3),
             "a fleet cannot time a program again",
@@ -167,3 +172,15 @@ def test_info_of_a_log_that_counted_nothing_and_of_one_in_which_nothing_runs(tmp
     assert found["exhaustive"] is None and found["space_size"] is None and found["noise"] == 0
     found = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid))).to_json()
     assert found["failures"] == {"invalid": 120} and "gflops" not in found and found["noise"] is None
+
+
+def test_info_names_the_versions_before_and_after_a_change(tmp_path: Path) -> None:
+    log = read_log(GOLDEN / "changed.jsonl")
+    (change,) = log.changes
+    before = log.header.versions
+    changed = replace(change, versions=before | {"numpy": "9.9"})
+    log = dataclasses.replace(log, changes=(changed, replace(changed, trials=change.trials + 1)))
+    assert TableInfo(log).to_json()["changes"][0] == {"trials": change.trials, "versions": changed.versions}
+    first, second = versions_text(log).split(f", then from trial {change.trials} on ")
+    assert (first, second) == (named_values(before), named_values(changed.versions)) and "numpy 9.9" in second
+    assert versions_text(log.first(change.trials - 1)) == first

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from ...arrays import Ints
 from ...errors import encodable
-from ...log.format import Header
+from ...log.format import Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
 from ..charts.figures import (
@@ -398,12 +398,10 @@ def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
 
 def _versions(run: LoggedRun) -> str:
     """Return the versions of the libraries, for the trials before and after each change of versions."""
-    header, changes = run.log.header, run.log.changes
-    spans = [(0, header.versions), *((change.trials, change.versions) for change in changes)]
-    kept = [span for number, span in enumerate(spans) if number == 0 or span[1] != spans[number - 1][1]]
-    if len(kept) == 1:
-        return _pairs(header.versions)
-    return ", then ".join(f"from trial {trials} on {_pairs(versions)}" for trials, versions in kept)
+    spans = version_spans(run.log.header, run.log.changes)
+    if len(spans) == 1:
+        return _pairs(run.log.header.versions)
+    return ", then ".join(f"from trial {trial} on {_pairs(versions)}" for trial, versions in spans)
 
 
 def _space(header: Header) -> str:
