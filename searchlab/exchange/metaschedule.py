@@ -12,7 +12,6 @@ import binascii
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, known_part
 from ..space import Config, Space
 from ..survival import crash_of
-from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
+from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
 from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, value_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
@@ -170,17 +169,8 @@ def _candidates(dtypes: list[str], shapes: list[list[int]]) -> Iterator[Workload
             for relu in (False, True):
                 yield gemm(first[0], second[1], first[1], dtypes[0], bias=bias, relu=relu)
         elif [len(first), len(second), len(last)] == [4, 4, 4]:
-            (n, ci, h, w), (co, _, kh, kw) = first, second
-            rows, columns = _windows(h, kh, last[2]), _windows(w, kw, last[3])
-            pairs = sorted(product(rows, columns), key=lambda pair: (pair[0] != pair[1], pair))
-            for ((sy, py, dy), (sx, px, dx)), relu in product(pairs, (False, True)):
-                yield conv2d(n, h, w, co, ci, kh, kw, (sy, sx), (py, px), (dy, dx), dtypes[0], bias=bias, relu=relu)
-
-
-def _windows(size: int, kernel: int, out: int) -> list[tuple[int, int, int]]:
-    """Return the common (stride, padding, dilation) combinations that reduce ``size`` pixels to ``out``."""
-    usual = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
-    return [(s, p, d) for s, p, d in usual if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == out]
+            for relu in (False, True):
+                yield from convolutions_between(first, second, last, dtypes[0], bias=bias, relu=relu)
 
 
 # --- finding configs ----------------------------------------------------------------------------------

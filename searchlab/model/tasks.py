@@ -17,7 +17,7 @@ from ..options import checks_arguments
 from ..plugins import execute_file, guarded, load_attribute, place_in
 from ..space import SPACES
 from ..target import Target
-from ..workload import Workload, conv2d, from_primfunc, gemm, operations_of
+from ..workload import Workload, convolutions_between, from_primfunc, gemm, operations_of
 from .scheduler import ScheduledTask
 
 if TYPE_CHECKING:
@@ -227,35 +227,10 @@ def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> It
         if sizes != sorted([channels] * bias + [math.prod(out)] * add):
             continue
         if convolution:
-            yield from _convolutions(first, second, out, dtype, bias=bias, add=add, relu=relu)
+            yield from convolutions_between(first, second, out, dtype, bias=bias, add=add, relu=relu)
         else:
             with suppress(SearchlabError):  # the dtype is not supported
                 yield gemm(math.prod(first[:-1]), second[1], second[0], dtype, bias=bias, add=add, relu=relu)
-
-
-MOST_STRIDE = 4
-
-
-def _convolutions(
-    image: tuple[int, ...], weights: tuple[int, ...], out: tuple[int, ...], dtype: str, **epilogue: bool
-) -> Iterator[Workload]:
-    n, ci, h, w = image
-    co, _, kh, kw = weights
-    if out[:2] != (n, co) or weights[1] != ci:
-        return
-
-    def geometry(size: int, kernel: int, result: int) -> Iterator[tuple[int, int]]:
-        for stride, padding in product(range(1, MOST_STRIDE + 1), range(kernel)):
-            if (size + 2 * padding - kernel) // stride + 1 == result:
-                yield stride, padding
-
-    # Symmetric geometries come first, because they are the most common.
-    pairs = [(vertical, horizontal) for vertical in geometry(h, kh, out[2]) for horizontal in geometry(w, kw, out[3])]
-    for (sh, ph), (sw, pw) in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
-        try:
-            yield conv2d(n, h, w, co, ci, kh, kw, (sh, sw), (ph, pw), dtype=dtype, **epilogue)
-        except SearchlabError:  # the dtype is not supported
-            return
 
 
 # --- reading a model ---------------------------------------------------------------------------------

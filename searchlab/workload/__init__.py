@@ -3,7 +3,7 @@
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
 from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
-from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, gemm
+from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
 from .softmax import Softmax
 from .tir import Tir, from_primfunc, operations_of, program_hash
 
@@ -22,6 +22,7 @@ __all__ = [
     "Tir",
     "Workload",
     "conv2d",
+    "convolutions_between",
     "from_primfunc",
     "gemm",
     "kernel",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -423,6 +425,34 @@ def conv2d(
 
     pairs = pair(stride), pair(padding), pair(dilation)
     return Conv2d(dtype, bias, add, relu, n, h, w, co, ci, kh, kw, *pairs, groups)
+
+
+def convolutions_between(
+    image: Sequence[int], weights: Sequence[int], result: Sequence[int], dtype: str, **epilogue: bool
+) -> Iterator[Conv2d]:
+    """Yield the ungrouped convolutions with these shapes, common ones first.
+
+    Args:
+        image: The shape of the images, (n, ci, h, w).
+        weights: The shape of the weights, (co, ci, kh, kw).
+        result: The shape of the result, (n, co, rows, columns).
+        dtype: The type of the images and weights.
+        epilogue: See ``bias``, ``add`` and ``relu`` of :func:`conv2d`.
+    """
+    (n, ci, h, w), (co, _, kh, kw) = image, weights
+    if tuple(result[:2]) != (n, co) or weights[1] != ci:
+        return
+    pairs = product(_windows(h, kh, result[2]), _windows(w, kw, result[3]))
+    for vertical, horizontal in sorted(pairs, key=lambda pair: (pair[0] != pair[1], pair)):
+        stride, padding, dilation = zip(vertical, horizontal, strict=True)
+        with suppress(SearchlabError):  # sizes below 1, or a type that is not supported
+            yield conv2d(n, h, w, co, ci, kh, kw, stride, padding, dilation, dtype, **epilogue)
+
+
+def _windows(size: int, kernel: int, result: int) -> list[tuple[int, int, int]]:
+    """Return the common (stride, padding, dilation) combinations that reduce ``size`` pixels to ``result``."""
+    common = product(range(1, 5), range(min(kernel, 12) + 1), range(1, 3 if kernel > 1 else 2))
+    return [(s, p, d) for s, p, d in common if (size + 2 * p - (kernel - 1) * d - 1) // s + 1 == result]
 
 
 @dataclass(frozen=True)
