@@ -15,7 +15,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 def plain(text: str) -> str:
     r"""Escape control characters, for example as ``\x1b``, so that text from a log cannot control the terminal."""
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:
@@ -26,6 +26,6 @@ def one_line(text: str) -> str:
 class Terminal(Console):
     """A console that applies :func:`plain` to all its output, including tables, progress bars and errors."""
 
-    def render(self, *args: Any, **given: Any) -> Iterable[Segment]:
-        for segment in super().render(*args, **given):
+    def render(self, *args: Any, **kwargs: Any) -> Iterable[Segment]:
+        for segment in super().render(*args, **kwargs):
             yield segment if segment.control else Segment(plain(segment.text), segment.style)

@@ -87,26 +87,26 @@ class RunsFailed(SearchlabError):
 
     def __init__(self, reasons: Mapping[Path, str], count: int) -> None:
         self.reasons = reasons
-        alike: dict[str, list[Path]] = {}
+        logs_by_reason: dict[str, list[Path]] = {}
         for log, reason in reasons.items():
-            alike.setdefault(reason, []).append(log)
-        said = []
-        for reason, logs in list(alike.items())[:SHOWN]:
+            logs_by_reason.setdefault(reason, []).append(log)
+        texts = []
+        for reason, logs in list(logs_by_reason.items())[:SHOWN]:
             more = f" and {len(logs) - 1} more" if len(logs) > 1 else ""
             names_log = not more and reason.startswith(str(logs[0]))
-            said.append(reason if names_log else f"{logs[0]}{more}: {reason}")
-        if len(alike) > SHOWN:
-            said.append(f"{len(alike) - SHOWN} other reasons")
-        super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(said)}")
+            texts.append(reason if names_log else f"{logs[0]}{more}: {reason}")
+        if len(logs_by_reason) > SHOWN:
+            texts.append(f"{len(logs_by_reason) - SHOWN} other reasons")
+        super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
 
 
 SHOWN = 5
 """The maximum number of reasons that a message lists."""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Return a hint such as ``"; did you mean 'grid'?"``, or list up to 12 known words if none is similar."""
-    names = sorted(known)
+    names = sorted(candidates)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"

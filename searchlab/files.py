@@ -165,7 +165,7 @@ def find_files(directory: Path, endings: tuple[str, ...]) -> list[Path]:
     return sorted(files)
 
 
-def read_each(paths: Iterable[Path], read: Callable[[Path], T], chosen: Collection[Path] = ()) -> list[T]:
+def read_each(paths: Iterable[Path], read: Callable[[Path], T], required: Collection[Path] = ()) -> list[T]:
     """Return ``read(path)`` for each of ``paths``, without those that cannot be read.
 
     They are left out with a SearchlabWarning each, since one damaged file must not take the others with it.
@@ -173,10 +173,10 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], T], chosen: Collecti
     Args:
         paths: The files.
         read: The function that reads a file.
-        chosen: The files that the user named and that therefore must be readable.
+        required: The files that the user named and that therefore must be readable.
 
     Raises:
-        SearchlabError: If one of the ``chosen`` files cannot be read, or none of the files can be read.
+        SearchlabError: If one of the ``required`` files cannot be read, or none of the files can be read.
     """
     values: list[T] = []
     problems: list[SearchlabError] = []
@@ -184,7 +184,7 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], T], chosen: Collecti
         try:
             values.append(read(path))
         except SearchlabError as error:
-            if path in chosen:
+            if path in required:
                 raise
             problems.append(error)
     if problems and not values:

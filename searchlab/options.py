@@ -119,18 +119,18 @@ class ChecksOptions:
     An invalid option therefore causes the same error in a script as in a study file.
     """
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
 
 
 def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
-    def checking(self: Any, *args: Any, **given: Any) -> None:
+    def checking(self: Any, *args: Any, **kwargs: Any) -> None:
         declared = declared_options(constructor)
-        options = {name: checked(name, given[name], declared[name]) for name in given if name in declared}
-        constructor(self, *args, **(given | options))
+        options = {name: checked(name, kwargs[name], declared[name]) for name in kwargs if name in declared}
+        constructor(self, *args, **(kwargs | options))
 
     return checking
 
@@ -214,7 +214,7 @@ def _fits(value: Any, kind: Type) -> bool:
     if isinstance(kind, NoneType):
         return value is None
     if isinstance(kind, LiteralType):
-        return any(type(value) is type(known) and value == known for known in kind.values)
+        return any(type(value) is type(literal) and value == literal for literal in kind.values)
     if isinstance(kind, ListType):
         return (
             isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(v, kind.item_type) for v in value)
@@ -271,8 +271,8 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def checking(*args: Parameters.args, **given: Parameters.kwargs) -> Returned:
-        arguments = signature.bind(*args, **given)  # raises Python's own TypeError
+    def checking(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        arguments = signature.bind(*args, **kwargs)  # raises Python's own TypeError
         for name, value in arguments.arguments.items():
             is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
             if not is_variadic and (declared := _hint(function, name)) is not None:

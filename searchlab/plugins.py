@@ -139,12 +139,14 @@ class PluginKind(Generic[T]):
 
     def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
         """Raise SearchlabError if any of the names in ``options`` is not an option of ``cls``."""
-        known = self.options_of(cls)
-        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
+        parameters = self.options_of(cls)
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return
         for option in options:
-            if option not in known:
-                raise SearchlabError(f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, known)}")
+            if option not in parameters:
+                raise SearchlabError(
+                    f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, parameters)}"
+                )
 
     def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
         """Raise SearchlabError if ``cls`` does not have one of ``options`` or does not accept its value."""
@@ -153,8 +155,8 @@ class PluginKind(Generic[T]):
             if option in options:
                 checked(option, options[option], parameter.annotation)
 
-    def make(self, plugin: Plugin, *args: Any, **given: Any) -> T:
-        """Instantiate ``plugin`` with ``args``, ``given`` and its options. Raises SearchlabError if this fails."""
+    def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
+        """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
         path = _names_from.get()
         if path and not trusts() and unregistered_code(plugin.options):
@@ -162,7 +164,7 @@ class PluginKind(Generic[T]):
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.blamed(cls, "its constructor"):
-            return cls(*args, **given, **plugin.options)
+            return cls(*args, **kwargs, **plugin.options)
 
     @contextmanager
     def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
@@ -300,12 +302,14 @@ def untrusted(path: str, title: str) -> SearchlabError:
 
 def _find_in_current_directory(package: str) -> None:
     """Append the current directory to ``sys.path`` if ``package`` is there and nowhere else."""
-    here = os.getcwd()
-    if package in sys.modules or here in sys.path or "" in sys.path:
+    directory = os.getcwd()
+    if package in sys.modules or directory in sys.path or "" in sys.path:
         return
-    is_here = os.path.isfile(os.path.join(here, f"{package}.py")) or os.path.isdir(os.path.join(here, package))
+    is_here = os.path.isfile(os.path.join(directory, f"{package}.py")) or os.path.isdir(
+        os.path.join(directory, package)
+    )
     if is_here and importlib.util.find_spec(package) is None:
-        sys.path.append(here)
+        sys.path.append(directory)
         importlib.invalidate_caches()
 
 
@@ -524,15 +528,15 @@ def line_of(error: BaseException, cls: type[Any]) -> str:
     """
     libraries = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
     homes = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
-    foreign = own = ""
+    foreign = plugin_line = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         package, file = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
         exists = file.startswith("<") or os.path.isfile(file)  # TVM adds frames for its C++ code
         if exists and package != "searchlab" and not file.startswith(libraries):
             foreign = f"{file}:{line}"
         if package in homes:
-            own = f"{file}:{line}"
-    return foreign or own
+            plugin_line = f"{file}:{line}"
+    return foreign or plugin_line
 
 
 def _package(module: str) -> str:

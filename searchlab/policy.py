@@ -80,8 +80,8 @@ class Traits:
 
     def model(self, cost_model: PluginSpec | None = None, features: str | None = None) -> tuple[PluginSpec, str]:
         """Return the cost model and features to use: the arguments, the policy's own, or ``xgboost`` and ``knob``."""
-        own = self.own_model or OwnModel("xgboost", "knob")
-        return own.cost_model if cost_model is None else cost_model, features or own.features
+        own_model = self.own_model or OwnModel("xgboost", "knob")
+        return own_model.cost_model if cost_model is None else cost_model, features or own_model.features
 
 
 class Policy(ChecksOptions, ABC):

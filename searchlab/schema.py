@@ -60,22 +60,22 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
         items = [item for item in _items(kind) if isinstance(data, list)]
         if len(items) != 1:
             return data, ()
-        pairs = [known_part(value, items[0], f"{where}[{place}]") for place, value in enumerate(data)]
+        pairs = [known_part(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
         return [value for value, _ in pairs], tuple(clause for _, clauses in pairs for clause in clauses)
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(structs[0])}
     tag = structs[0].__struct_config__.tag_field
-    known: dict[str, Any] = {}
+    known_fields: dict[str, Any] = {}
     unknown: list[str] = []
     for key, value in data.items():
         if key in fields:
-            known[key], clauses = known_part(value, fields[key], f"{where}.{key}")
+            known_fields[key], clauses = known_part(value, fields[key], f"{where}.{key}")
             unknown += clauses
         elif key == tag:
-            known[key] = value
+            known_fields[key] = value
         else:
             hint = did_you_mean(key, fields)
             unknown.append(f"unknown field {f'{where}.{key}'.lstrip('.')!r}{hint if hint.endswith('?') else ''}")
-    return known, tuple(unknown)
+    return known_fields, tuple(unknown)
 
 
 def _explain(data: Any, kind: Any, where: str, text: str) -> str:
@@ -101,30 +101,30 @@ def _explain(data: Any, kind: Any, where: str, text: str) -> str:
         within = [(f"{where}.{key}", data[key], field.type) for key, field in fields.items() if key in data]
     elif isinstance(data, list) and (items := _items(kind)):
         within = [(f"{where}[{i}]", item, Union[tuple(items)]) for i, item in enumerate(data)]  # noqa: UP007
-    for place, value, its_kind in within:
+    for path, value, its_kind in within:
         try:
             msgspec.convert(value, its_kind)
         except msgspec.ValidationError as error:
-            return _explain(value, its_kind, place, str(error))
+            return _explain(value, its_kind, path, str(error))
     words = [word for t in _alternatives(kind) if get_origin(t) is Literal for word in get_args(t)]
     return _wrong(data, where, words, text)
 
 
 def _wrong(data: Any, where: str, allowed: list[Any], text: str) -> str:
     text = text.partition(" - at `$")[0]
-    said = text[0].lower() + text[1:]
-    hint = f"; it may be {' or '.join(repr(str(word)) for word in allowed)}" if allowed else f": {said}"
-    return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else said
+    problem = text[0].lower() + text[1:]
+    hint = f"; it may be {' or '.join(repr(str(word)) for word in allowed)}" if allowed else f": {problem}"
+    return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else problem
 
 
 def _belongs_in(key: str, fields: dict[str, Any]) -> str:
     """Return ``"; it belongs in an entry of 'policies'"`` if structs in ``fields`` have the key, or "" otherwise."""
-    places = []
+    titles = []
     for name, field in fields.items():
         for title, kinds in ((repr(name), [field.type]), (f"an entry of {name!r}", _items(field.type))):
             if any(key in (f.encode_name for f in msgspec.structs.fields(s)) for k in kinds for s in _structs(k)):
-                places.append(title)
-    return f"; it belongs in {' or '.join(places)}" if places else ""
+                titles.append(title)
+    return f"; it belongs in {' or '.join(titles)}" if titles else ""
 
 
 def _alternatives(kind: Any) -> list[Any]:

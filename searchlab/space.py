@@ -272,7 +272,7 @@ def _check_choice(knob: Knob, value: Any) -> None:
         )
     choice = choices[choices.index(value)]
     if _types(choice) != _types(value):
-        kinds = " and not ".join(f"{one!r} ({type(one).__name__})" for one in (choice, value))
+        kinds = " and not ".join(f"{item!r} ({type(item).__name__})" for item in (choice, value))
         raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r}: the choice is {kinds}")
 
 
@@ -284,10 +284,10 @@ REMEMBERED = 4096
 
 def _asked_in(space: Space) -> dict[Config, tuple[Config, list[Knob]]]:
     """Return recent configs of ``space`` and their knobs; a search mutates the configs that it has just made."""
-    known = _ASKED.setdefault(space, {})
-    if len(known) > REMEMBERED:
-        known.clear()
-    return known
+    cache = _ASKED.setdefault(space, {})
+    if len(cache) > REMEMBERED:
+        cache.clear()
+    return cache
 
 
 Choose = Callable[[Knob], Value]
@@ -339,22 +339,22 @@ class Space(ChecksOptions, ABC):
     error_factor = 1.0
     made_with: Mapping[str, Any]
 
-    def __new__(cls, *args: Any, **given: Any) -> Self:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         space = super().__new__(cls)
         names = list(inspect.signature(cls).parameters)[2:] if len(args) > 2 else []
-        named = {**dict(zip(names, args[2:], strict=False)), **given}
+        named = {**dict(zip(names, args[2:], strict=False)), **kwargs}
         space.made_with = {name: value for name, value in named.items() if name not in ("workload", "target")}
-        workload = args[0] if args else given.get("workload")
+        workload = args[0] if args else kwargs.get("workload")
         if cls.takes and isinstance(workload, Workload) and workload.op not in cls.takes:
-            which = "" if str(workload).startswith(workload.op) else f", which is {workload.op}"
+            description = "" if str(workload).startswith(workload.op) else f", which is {workload.op}"
             raise UnsupportedWorkload(
                 f"space {SPACES.name_of(cls)!r} has programs for {' and '.join(cls.takes)}, but not for "
-                f"{workload}{which}"
+                f"{workload}{description}"
             )
         return space
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         if "decide" in vars(cls):
             cls.decide = _blaming(cls.decide)  # type: ignore[assignment,method-assign]
 
@@ -434,11 +434,11 @@ class Space(ChecksOptions, ABC):
         Raises:
             InvalidConfig: If ``config`` is not a member of the space.
         """
-        known = _asked_in(self)
+        cache = _asked_in(self)
         asked: list[Knob]
         with suppress(TypeError):  # a value that has no hash is not a choice, which is reported below
-            if isinstance(config, Config) and config in known:
-                member, asked = known[config]
+            if isinstance(config, Config) and config in cache:
+                member, asked = cache[config]
                 # Equal configs may have values of different types, which are then compared with the choices.
                 if config is member or all(_types(config[name]) == _types(value) for name, value in member.items()):
                     return list(asked)
@@ -457,7 +457,7 @@ class Space(ChecksOptions, ABC):
         if extra:
             raise InvalidConfig(f"the config has values for {sorted(extra)}, which are not knobs of this config")
         if isinstance(config, Config):
-            known[config] = config, asked
+            cache[config] = config, asked
         return list(asked)
 
     def knobs_of(self, configs: Iterable[Mapping[str, Value]]) -> dict[str, Knob]:
@@ -504,14 +504,14 @@ class Space(ChecksOptions, ABC):
             new.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(new)]))
         return list(new)
 
-    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        """Return a config with every legal value from ``wanted`` and random values for the other knobs."""
+    def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        """Return a config with every legal value from ``values`` and random values for the other knobs."""
 
         asked: list[Knob] = []
 
         def choose(knob: Knob) -> Value:
             asked.append(knob)
-            value = wanted.get(knob.name)
+            value = values.get(knob.name)
             if value is not None:
                 with suppress(ValueError):
                     return knob.choices[knob.choices.index(value)]  # which has the right type
@@ -528,9 +528,9 @@ class Space(ChecksOptions, ABC):
         if not open_knobs:
             return config
         knob = open_knobs[int(rng.integers(len(open_knobs)))]
-        wanted = dict(config.items())  # faster than {**config}, which looks up each key
-        wanted[knob.name] = knob.redrawn(config[knob.name], rng)
-        return self.repaired(wanted, rng)
+        values = dict(config.items())  # faster than {**config}, which looks up each key
+        values[knob.name] = knob.redrawn(config[knob.name], rng)
+        return self.repaired(values, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
         """Change one knob of ``config``, whose role is drawn by weight; if it is a tile, move only one factor.
@@ -699,15 +699,13 @@ class ProductSpace(Space):
     def _drawn(self, rng: np.random.Generator, n: int) -> list[Config]:
         """Draw ``n`` configs of the complete product."""
         # An array of limits consumes the same random bits as one limit after another.
-        drawn = rng.integers([len(knob.choices) for knob in self.axes], size=(n, len(self.axes))).tolist()
-        return [
-            Config.of({knob.name: knob.choices[i] for knob, i in zip(self.axes, row, strict=True)}) for row in drawn
-        ]
+        rows = rng.integers([len(knob.choices) for knob in self.axes], size=(n, len(self.axes))).tolist()
+        return [Config.of({knob.name: knob.choices[i] for knob, i in zip(self.axes, row, strict=True)}) for row in rows]
 
-    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        if self.independent and self._holds(wanted):
-            return Config.of({knob.name: wanted[knob.name] for knob in self.axes})
-        return super().repaired(wanted, rng)
+    def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        if self.independent and self._holds(values):
+            return Config.of({knob.name: values[knob.name] for knob in self.axes})
+        return super().repaired(values, rng)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
         """Mutate as in :class:`Space`, but faster: model-guided searches spend half of their time in this method."""
@@ -719,7 +717,7 @@ class ProductSpace(Space):
             return config
         knob = self._open[int(rng.integers(len(self._open)))]
         new = knob.redrawn(config[knob.name], rng)
-        return Config.of({one.name: new if one is knob else config[one.name] for one in self.axes})
+        return Config.of({axis.name: new if axis is knob else config[axis.name] for axis in self.axes})
 
     @cached_property
     def _open(self) -> list[Knob]:
@@ -740,7 +738,7 @@ class ProductSpace(Space):
     def _choice_types(self) -> dict[str, set[tuple[type, ...]]]:
         """The types of each knob's choices, or an empty set if they differ, so that each value must be compared."""
         types = {knob.name: {_types(choice) for choice in knob.choices} for knob in self.axes}
-        return {name: own if len(own) == 1 else set() for name, own in types.items()}
+        return {name: choice_types if len(choice_types) == 1 else set() for name, choice_types in types.items()}
 
     def __len__(self) -> int:
         """Return :meth:`size`. Python raises OverflowError if it exceeds 2^63 - 1."""
@@ -803,15 +801,15 @@ class ProductSpace(Space):
 class SpaceKind(PluginKind[Space]):
     """The plug-in kind of spaces. If a space does not support a workload, the error names the spaces that do."""
 
-    def make(self, plugin: Plugin, *args: Any, **given: Any) -> Space:
+    def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> Space:
         try:
-            return super().make(plugin, *args, **given)
+            return super().make(plugin, *args, **kwargs)
         except UnsupportedWorkload as error:
             workload, target = args
             if isinstance(workload, Kernel):  # no space has programs for it
                 raise
-            found = " or ".join(self.taking(workload, target))
-            remedy = f"use {found}" if found else "no installed space has any"
+            spaces = " or ".join(self.taking(workload, target))
+            remedy = f"use {spaces}" if spaces else "no installed space has any"
             raise UnsupportedWorkload(f"{error}; {remedy}") from None
 
     def taking(self, workload: Workload, target: Target) -> list[str]:

@@ -128,8 +128,8 @@ class Target:
         """Whether the target is a different kind of machine, for which the local linker does not work."""
         from tvm.target import codegen
 
-        ours = str(codegen.llvm_get_system_triple())
-        return bool(self.spec.get("mtriple", ours) != ours)
+        triple = str(codegen.llvm_get_system_triple())
+        return bool(self.spec.get("mtriple", triple) != triple)
 
     @cached_property
     def simd_bytes(self) -> int:
@@ -201,39 +201,39 @@ def resolve_target(spec: str | Mapping[str, Any] | Target) -> Target:
     from tvm.target import codegen
 
     if isinstance(spec, Mapping):
-        given = dict(spec)
+        fields = dict(spec)
     elif (text := spec.strip()).startswith("{"):
         try:
-            given = dict(json.loads(text))
+            fields = dict(json.loads(text))
         except json.JSONDecodeError as error:
             raise SearchlabError(f"target {text!r} is not valid JSON: {error}") from None
     elif text in TvmTarget.list_kinds() or text in ("native", RECORDED):
-        given = {"kind": text}
+        fields = {"kind": text}
     elif " " in text:
-        given = parse_options(text)
+        fields = parse_options(text)
     else:
-        given = {"kind": "llvm", "mcpu": text}
-    if not isinstance(given, dict):
+        fields = {"kind": "llvm", "mcpu": text}
+    if not isinstance(fields, dict):
         raise SearchlabError(f"a target must be a name or a JSON object, not {text}")
-    if "kind" not in given:
-        raise SearchlabError(f'target {json.dumps(given)} has no "kind"; add one, for example {{"kind": "llvm"}}')
-    caches = _given_caches(given.pop("caches", None))
-    if given["kind"] == "native":
+    if "kind" not in fields:
+        raise SearchlabError(f'target {json.dumps(fields)} has no "kind"; add one, for example {{"kind": "llvm"}}')
+    caches = _given_caches(fields.pop("caches", None))
+    if fields["kind"] == "native":
         caches = caches or native_caches()
         # Recording the triple allows a different kind of machine to build the same programs.
         triple, cpu = str(codegen.llvm_get_system_triple()), str(codegen.llvm_get_system_cpu())
-        given = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **given, "kind": "llvm"}
-    if given["kind"] == "cuda" and "arch" not in given:
+        fields = {"mtriple": triple, "mcpu": cpu, "num-cores": available_cores(), **fields, "kind": "llvm"}
+    if fields["kind"] == "cuda" and "arch" not in fields:
         if (arch := gpu_arch()) is None:
             raise SearchlabError(
                 "no CUDA device was found, so the arch to build for is unknown; use a machine with a GPU or, to "
                 'inspect programs or use recorded times, specify an arch, for example {"kind": "cuda", "arch": "sm_90"}'
             )
-        given["arch"] = arch
-    if given["kind"] == RECORDED:
-        return Target(given, caches)
-    _check(given)
-    return Target(given, caches or CPU_CACHES.get(str(given.get("mcpu")), GENERIC_CACHES))
+        fields["arch"] = arch
+    if fields["kind"] == RECORDED:
+        return Target(fields, caches)
+    _check(fields)
+    return Target(fields, caches or CPU_CACHES.get(str(fields.get("mcpu")), GENERIC_CACHES))
 
 
 def parse_options(text: str) -> dict[str, Any]:
@@ -300,10 +300,10 @@ def _check(spec: dict[str, Any]) -> None:
 
 def _parts(spec: Any) -> dict[str, Any]:
     """Return the target of the host, which may be a nested target or a name, in JSON form."""
-    given = parse_options(spec) if isinstance(spec, str) else spec
-    if not isinstance(given, Mapping) or "kind" not in given:
+    fields = parse_options(spec) if isinstance(spec, str) else spec
+    if not isinstance(fields, Mapping) or "kind" not in fields:
         raise SearchlabError(f'target: host must be a target with a "kind", not {spec!r}')
-    return dict(given)
+    return dict(fields)
 
 
 def _check_cpu(spec: Mapping[str, Any]) -> None:
@@ -369,8 +369,8 @@ def _features(spec: Mapping[str, Any]) -> set[str]:
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
 
-    given = {name: spec[name] for name in ("kind", "mtriple", "mcpu", "mattr") if name in spec}
-    return {str(name) for name in codegen.llvm_get_cpu_features(TvmTarget(given))}
+    fields = {name: spec[name] for name in ("kind", "mtriple", "mcpu", "mattr") if name in spec}
+    return {str(name) for name in codegen.llvm_get_cpu_features(TvmTarget(fields))}
 
 
 def check_runs_here(target: Target) -> None:
@@ -378,12 +378,12 @@ def check_runs_here(target: Target) -> None:
     from tvm.target import codegen
     from tvm_ffi import get_global_func
 
-    spec, ours = target.spec, str(codegen.llvm_get_system_triple())
-    there = str(spec.get("mtriple") or ours)
-    if architecture(there) != architecture(ours) or ("linux" in there) != ("linux" in ours):
+    spec, own_triple = target.spec, str(codegen.llvm_get_system_triple())
+    target_triple = str(spec.get("mtriple") or own_triple)
+    if architecture(target_triple) != architecture(own_triple) or ("linux" in target_triple) != ("linux" in own_triple):
         raise SearchlabError(
-            f"programs for {there!r} do not run on this machine ({ours}); measure on a machine where they do, for "
-            f"example through a fleet"
+            f"programs for {target_triple!r} do not run on this machine ({own_triple}); measure on a machine where "
+            f"they do, for example through a fleet"
         )
     has = {str(name): bool(value) for name, value in get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
     missing = sorted(name for name in _features(spec) if INSTRUCTIONS.match(name) and has.get(name) is False)

@@ -172,7 +172,7 @@ def test_one_bad_file_does_not_take_the_others_along(tmp_path: Path) -> None:
     with pytest.raises(FileMissing, match=str(paths[1])):
         read_each(paths[1:], read_text)
     with pytest.raises(FileMissing, match=str(paths[9])):
-        read_each(paths, read_text, chosen=paths[9:])
+        read_each(paths, read_text, required=paths[9:])
     with warnings.catch_warnings(action="error"):
         assert read_each([], read_text) == []
 

@@ -285,13 +285,13 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     library = f"{loader}.load_module({json.dumps(str(out), ensure_ascii=False)})"
     packed, arguments, packs = packed_by(schedule.mod), [], []
     for name in result.space.workload.shapes:
-        taken = [f"{name}_packed{number or ''}" for number, _ in enumerate(packed.get(name, ()))]
+        variables = [f"{name}_packed{number or ''}" for number, _ in enumerate(packed.get(name, ()))]
         packs += [
-            f'{variable} = tvm.runtime.empty({one.shape}, "{one.dtype}")'
-            for variable, one in zip(taken, packed.get(name, ()), strict=True)
+            f'{variable} = tvm.runtime.empty({argument.shape}, "{argument.dtype}")'
+            for variable, argument in zip(variables, packed.get(name, ()), strict=True)
         ]
-        packs += [f'{library}["{PACK}{name}"]({", ".join([name, *taken])})'] if taken else []
-        arguments += taken or [name]
+        packs += [f'{library}["{PACK}{name}"]({", ".join([name, *variables])})'] if variables else []
+        arguments += variables or [name]
     setting = f"{THREADS}={target.cores}" if target.kind == "llvm" else ""
     return Exported(f'{library}["main"]({", ".join(arguments)})', tuple(packs), setting)
 

@@ -103,7 +103,9 @@ def apply_history_best(
             continue
         program = winner.schedule().mod
         packed = packed_by(program)
-        counts = {at: len(packed[one.name]) for at, one in enumerate(workload.arguments) if one.name in packed}
+        counts = {
+            at: len(packed[argument.name]) for at, argument in enumerate(workload.arguments) if argument.name in packed
+        }
         for variable, order in matched.items():
             func = functions[variable].func
             main = in_place_of(func, program["main"], order, counts)
@@ -119,12 +121,14 @@ def apply_history_best(
     if with_packed:
         applied, every_time = with_packed_calls(applied, with_packed)
         if every_time:
-            said = f"the programs for {', '.join(every_time)} take packed weights, but the weights are not constants "
-            said += (
+            message = (
+                f"the programs for {', '.join(every_time)} take packed weights, but the weights are not constants "
+            )
+            message += (
                 "in the module, so they are packed in every run; make them constants with relax.transform.BindParams, "
             )
-            said += "or use logs of a space without weights='packed'"
-            warnings.warn(said, SearchlabWarning, stacklevel=2)
+            message += "or use logs of a space without weights='packed'"
+            warnings.warn(message, SearchlabWarning, stacklevel=2)
     for variable, function in replaced.items():
         applied.update_func(applied.get_global_var(variable.name_hint), function)
     if replaced or with_packed:
@@ -133,10 +137,10 @@ def apply_history_best(
 
 
 def _results(logs: Logs) -> list[Result]:
-    given: Sequence[OneLog] = [logs] if isinstance(logs, str | Path | Result) else logs
+    items: Sequence[OneLog] = [logs] if isinstance(logs, str | Path | Result) else logs
     results: list[Result] = []
-    for one in given:
-        results += [one] if isinstance(one, Result) else read_found([Path(one)], load_log)
+    for item in items:
+        results += [item] if isinstance(item, Result) else read_found([Path(item)], load_log)
     if not results:
         raise no_logs([])
     return results
@@ -144,25 +148,27 @@ def _results(logs: Logs) -> list[Result]:
 
 def _best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     """Return each workload's fastest trial for ``target``."""
-    usable = [one for one in results if ":" not in one.log.header.fingerprint and np.isfinite(one.log.costs).any()]
+    usable = [
+        result for result in results if ":" not in result.log.header.fingerprint and np.isfinite(result.log.costs).any()
+    ]
     if not usable:
-        paths = ", ".join(str(one.log.path) for one in results[:4]) + (", ..." if len(results) > 4 else "")
+        paths = ", ".join(str(result.log.path) for result in results[:4]) + (", ..." if len(results) > 4 else "")
         raise SearchlabError(
             f"no log has a successful trial in a searchlab space: {paths}; tune first, or pass different logs"
         )
-    targets = {_target_of(one): one.log.header.target for one in usable}
+    targets = {_target_of(result): result.log.header.target for result in usable}
     listed = "; ".join(sorted(targets))
     if target is None:
         if len(targets) > 1:
             raise SearchlabError(f"the logs are for {len(targets)} targets: {listed}; choose one of them with target=")
         target = resolve_target(*targets.values())
     best: dict[Workload, Best] = {}
-    for one in usable:
-        if _target_of(one) != _target_name(target):
+    for result in usable:
+        if _target_of(result) != _target_name(target):
             continue
-        workload = one.workload
-        if workload not in best or one.best.seconds < best[workload].seconds:
-            best[workload] = one.best
+        workload = result.workload
+        if workload not in best or result.best.seconds < best[workload].seconds:
+            best[workload] = result.best
     if not best:
         raise SearchlabError(
             f"none of the logs is for the target {target}; they are for {listed}; pass different logs or a different "
@@ -183,22 +189,24 @@ def _target_name(target: Target) -> str:
 def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    said = f"no function in the module computes {', '.join(map(str, missing))}, so the recorded program is not used; "
-    said += f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
+    message = (
+        f"no function in the module computes {', '.join(map(str, missing))}, so the recorded program is not used; "
+    )
+    message += f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     for workload in missing:
-        if transposed := [name for name, one in functions.items() if _is_transposed(one, workload)]:
-            said += (
+        if transposed := [name for name, computation in functions.items() if _is_transposed(computation, workload)]:
+            message += (
                 f"; {', '.join(transposed)} computes {workload} from B stored as [n, k], which is a different "
                 f"computation: store the weights as [k, n] instead"
             )
-    return said
+    return message
 
 
 def _signature(function: Computation) -> str:
     if function.arguments is None:
         return "of unknown shape"
     types = [parameter.ty for parameter in function.func.params]
-    return ", ".join(f"{one.dtype}{[int(extent) for extent in one.shape]}" for one in types)
+    return ", ".join(f"{argument.dtype}{[int(extent) for extent in argument.shape]}" for argument in types)
 
 
 def _is_transposed(function: Computation, workload: Workload) -> bool:

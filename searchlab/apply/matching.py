@@ -45,9 +45,9 @@ class Computation:
     @cached_property
     def arguments(self) -> tuple[Argument, ...] | None:
         """The arguments, or None if one is not a dense buffer of fixed shape or if the body is already lowered."""
-        found = [argument for parameter in self.func.params if (argument := _argument(parameter)) is not None]
-        complete = len(found) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
-        return tuple(found) if complete else None
+        arguments = [argument for parameter in self.func.params if (argument := _argument(parameter)) is not None]
+        complete = len(arguments) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
+        return tuple(arguments) if complete else None
 
     @cached_property
     def _plain(self) -> PrimFunc:
@@ -67,9 +67,13 @@ class Computation:
         def is_argument(value: Any) -> bool:
             return any(value.source.same_as(parameter) for parameter in func.params)
 
-        def ordered(one: Add) -> Add:
-            both = isinstance(one.a, TensorLoad) and isinstance(one.b, TensorLoad)
-            return Add(one.b, one.a) if both and is_argument(one.a) and not is_argument(one.b) else one
+        def ordered(addition: Add) -> Add:
+            both = isinstance(addition.a, TensorLoad) and isinstance(addition.b, TensorLoad)
+            return (
+                Add(addition.b, addition.a)
+                if both and is_argument(addition.a) and not is_argument(addition.b)
+                else addition
+            )
 
         return structural_map(func, (Add, ordered))
 
@@ -121,18 +125,22 @@ def in_place_of(
         packed: A mapping from the index of each argument that ``program`` accepts in packed form to the number of
             parameters that replace it. These parameters are kept.
     """
-    own: dict[int, list[Any]] = {}
+    arguments: dict[int, list[Any]] = {}
     rest = iter(program.params)
     for argument, index in enumerate(order):
-        own[index] = list(islice(rest, (packed or {}).get(argument, 1)))
-    plain = {index: own[index][0] for argument, index in enumerate(order) if argument not in (packed or {})}
-    if all(structural_equal(one.ty, func.params[index].ty) for index, one in plain.items()):
+        arguments[index] = list(islice(rest, (packed or {}).get(argument, 1)))
+    plain = {index: arguments[index][0] for argument, index in enumerate(order) if argument not in (packed or {})}
+    if all(structural_equal(variable.ty, func.params[index].ty) for index, variable in plain.items()):
         # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function whose
         # input and output have the same number of elements.
-        params = [one for index in range(len(order)) for one in own[index]]
+        params = [variable for index in range(len(order)) for variable in arguments[index]]
         return PrimFunc(params, program.body, func.ret_type, func.attrs).with_attr(MARKS)
     views = [DeclBuffer(parameter, data=buffer_data(func.params[index])) for index, parameter in plain.items()]
-    params = [one for index, given in enumerate(func.params) for one in ([given] if index in plain else own[index])]
+    params = [
+        variable
+        for index, original in enumerate(func.params)
+        for variable in ([original] if index in plain else arguments[index])
+    ]
     scheduled = PrimFunc(params, SeqStmt([*views, program.body]), func.ret_type, func.attrs)
     return scheduled.with_attr(MARKS)
 
@@ -152,11 +160,11 @@ def _copies(block: Any, inner: Sequence[Any]) -> bool:
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
         return False
-    place = list(store.indices)
+    indices = list(store.indices)
     return (
         any(store.buffer.same_as(buffer) for buffer in inner)
-        and structural_equal(place, [axis.var for axis in block.iter_vars])
-        and structural_equal(place, list(store.value.indices))
+        and structural_equal(indices, [axis.var for axis in block.iter_vars])
+        and structural_equal(indices, list(store.value.indices))
         and structural_equal(list(store.buffer.shape), list(store.value.source.ty.shape))
     )
 

@@ -44,8 +44,8 @@ class PackedFunction:
         """Return the arrays into which a constant argument is packed."""
         argument = self.arguments[index]
         module, device = self._runs
-        given = tvm.runtime.tensor(value.numpy().reshape(argument.shape), device)
-        arrays = packed_inputs(module, packed_by(self.program), {argument.name: given})[argument.name]
+        weights = tvm.runtime.tensor(value.numpy().reshape(argument.shape), device)
+        arrays = packed_inputs(module, packed_by(self.program), {argument.name: weights})[argument.name]
         return [tvm.runtime.tensor(array.numpy()) for array in arrays]
 
     @cached_property
@@ -100,14 +100,14 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
             return super().visit_call_(call)
         name = call.args[0].name_hint
         function = self.functions[name]
-        given: list[Any] = []
+        arguments: list[Any] = []
         for index, argument in enumerate(self.visit_expr(call.args[1])):
-            given += self._packed(name, function, index, argument) if index in function.arguments else [argument]
+            arguments += self._packed(name, function, index, argument) if index in function.arguments else [argument]
         outputs = call.ty_args[0]
         types = list(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else outputs
         if name not in self.programs:
             self.programs[name] = self.builder_.add_func(function.main, f"{name}_packed")
-        return relax.call_tir(self.programs[name], given, types)
+        return relax.call_tir(self.programs[name], arguments, types)
 
     def visit_global_var_(self, variable: Any) -> Any:
         if variable.name_hint in self.functions:
@@ -124,8 +124,8 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
         variable = self.builder_.add_func(pack, f"{name}_{PACK}{of.name}")
         if tuple(argument.ty.shape) != of.shape:
             argument = self.builder_.emit(relax.op.reshape(argument, of.shape))
-        types = [relax.TensorType(one.shape, one.dtype) for one in packed_by(function.program)[of.name]]
-        made = self.builder_.emit(relax.call_tir(variable, [argument], types if len(types) > 1 else types[0]))
+        types = [relax.TensorType(weights.shape, weights.dtype) for weights in packed_by(function.program)[of.name]]
+        call = self.builder_.emit(relax.call_tir(variable, [argument], types if len(types) > 1 else types[0]))
         if len(types) == 1:
-            return [made]
-        return [self.builder_.emit(relax.TupleGetItem(made, place)) for place in range(len(types))]
+            return [call]
+        return [self.builder_.emit(relax.TupleGetItem(call, position)) for position in range(len(types))]

@@ -116,12 +116,17 @@ class Verification:
     @property
     def right(self) -> bool:
         """Whether every program was built, matches the measured program, and always returned the correct result."""
-        return all(one.failure is None for one in self.programs)
+        return all(program.failure is None for program in self.programs)
 
     def to_json(self) -> dict[str, Any]:
         programs = [
-            {**asdict(one), "ratio": one.ratio, "as_logged": one.as_logged, "right": one.failure is None}
-            for one in self.programs
+            {
+                **asdict(program),
+                "ratio": program.ratio,
+                "as_logged": program.as_logged,
+                "right": program.failure is None,
+            }
+            for program in self.programs
         ]
         rest = {"log": str(self.log), "settings": msgspec.to_builtins(self.settings), "programs": programs}
         return {**asdict(self), **rest, "right": self.right}
@@ -161,7 +166,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         )
     trials = fastest(result, top)
     space, header = result.space, result.log.header
-    settings, own = _settings(result.log)
+    settings, has_settings = _settings(result.log)
     _check_machine(result.log, space.target)
     # Slow programs are not repeated, so the untuned one takes no longer than necessary.
     settings = msgspec.structs.replace(
@@ -170,26 +175,26 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     seeds = tuple(range(seed, seed + DRAWS))
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
         now = list(measurer.measure(space, [trial.config for trial in trials]))
-        trials = [replace(trial, measurement=one) for trial, one in zip(trials, now, strict=True)]
+        trials = [replace(trial, measurement=measurement) for trial, measurement in zip(trials, now, strict=True)]
         programs = [_checked(measurer, space, result, trial, seeds) for trial in trials]
         alive = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
         untuned = None
         if alive and space.target.kind == "llvm":  # it binds no threads, so it cannot run on a GPU
-            (one,) = measurer.measure(
+            (measurement,) = measurer.measure(
                 Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in alive)
             )
-            untuned = Trial(0, Config({}), one)
+            untuned = Trial(0, Config({}), measurement)
         apart, beside, plain = _time_in_turn(measurer, space, alive, untuned)
     timed = iter(zip(apart, beside, strict=True))
     floor = noise(result.log) or 0.0
-    for place, program in enumerate(programs):
+    for index, program in enumerate(programs):
         seconds, others = next(timed) if program.runs else ((), ())
         if seconds:
             spread = _spread_of(seconds) + max(floor, _spread_of(program.logged))
             over = _speed_up(others, plain, settings.run_timeout, untuned)
-            programs[place] = replace(program, seconds=seconds, noise=spread, speed_up=over)
+            programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=over)
         elif program.failure is None:
-            programs[place] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
+            programs[index] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return Verification(
         result.log.path,
         str(space.workload),
@@ -199,55 +204,57 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         plain,
         _note(space.target, untuned),
         settings,
-        own,
+        has_settings,
     )
 
 
 def fastest(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
-    chosen: dict[object, Trial] = {}
+    trials: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged(result.log, trial)))
     for trial in (result.best.trial, *good):
-        chosen.setdefault(trial.measurement.program or trial.config, trial)
-    return list(chosen.values())[:count]
+        trials.setdefault(trial.measurement.program or trial.config, trial)
+    return list(trials.values())[:count]
 
 
 def _logged(log: Log, trial: Trial) -> Readings:
     """Return the readings behind a trial's logged time: its final readings if it was a finalist, else its repeats."""
     finalists = log.final.finalists if log.final is not None else ()
-    return next((one.seconds for one in finalists if one.index == trial.index), trial.measurement.seconds)
+    return next(
+        (finalist.seconds for finalist in finalists if finalist.index == trial.index), trial.measurement.seconds
+    )
 
 
 def sentences(verification: Verification) -> list[str]:
     """Return sentences that describe the verification."""
     *first, last = map(str, verification.seeds)
-    said = []
+    texts = []
     if not verification.own:
-        said.append("this log's trials come from a table, so their programs are timed with the default settings")
-    for one in verification.programs:
-        head = f"{verification.workload} in {verification.space}, trial {one.trial}"
-        if one.failure:
-            said.append(f"{head}: {one.failure}: {one.message}")
+        texts.append("this log's trials come from a table, so their programs are timed with the default settings")
+    for program in verification.programs:
+        head = f"{verification.workload} in {verification.space}, trial {program.trial}"
+        if program.failure:
+            texts.append(f"{head}: {program.failure}: {program.message}")
         else:
-            said.append(f"{head}: correct on inputs from seeds {', '.join(first)} and {last} (measuring uses 0)")
-        if one.ratio is None or one.noise is None:
+            texts.append(f"{head}: correct on inputs from seeds {', '.join(first)} and {last} (measuring uses 0)")
+        if program.ratio is None or program.noise is None:
             continue
-        within = "within" if one.as_logged else "beyond"
-        said.append(
-            f"  logged {_ms(one.logged)}, now {_ms(one.seconds)}: {one.ratio:.3g} times as long, {within} the repeats' "
-            f"noise ({100 * one.noise:.1f} %)"
+        within = "within" if program.as_logged else "beyond"
+        texts.append(
+            f"  logged {_ms(program.logged)}, now {_ms(program.seconds)}: {program.ratio:.3g} times as long, {within} "
+            f"the repeats' noise ({100 * program.noise:.1f} %)"
         )
-        if over := one.speed_up:
+        if over := program.speed_up:
             time = f"over {verification.settings.run_timeout:g} s" if over.least else _ms(verification.untuned)
             readings = f"from {len(verification.untuned)} of its readings, not in turn"
             rounds = f"of {over.rounds} rounds in turn" if over.rounds else readings
             much = f"more than {over.low:.3g}" if over.least else f"{over.ratio:.3g}"
             spread = "" if over.least else f" (quartiles {over.low:.3g} and {over.high:.3g}, {rounds})"
-            said.append(f"  untuned {time}: {much} times as long as now{spread}")
+            texts.append(f"  untuned {time}: {much} times as long as now{spread}")
     if verification.note:
-        said.append(verification.note)
-    return said
+        texts.append(verification.note)
+    return texts
 
 
 def _ms(seconds: Sequence[float]) -> str:
@@ -283,18 +290,18 @@ def _check_machine(log: Log, target: Target) -> None:
         _check_same(log, "gpu", str(gpu_name()))
         return
     if target.kind != "llvm" or target.is_foreign:
-        there = target.spec.get("mtriple", target.kind)
+        triple = target.spec.get("mtriple", target.kind)
         raise SearchlabError(
-            f"{name} contains programs for {there!r}, which do not run on this machine; verify the log on a machine "
+            f"{name} contains programs for {triple!r}, which do not run on this machine; verify the log on a machine "
             f"where they do"
         )
     _check_same(log, "cpu", cpu_model())
-    ours = resolve_target("native").spec["mcpu"]
-    theirs = target.spec.get("mcpu", ours)
-    if "cpu" not in host and theirs != ours:
+    own_cpu = resolve_target("native").spec["mcpu"]
+    recorded_cpu = target.spec.get("mcpu", own_cpu)
+    if "cpu" not in host and recorded_cpu != own_cpu:
         raise SearchlabError(
-            f"{name} contains programs for the CPU {theirs!r}, but this machine has {ours!r}; verify the log on a "
-            f"machine with a {theirs}"
+            f"{name} contains programs for the CPU {recorded_cpu!r}, but this machine has {own_cpu!r}; verify the log "
+            f"on a machine with a {recorded_cpu}"
         )
     if target.cores > available_cores():
         raise SearchlabError(
@@ -303,12 +310,12 @@ def _check_machine(log: Log, target: Target) -> None:
         )
 
 
-def _check_same(log: Log, what: str, here: str) -> None:
-    there = log.header.host.get(what, here)
-    if there != here:
+def _check_same(log: Log, what: str, current: str) -> None:
+    recorded = log.header.host.get(what, current)
+    if recorded != current:
         raise SearchlabError(
-            f"{log.path} was measured on {there!r}, but this machine has {here!r}, so the times cannot be compared; "
-            f"verify the log on the machine where it was measured"
+            f"{log.path} was measured on {recorded!r}, but this machine has {current!r}, so the times cannot be "
+            f"compared; verify the log on the machine where it was measured"
         )
 
 
@@ -404,8 +411,8 @@ def _speed_up(seconds: Readings, readings: Readings, run_timeout: float, untuned
         return None
     ratio = statistics.median(readings) / statistics.median(seconds)
     if len(readings) == len(seconds):
-        each = [slow / fast for slow, fast in zip(readings, seconds, strict=True)]
-        return SpeedUp(ratio, *_quartiles(each), rounds=len(each))
+        ratios = [slow / fast for slow, fast in zip(readings, seconds, strict=True)]
+        return SpeedUp(ratio, *_quartiles(ratios), rounds=len(ratios))
     low, high = _quartiles(seconds)
     return SpeedUp(ratio, min(readings) / high, max(readings) / low, rounds=0)
 

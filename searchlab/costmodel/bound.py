@@ -153,14 +153,14 @@ class BoundCostModel:
     def fit(self, trials: Sequence[Trial]) -> None:
         """Retrain the model on ``trials``, unless there are none."""
         if trials:
-            begun, start = self.clock(), time.perf_counter()
+            cpu_start, start = self.clock(), time.perf_counter()
             configs = [trial.config for trial in trials]
             self.features.learn(configs)
             self._settle(self.features.columns)
             self.train(self._rows((self.features(configs), scores_of(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
-            self.fit_seconds += self.clock() - begun
+            self.fit_seconds += self.clock() - cpu_start
 
     def train(self, rows: Rows) -> None:
         """Retrain the model on features that have already been extracted."""
@@ -227,25 +227,25 @@ class BoundCostModel:
         start = self.clock()
         rng = np.random.default_rng([self.model.seed, len(rows.scores), number])
         tasks = [np.flatnonzero(rows.groups == task) for task in np.unique(rows.groups)]
-        drawn = np.concatenate([np.sort(rng.choice(task, len(task))) for task in tasks])
+        indices = np.concatenate([np.sort(rng.choice(task, len(task))) for task in tasks])
         model = copy.deepcopy(self.model)
-        fit_model(model, *(part[drawn] for part in rows))
+        fit_model(model, *(part[indices] for part in rows))
         self.fit_seconds += self.clock() - start
         return model
 
-    def _settle(self, own: Columns) -> None:
-        """Make all tasks use the same columns: ``own``, and the columns that only other tasks have."""
+    def _settle(self, new_columns: Columns) -> None:
+        """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
         if self._others:
             # A model that started from the other tasks expects their columns first.
-            both = [*self._other_columns, *own] if self.started else [*own, *self._other_columns]
+            both = [*self._other_columns, *new_columns] if self.started else [*new_columns, *self._other_columns]
             columns = list(dict.fromkeys(both))
             for features in (self.features, *(features for features, _ in self._others)):
                 features.settle(columns)
 
-    def _rows(self, *own: tuple[Floats, Floats]) -> Rows:
-        pooled = [] if own and self.started else self._others
+    def _rows(self, *columns: tuple[Floats, Floats]) -> Rows:
+        pooled = [] if columns and self.started else self._others
         others = [(features(task.configs), task.scores) for features, task in pooled]
-        return Rows.of_tasks([*others, *own], self.features.absent)
+        return Rows.of_tasks([*others, *columns], self.features.absent)
 
 
 def _with_uncertainty() -> list[str]:

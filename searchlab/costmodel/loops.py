@@ -225,9 +225,9 @@ def _sum(node: Any) -> _Sum:
     return {(type(node).__name__, *(frozenset(operand.items()) for operand in operands)): 1}
 
 
-def _added(one: _Sum, other: _Sum) -> _Sum:
-    total = dict(one)
-    for term, factor in other.items():
+def _added(first: _Sum, second: _Sum) -> _Sum:
+    total = dict(first)
+    for term, factor in second.items():
         total[term] = total.get(term, 0) + factor
     return {term: factor for term, factor in total.items() if factor}
 
@@ -238,8 +238,8 @@ def _scaled(terms: _Sum, by: int) -> _Sum:
 
 def _variables(term: tuple[Any, ...]) -> set[int]:
     """Return the variables in a term that is not itself a variable."""
-    found: set[int] = set()
+    variables: set[int] = set()
     for operand in term[1:]:
         for inner, _ in operand:
-            found |= _variables(inner) if isinstance(inner, tuple) else {inner}
-    return found
+            variables |= _variables(inner) if isinstance(inner, tuple) else {inner}
+    return variables

@@ -106,19 +106,19 @@ class Line:
         except UNREADABLE as error:
             self.damaged(error)
 
-    def target(self, given: str | Mapping[str, Any]) -> dict[str, Any]:
+    def target(self, spec: str | Mapping[str, Any]) -> dict[str, Any]:
         """Return a target in TVM's JSON form, given in this form or in an older one such as ``llvm -mcpu=znver4``."""
-        if isinstance(given, str) and given.lstrip().startswith("{"):
+        if isinstance(spec, str) and spec.lstrip().startswith("{"):
             try:
-                given = msgspec.json.decode(given, type=dict[str, Any])
+                spec = msgspec.json.decode(spec, type=dict[str, Any])
             except (msgspec.DecodeError, RecursionError) as error:
-                self.damaged(f"target {given!r} is not valid JSON: {error}")
-        if not isinstance(given, str):
-            if not isinstance(given.get("kind"), str):
-                self.damaged(f'target {dict(given)!r} has no "kind"')
-            return {name: value for name, value in sorted(given.items()) if value not in ("", None)}
+                self.damaged(f"target {spec!r} is not valid JSON: {error}")
+        if not isinstance(spec, str):
+            if not isinstance(spec.get("kind"), str):
+                self.damaged(f'target {dict(spec)!r} has no "kind"')
+            return {name: value for name, value in sorted(spec.items()) if value not in ("", None)}
         try:
-            return dict(sorted(parse_options(given).items()))
+            return dict(sorted(parse_options(spec).items()))
         except SearchlabError as error:
             self.damaged(error)
 
@@ -187,10 +187,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def value_of(given: Any) -> Value:
+def value_of(value: Any) -> Value:
     """Convert a value to the form used in configs: a list of integers becomes a tile; other structures become JSON."""
-    if isinstance(given, bool | int | float | str):
-        return given
-    if isinstance(given, list) and all(type(item) is int for item in given):
-        return tuple(given)
-    return msgspec.json.encode(given).decode()
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        return tuple(value)
+    return msgspec.json.encode(value).decode()

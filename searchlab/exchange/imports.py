@@ -71,26 +71,26 @@ def detect(path: Path) -> str:
     if looks_like := kernel_tuner.format_of(path):
         return looks_like
     first = next(records(path))
-    where, known = f"{path}, line {first.number}", ", ".join(READERS)
+    where, formats = f"{path}, line {first.number}", ", ".join(READERS)
     try:
         record = msgspec.json.decode(first.text)
     except UNREADABLE as error:
-        raise SearchlabError(f"{where} is not JSON, which all known formats ({known}) use: {error}") from None
+        raise SearchlabError(f"{where} is not JSON, which all known formats ({formats}) use: {error}") from None
     if isinstance(record, dict) and isinstance(record.get("v"), str):
         return "ansor"
     if isinstance(record, dict) and ("input" in record or "v" in record):
         return "autotvm"
-    raise SearchlabError(f"{where} does not look like a record of {known}; if it is one, pass --format")
+    raise SearchlabError(f"{where} does not look like a record of {formats}; if it is one, pass --format")
 
 
-def import_file(path: Path, out: Path, wanted: As, format: str | None = None) -> tuple[list[Imported], list[str]]:
+def import_file(path: Path, out: Path, options: As, format: str | None = None) -> tuple[list[Imported], list[str]]:
     """Write the tasks in another tuner's file as logs.
 
     Args:
         path: The file, or the directory of a MetaSchedule database.
         out: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``), or a directory in which
             each task gets a log.
-        wanted: How to import the file.
+        options: How to import the file.
         format: One of :data:`READERS`; detected by default.
 
     Returns:
@@ -114,54 +114,54 @@ def import_file(path: Path, out: Path, wanted: As, format: str | None = None) ->
     for number, task in enumerate(tasks):
         try:
             with names_from(path):
-                logs.append(_imported(reader, task, out if single else out / f"{format}-{number}.jsonl", wanted))
+                logs.append(_imported(reader, task, out if single else out / f"{format}-{number}.jsonl", options))
         except SearchlabError as error:
             if single or len(tasks) == 1:
                 raise
             notes.append(f"{task.name}: {error}")
     if not logs:
         raise SearchlabError(f"no task in {path} can be imported: {'; '.join(notes)}")
-    for one in logs:
-        if one.path.exists():
-            raise SearchlabError(f"{one.path} already exists; choose a different --out, or remove it")
-    for one in logs:
-        write_log(one.path, Log(one.path, one.header, tuple(one.records)))
+    for log in logs:
+        if log.path.exists():
+            raise SearchlabError(f"{log.path} already exists; choose a different --out, or remove it")
+    for log in logs:
+        write_log(log.path, Log(log.path, log.header, tuple(log.records)))
     return logs, notes + [what for task in tasks for what in task.left_out]
 
 
-def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Imported:
-    plugin = wanted.space or task.space
+def _imported(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imported:
+    plugin = options.space or task.space
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
-        if wanted.target is not None:
+        if options.target is not None:
             raise SearchlabError(f"{task.name} comes from a searchlab log, which records its target; omit --target")
         computation_of(task.native)  # raises an error if the header is damaged; nothing that it names is imported
-        if wanted.workload is not None:
-            _check_same_workload(task.native, parse_workload(wanted.workload), task.name)
-        header = msgspec.structs.replace(task.native, **({"label": wanted.label} if wanted.label else {}))
+        if options.workload is not None:
+            _check_same_workload(task.native, parse_workload(options.workload), task.name)
+        header = msgspec.structs.replace(task.native, **({"label": options.label} if options.label else {}))
         return Imported(path, header, _numbered(sorted(records, key=lambda record: record.index)))
-    workload = _workload(task, wanted)
+    workload = _workload(task, options)
     common: dict[str, Any] = {
         "workload": str(workload),
         "policy": Plugin(task.format),
         "features": "",
-        "seed": wanted.seed,
+        "seed": options.seed,
         "batch": 1,
         "measure": IMPORTED if task.statistic == "median" else {**IMPORTED, "statistic": task.statistic},
-        "label": wanted.label,
+        "label": options.label,
         "versions": task.versions,
         "host": task.host,
         "created": min((record.time for record in records if record.time > 0), default=0.0),
     }
     if plugin is None:
-        target = task.target if wanted.target is None else resolve_target(wanted.target).to_json()
+        target = task.target if options.target is None else resolve_target(options.target).to_json()
         header = Header(
             space=Plugin(task.format, {"task": task.name}), fingerprint=task.fingerprint, target=target, **common
         )
         return Imported(path, header, _numbered(records), analysis=True)
 
-    with names_from(USER) if plugin is wanted.space else nullcontext():
-        space = SPACES.make(plugin, workload, _target(task, wanted))
+    with names_from(USER) if plugin is options.space else nullcontext():
+        space = SPACES.make(plugin, workload, _target(task, options))
     records = []
     left_out: list[tuple[int, str]] = []
     for trial in task.trials:
@@ -187,32 +187,32 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, wanted: As) -> Impo
     return Imported(path, header, _numbered(records), left_out)
 
 
-def _workload(task: ForeignTask, wanted: As) -> Workload:
-    if task.native is not None and wanted.workload is None:
+def _workload(task: ForeignTask, options: As) -> Workload:
+    if task.native is not None and options.workload is None:
         return workload_of(task.native, Path(task.name))
-    if wanted.workload is None:
+    if options.workload is None:
         if task.workload is None:
             raise SearchlabError(task.why)
         return parse_workload(task.workload)
     with names_from(USER):
-        given = parse_workload(wanted.workload)
+        workload = parse_workload(options.workload)
     if task.native is not None:
-        _check_same_workload(task.native, given, task.name)
-    elif task.workload is not None and parse_workload(task.workload) != given and task.space is None:
-        raise SearchlabError(f"{task.name} is {task.workload}, not {given}; omit --workload")
-    return given
+        _check_same_workload(task.native, workload, task.name)
+    elif task.workload is not None and parse_workload(task.workload) != workload and task.space is None:
+        raise SearchlabError(f"{task.name} is {task.workload}, not {workload}; omit --workload")
+    return workload
 
 
-def _check_same_workload(header: Header, given: Workload, name: str) -> None:
-    """Raise SearchlabError if the log with this ``header`` is not for the workload ``given``."""
-    if workload_name(header) != str(given):
-        raise SearchlabError(f"{name} is {header.workload}, not {given}; omit --workload")
+def _check_same_workload(header: Header, workload: Workload, name: str) -> None:
+    """Raise SearchlabError if the log with this ``header`` is not for the workload ``workload``."""
+    if workload_name(header) != str(workload):
+        raise SearchlabError(f"{name} is {header.workload}, not {workload}; omit --workload")
 
 
-def _target(task: ForeignTask, wanted: As) -> Target:
+def _target(task: ForeignTask, options: As) -> Target:
     """Return the space's target: the user's, or else the file's, reduced to the attributes that affect programs."""
-    if wanted.target is not None:
-        return resolve_target(wanted.target)
+    if options.target is not None:
+        return resolve_target(options.target)
     try:
         return resolve_target({name: value for name, value in task.target.items() if name in NAMED})
     except SearchlabError as error:

@@ -227,11 +227,11 @@ def _converted(data: Any, kind: type[Any], problem: str) -> Any:
         raise SearchlabError(f"{problem}: {error}") from None
 
 
-def _value(given: Any) -> Value | None:
-    """Return a parameter's value, or None if ``given`` cannot be one."""
-    if given is None or (isinstance(given, float) and not math.isfinite(given)) or isinstance(given, dict):
+def _value(value: Any) -> Value | None:
+    """Return a parameter's value, or None if ``value`` cannot be one."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)) or isinstance(value, dict):
         return None
-    return value_of(given)
+    return value_of(value)
 
 
 def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
@@ -254,17 +254,17 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
         problem = f"{path}, record {number} is damaged"
         given = _converted(entry, _Entry, problem)
         config: dict[str, Any] = {}
-        for name, known in positions.items():
+        for name, values_by_value in positions.items():
             value = _value(entry.get(name))
-            if value is None or value not in known:
+            if value is None or value not in values_by_value:
                 raise SearchlabError(
                     f"{problem}: its {name} is {entry.get(name)!r}, which is not among the values in tune_params"
                 )
-            config[name] = known[value]  # 1, 1.0 and true are the same value
+            config[name] = values_by_value[value]  # 1, 1.0 and true are the same value
         time = _time(given.error if isinstance(given.error, str) else given.time, UNITS["ms"], problem)
         rows.append(_row(number, config, given, UNITS["ms"], time, entry.items()))
     shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
-    sizes = "-" + "x".join(map(str, shape)) if all(type(one) is int for one in shape) and shape else ""
+    sizes = "-" + "x".join(map(str, shape)) if all(type(extent) is int for extent in shape) and shape else ""
     device = str(file.device_name or "")
     name = _word(str(file.kernel_name or path.name.partition(".")[0])) + sizes
     name += f"@{_word(device)}" if _word(device) else ""
@@ -316,10 +316,10 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
     return _task(path, T4, name, {}, parameters, rows, left_out)
 
 
-def _unit(path: Path, given: Any) -> float:
-    if str(given).lower() not in UNITS:
-        raise SearchlabError(f"{path}: unknown time unit {given!r}; known units: {', '.join(UNITS)}")
-    return UNITS[str(given).lower()]
+def _unit(path: Path, unit: Any) -> float:
+    if str(unit).lower() not in UNITS:
+        raise SearchlabError(f"{path}: unknown time unit {unit!r}; known units: {', '.join(UNITS)}")
+    return UNITS[str(unit).lower()]
 
 
 def _row(
@@ -330,7 +330,7 @@ def _row(
     time: float | str,
     measurements: Iterable[tuple[str, Any]],
 ) -> _Row:
-    repeats = tuple(unit * (one or 0.0) for one in entry.times or ())
+    repeats = tuple(unit * (seconds or 0.0) for seconds in entry.times or ())
     record = Record(
         index=0,
         config=config,
@@ -343,13 +343,13 @@ def _row(
     return _Row(number, record, time, repeats, _rate(measurements))
 
 
-def _time(given: Any, unit: float, problem: str) -> float | str:
+def _time(time: Any, unit: float, problem: str) -> float | str:
     """Return a config's time in seconds, or the word for its failure."""
-    if isinstance(given, str) and given:
-        return given
-    if given in ("", None, ERROR_VALUE) or (isinstance(given, float) and not math.isfinite(given)):
-        return f"its time is {given!r}"
-    return unit * float(_converted(given, cast("type[Any]", Positive), f"{problem}: its time is {given!r}"))
+    if isinstance(time, str) and time:
+        return time
+    if time in ("", None, ERROR_VALUE) or (isinstance(time, float) and not math.isfinite(time)):
+        return f"its time is {time!r}"
+    return unit * float(_converted(time, cast("type[Any]", Positive), f"{problem}: its time is {time!r}"))
 
 
 def _rate(values: Iterable[tuple[str, Any]]) -> float:
@@ -359,12 +359,12 @@ def _rate(values: Iterable[tuple[str, Any]]) -> float:
     return rates[0] if len(rates) == 1 else math.nan
 
 
-def _timestamp(given: Any) -> float:
+def _timestamp(text: Any) -> float:
     """Return a timestamp as seconds since 1970, or 0 if it is missing or invalid."""
-    if not isinstance(given, str):
+    if not isinstance(text, str):
         return 0.0
     try:
-        moment = datetime.fromisoformat(given)
+        moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
@@ -375,12 +375,13 @@ def _word(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
 
 
-def _check_objective(path: Path, given: Any) -> None:
+def _check_objective(path: Path, objective: Any) -> None:
     """Raise SearchlabError unless the objective is the time, or a rate, which is highest where the time is lowest."""
-    objectives = given if isinstance(given, list) else [given]
+    objectives = objective if isinstance(objective, list) else [objective]
     if objectives not in ([None], []) and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATES)):
         raise SearchlabError(
-            f"the objective in {path} is {given!r}, but searchlab compares times; import a file whose objective is time"
+            f"the objective in {path} is {objective!r}, but searchlab compares times; import a file whose objective is "
+            "time"
         )
 
 
@@ -398,10 +399,10 @@ def _task(
     distinct: dict[Config, _Row] = {}
     for row in rows:
         distinct.setdefault(Config(row.record.config), row)  # only the first measurement is used
-    if again := len(rows) - len(distinct):
+    if repeated := len(rows) - len(distinct):
         left_out = [
             *left_out,
-            f"{again} {REPEATED}",
+            f"{repeated} {REPEATED}",
         ]
     rows = list(distinct.values())
     statistic = _statistic(rows)
@@ -442,20 +443,20 @@ def plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence[Mappi
         parameters: Each parameter's values.
         configs: The configs that a file lists.
     """
-    axes = {name: {value: place for place, value in enumerate(values)} for name, values in parameters.items()}
-    axes = {name: places for name, places in axes.items() if len(places) > 1}
-    listed = np.array([[places[config[name]] for name, places in axes.items()] for config in configs])
-    sizes, most = [len(places) for places in axes.values()], min(4, max(2, len(axes) - 1))
+    axes = {name: {value: index for index, value in enumerate(values)} for name, values in parameters.items()}
+    axes = {name: indices for name, indices in axes.items() if len(indices) > 1}
+    listed = np.array([[indices[config[name]] for name, indices in axes.items()] for config in configs])
+    sizes, most = [len(indices) for indices in axes.values()], min(4, max(2, len(axes) - 1))
     while most > 1 and sum(math.comb(len(axes), arity) for arity in range(most + 1)) > MOST_COMBINATIONS:
         most -= 1
     legal, factor = np.zeros((1, 0), np.int64), 1.0  # the legal choices of the first axes, or a sample of 1 / factor
     rng = np.random.default_rng(0)
-    for axis, places in enumerate(axes.values()):
+    for axis, indices in enumerate(axes.values()):
         if len(legal) > MOST_LISTED:
             factor *= len(legal) / MOST_LISTED
             legal = legal[rng.choice(len(legal), MOST_LISTED, replace=False)]
-        choices = np.tile(np.arange(len(places)), len(legal))[:, None]
-        legal = np.concatenate([np.repeat(legal, len(places), axis=0), choices], axis=1)
+        choices = np.tile(np.arange(len(indices)), len(legal))[:, None]
+        legal = np.concatenate([np.repeat(legal, len(indices), axis=0), choices], axis=1)
         for arity in range(min(most, axis + 1)):
             for others in combinations(range(axis), arity):
                 combined = [*others, axis]
@@ -503,7 +504,7 @@ def _workload(name: str, rows: list[_Row]) -> Workload:
         return parse_workload(name)
     flops = [row.rate * 1e9 * row.time for row in rows if isinstance(row.time, float)]
     middle = statistics.median(flops) if flops else math.nan
-    same = math.isfinite(middle) and all(math.isclose(one, middle, rel_tol=CLOSE) for one in flops)
+    same = math.isfinite(middle) and all(math.isclose(value, middle, rel_tol=CLOSE) for value in flops)
     return kernel(name, (round(middle) or None) if same else None)
 
 

@@ -114,8 +114,8 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
         if key not in tasks:
             workload, why = workload_of(name, args)
             versions = {"apache-tvm": record.tvm_version} if record.tvm_version else {}
-            shown = f"{name} {msgspec.json.encode(args).decode()}"
-            tasks[key] = ForeignTask("autotvm", shown, workload, why, target, [], versions)
+            title = f"{name} {msgspec.json.encode(args).decode()}"
+            tasks[key] = ForeignTask("autotvm", title, workload, why, target, [], versions)
         config = {knob: value_of(value) for knob, _, value in entity}
         tasks[key].trials.append(_trial(line, config, entity, result))
     return list(tasks.values())
@@ -238,13 +238,13 @@ def _sizes(args: Sequence[Any], count: int) -> tuple[list[int], str]:
     return sizes, rest[0] if rest else "float32"
 
 
-def _pair(given: Any) -> tuple[int, int]:
+def _pair(value: Any) -> tuple[int, int]:
     """Return (height, width) from one or two integers, or from (top, left, bottom, right) with equal opposite sides."""
-    numbers = [given, given] if type(given) is int else list(given)
+    numbers = [value, value] if type(value) is int else list(value)
     if len(numbers) == 4 and numbers[:2] == numbers[2:]:
         numbers = numbers[:2]
     if len(numbers) != 2 or not all(type(number) is int for number in numbers):
-        raise ValueError(f"expected (height, width), not {given}")
+        raise ValueError(f"expected (height, width), not {value}")
     return numbers[0], numbers[1]
 
 
@@ -270,8 +270,8 @@ def _topi_conv2d(args: Sequence[Any]) -> Workload:
     return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), _pair(padding), _pair(dilation), dtype)
 
 
-def _tensor(given: Any) -> tuple[list[int], str]:
-    tag, shape, dtype = given
+def _tensor(value: Any) -> tuple[list[int], str]:
+    tag, shape, dtype = value
     if tag != "TENSOR" or len(shape) != 4 or dtype not in ACCUMULATED_IN:
-        raise ValueError(f"expected a tensor with four axes, not {given}")
+        raise ValueError(f"expected a tensor with four axes, not {value}")
     return list(shape), dtype

@@ -98,10 +98,10 @@ def read(path: Path) -> list[ForeignTask]:
 def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
-    known = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
-    why = "" if known else f"no GEMM or conv2d known to searchlab has the {name}; {GUESS}"
+    workload_name = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
+    why = "" if workload_name else f"no GEMM or conv2d known to searchlab has the {name}; {GUESS}"
     header = note.header if note else None
-    return ForeignTask("metaschedule", name, known, why, target, [], source=workload.module, native=header)
+    return ForeignTask("metaschedule", name, workload_name, why, target, [], source=workload.module, native=header)
 
 
 def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
@@ -199,9 +199,9 @@ def _config(space: TracedSpace, task: ForeignTask, trial: ForeignTrial) -> Confi
     from tvm_ffi import structural_equal
 
     module = space.workload.module
-    ours = _block_names(str(TvmWorkload(module).as_json()[1]))
-    theirs = _block_names(task.source)
-    names = dict(zip(theirs, ours, strict=True)) if len(theirs) == len(ours) else {}
+    own_names = _block_names(str(TvmWorkload(module).as_json()[1]))
+    recorded_names = _block_names(task.source)
+    names = dict(zip(recorded_names, own_names, strict=True)) if len(recorded_names) == len(own_names) else {}
     instructions = [
         [kind, inputs, [names.get(attributes[0], attributes[0]), *attributes[1:]], outputs]
         if kind == "GetSBlock" and attributes and isinstance(attributes[0], str)

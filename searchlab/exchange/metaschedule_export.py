@@ -73,8 +73,8 @@ def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
     log, space = result.log, result.space
     module = space.workload.module
     times = _times(log)
-    own = [index for index in times if not log.records[index].nearest]
-    best = min(own, key=lambda index: times[index], default=-1)
+    indices = [index for index in times if not log.records[index].nearest]
+    best = min(indices, key=lambda index: times[index], default=-1)
     left_out = 0
     notes = []
     # Among equally fast records, TVM uses the one that was written first.
@@ -145,10 +145,10 @@ def _times(log: Log) -> dict[int, float]:
     times = {record.index: record.cost for record in log.records if record.failure is None}
     if log.final is None:
         return times
-    again = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
+    medians = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
     winner = Result(log).best.trial.index
     least = times[winner]
-    scaled = {index: least * seconds / again[winner] for index, seconds in again.items()}
+    scaled = {index: least * seconds / medians[winner] for index, seconds in medians.items()}
     return {index: max(least, seconds) for index, seconds in times.items()} | scaled
 
 
@@ -197,7 +197,10 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
     shapes = {name: list(shape) for name, shape in list(workload.shapes.items())[:-1]}
     if isinstance(workload, Conv2d) and workload.bias:
         shapes["bias"] = [1, workload.co, 1, 1]
-    operands = [relax.Var(one.name, relax.TensorType(shapes[one.name], one.dtype)) for one in workload.arguments[:-1]]
+    operands = [
+        relax.Var(argument.name, relax.TensorType(shapes[argument.name], argument.dtype))
+        for argument in workload.arguments[:-1]
+    ]
     first, second, *added = operands
     with builder.function("main", operands):
         with builder.dataflow():

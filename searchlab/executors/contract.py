@@ -87,10 +87,10 @@ def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugi
     Raises:
         SearchlabError: If the address is empty.
     """
-    name, found, address = text.partition("://")
-    if found and not address:
+    name, separator, address = text.partition("://")
+    if separator and not address:
         raise SearchlabError(f"{text!r} has no address; specify one, as in {name}://host:port, or use {name!r} alone")
-    return Plugin(name, {**(options or {}), **({"address": address} if found else {})})
+    return Plugin(name, {**(options or {}), **({"address": address} if separator else {})})
 
 
 def adapted(executor: Executor) -> RunExecutor:

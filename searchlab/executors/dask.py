@@ -68,9 +68,9 @@ class DaskExecutor(RunExecutor):
                 )
             try:
                 # A client that is given a wrong address keeps its threads, which would prevent this process's end.
-                scheme, place = parse_address(address)
+                scheme, host_and_port = parse_address(address)
                 if scheme != "inproc":  # the address of a cluster in this process
-                    parse_host_port(place)
+                    parse_host_port(host_and_port)
                 self._client: Any = Client(address, set_as_default=False)
             except Exception as error:  # such as a ValueError, or a TypeError for missing certificates
                 raise SearchlabError(f"cannot reach a Dask scheduler at {address}: {first_line(error)}") from None

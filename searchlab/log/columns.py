@@ -291,7 +291,7 @@ def read_logs(
     paths: Sequence[Path],
     texts: Texts,
     readings: bool = True,
-    chosen: Collection[Path] = (),
+    required: Collection[Path] = (),
 ) -> list[Columns]:
     """Read the logs at ``paths``, in order, without those that cannot be read; see :func:`~searchlab.files.read_each`.
 
@@ -300,16 +300,16 @@ def read_logs(
         paths: The paths of the logs.
         texts: The configs that are already known. The logs' configs are added to it.
         readings: Whether ``counts`` and ``readings``, a third of the data, are needed. If not, they may be empty.
-        chosen: The logs that the user named and that therefore must be readable.
+        required: The logs that the user named and that therefore must be readable.
     """
     if directory is None or len(paths) < FEWEST:
-        return read_each(paths, lambda path: read_columns(path, texts), chosen)
+        return read_each(paths, lambda path: read_columns(path, texts), required)
     stamps = {path: Stamp.of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
-    held = _read_cache(directory, stamps, texts, readings)
-    stale = len(paths) - len(held) > STALE * len(paths)
-    if stale and held and not readings:
-        held = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
-    logs = read_each(paths, lambda path: held.get(path) or read_columns(path, texts), chosen)
+    cached = _read_cache(directory, stamps, texts, readings)
+    stale = len(paths) - len(cached) > STALE * len(paths)
+    if stale and cached and not readings:
+        cached = _read_cache(directory, stamps, texts)  # everything is copied into the new cache
+    logs = read_each(paths, lambda path: cached.get(path) or read_columns(path, texts), required)
     if stale:
         _write_cache(directory, [(stamp, log) for log in logs if (stamp := stamps[log.path])])
     return logs
@@ -354,7 +354,7 @@ def _cached(
         path = directory / os.fsdecode(log.file)
         if stamps.get(path) == log.stamp:
             spans = [slice(*span) for span in zip(start, end, strict=True)]
-            own = {name: values[spans[_SIZE_OF.get(name, 0)]] for name, values in flat.items()}
+            columns = {name: values[spans[_SIZE_OF.get(name, 0)]] for name, values in flat.items()}
             header = msgspec.structs.replace(
                 index.headers[log.header], seed=log.seed, created=log.created, machine=log.machine
             )
@@ -364,7 +364,7 @@ def _cached(
                 final=log.final,
                 ended=log.ended,
                 changes=log.changes,
-                **own,
+                **columns,
                 **left_out,
             )
     return logs
@@ -392,13 +392,13 @@ def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None
                 log.changes,
             )
         )
-    places = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]
+    config_indices = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]
     distinct = [msgspec.json.decode(text, type=Header) for text in headers]
     index = msgspec.msgpack.encode(_Index(distinct, list(configs), entries))
 
     def arrays() -> Iterator[tuple[str, Array]]:
         yield _INDEX, np.frombuffer(index, np.uint8)
-        yield "configs", np.array(places, np.int32)
+        yield "configs", np.array(config_indices, np.int32)
         for name in _ARRAYS:
             yield name, np.concatenate([getattr(log, name) for _, log in logs])
 

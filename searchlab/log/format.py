@@ -675,9 +675,9 @@ def check_follows(item: Final | Ended | Changed, trials: int) -> None:
         raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")
     if not isinstance(item, Final):
         return
-    if not item.finalists or not all(0 <= one.index < trials and one.seconds for one in item.finalists):
+    if not item.finalists or not all(0 <= finalist.index < trials and finalist.seconds for finalist in item.finalists):
         raise msgspec.ValidationError("it lists no trials, a trial that does not precede it, or a trial without times")
-    if len({len(one.seconds) for one in item.finalists}) > 1:
+    if len({len(finalist.seconds) for finalist in item.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
@@ -712,10 +712,10 @@ def unpacked(path: Path, data: bytes) -> bytes:
         SearchlabError: If the file is damaged, if it unpacks to more megabytes than the environment variable
             ``SEARCHLAB_UNPACK_MB`` allows (1024 by default), or if a line is longer than a sixteenth of that limit.
     """
-    given = os.environ.get(UNPACK, "")
-    if given and not given.isdecimal():
-        raise SearchlabError(f"{UNPACK} must be a number of megabytes, not {given!r}")
-    limit = int(given or 1024) << 20
+    setting = os.environ.get(UNPACK, "")
+    if setting and not setting.isdecimal():
+        raise SearchlabError(f"{UNPACK} must be a number of megabytes, not {setting!r}")
+    limit = int(setting or 1024) << 20
     pieces, size, line = [], 0, 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -739,7 +739,7 @@ def _unpacked_table(table: Packed) -> bytes:
     """Return the lines of the log that ``table`` contains in packed form."""
     lines = [table.header]
     for index, config in enumerate(table.configs):
-        found = table.measurement(index)
+        measurement = table.measurement(index)
         propose_seconds, train_seconds = table.spent[index, 2:].tolist()
         record = Record(
             index=index,
@@ -747,7 +747,7 @@ def _unpacked_table(table: Packed) -> bytes:
             config=msgspec.Raw(config),  # type: ignore[arg-type]
             propose_seconds=propose_seconds,
             train_seconds=train_seconds,
-            **{name: getattr(found, name) for name in _MEASURED},
+            **{name: getattr(measurement, name) for name in _MEASURED},
         )
         lines.append(msgspec.json.encode(record))
     return b"\n".join([*lines, b""])
@@ -766,15 +766,15 @@ def read_found(places: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
     Raises:
         SearchlabError: If a log in ``places`` cannot be read, if none can be read, or if there are no logs.
     """
-    paths = dict.fromkeys(path for place in places for path in find_logs(place))
-    if not paths:
+    log_paths = dict.fromkeys(log_path for path_or_directory in places for log_path in find_logs(path_or_directory))
+    if not log_paths:
         raise no_logs(places)
-    return read_each(paths, read, chosen=places)
+    return read_each(log_paths, read, required=places)
 
 
-def no_logs(places: Iterable[Path]) -> SearchlabError:
-    """Return the error to raise if there are no logs in ``places``."""
-    where = ", ".join(map(str, places)) or "an empty list of logs"
+def no_logs(paths: Iterable[Path]) -> SearchlabError:
+    """Return the error to raise if there are no logs in ``paths``."""
+    where = ", ".join(map(str, paths)) or "an empty list of logs"
     return SearchlabError(f"no logs (*.jsonl) in {where}; pass logs, or directories of logs")
 
 
@@ -874,14 +874,14 @@ class Follower:
         """Read the log if it has changed since the last look."""
         try:
             status = os.stat(self.path)
-            now = (status.st_ino, status.st_size)
+            file = (status.st_ino, status.st_size)
         except OSError:
-            now = None
-        if now == self._file:
+            file = None
+        if file == self._file:
             return
-        vars(self).update(vars(Follower(self.path, self.under, _file=now)))
+        vars(self).update(vars(Follower(self.path, self.under, _file=file)))
         try:
-            if now is not None:
+            if file is not None:
                 self._read()
         except SearchlabError as error:
             self.problem = str(error)

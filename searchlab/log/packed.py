@@ -95,12 +95,14 @@ def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Seque
     costs = np.full(len(counts), np.inf)
     ends = np.cumsum(counts)
     for count in set(counts.tolist()) - {0}:
-        at = np.flatnonzero((counts == count) & (failures < 0))
-        block = np.sort(readings[(ends[at] - count)[:, np.newaxis] + np.arange(count)], axis=1)
-        costs[at] = (block[:, (count - 1) // 2] + block[:, count // 2]) / 2  # in the same way as statistics.median
+        trial_indices = np.flatnonzero((counts == count) & (failures < 0))
+        block = np.sort(readings[(ends[trial_indices] - count)[:, np.newaxis] + np.arange(count)], axis=1)
+        costs[trial_indices] = (
+            block[:, (count - 1) // 2] + block[:, count // 2]
+        ) / 2  # in the same way as statistics.median
     for index in [index for index, statistic in enumerate(statistics) if statistic != "median"]:
-        own = readings[ends[index] - counts[index] : ends[index]].tolist()
-        costs[index] = cost_of(own, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
+        times = readings[ends[index] - counts[index] : ends[index]].tolist()
+        costs[index] = cost_of(times, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
     return costs
 
 
@@ -120,14 +122,14 @@ def pack(header: bytes, rows: Sequence[Any]) -> bytes:
     messages = sorted({row.message for row in rows})
     if max(len(messages), *(len(row.seconds) for row in rows)) >= 1 << 16:
         raise SearchlabError("cannot pack a table with more than 65,535 messages or 65,535 readings per config")
-    place = {message: index for index, message in enumerate(messages)}
+    index_of = {message: index for index, message in enumerate(messages)}
     body = _Body(
         configs=b"\n".join(msgspec.json.encode(row.config) for row in rows),
         readings=np.array([1e3 * value for row in rows for value in row.seconds], dtype="<f4").tobytes(),
         counts=np.array([len(row.seconds) for row in rows], dtype="<u2").tobytes(),
         failures=np.array([-1 if row.failure is None else FAILURES.index(row.failure) for row in rows], "i1").tobytes(),
         messages=messages,
-        message_of=np.array([place[row.message] for row in rows], dtype="<u2").tobytes(),
+        message_of=np.array([index_of[row.message] for row in rows], dtype="<u2").tobytes(),
         spent=np.array([[getattr(row, name) for row in rows] for name in _SPENT], dtype="<f4").tobytes(),
         statistic=statistics.pop(),
     )
@@ -165,10 +167,10 @@ def _packed(header: bytes, body: _Body) -> Packed:
     readings = np.frombuffer(body.readings, "<f4").astype(np.float64) / 1e3
     failures = np.frombuffer(body.failures, "i1")
     spent = np.frombuffer(body.spent, "<f4").astype(np.float64).reshape(4, -1).T
-    of = np.frombuffer(body.message_of, "<u2").tolist()
-    if {len(counts), len(failures), len(spent), len(of)} != {number} or counts.sum() != len(readings):
+    message_indices = np.frombuffer(body.message_of, "<u2").tolist()
+    if {len(counts), len(failures), len(spent), len(message_indices)} != {number} or counts.sum() != len(readings):
         raise ValueError("its columns differ in length")
     if failures.min() < -1 or failures.max() >= len(FAILURES):
         raise ValueError("it contains an unknown failure")
-    messages = [body.messages[place] for place in of]
+    messages = [body.messages[message] for message in message_indices]
     return Packed(header, configs, readings, counts, failures, messages, spent, body.statistic)

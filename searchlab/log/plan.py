@@ -190,10 +190,12 @@ def keep_study(directory: Path, name: str, text: str) -> None:
 
 def kept_studies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
     """Return the path and text of each study copy in the directories above ``logs``, sorted by path."""
-    places = {above for parent in {log.parent for log in logs} for above in [parent, *parent.parents][:_LEVELS]}
-    found = sorted(place / name for place in places for name in (TOML, JSON) if (place / name).is_file())
+    directories = {above for parent in {log.parent for log in logs} for above in [parent, *parent.parents][:_LEVELS]}
+    study_files = sorted(
+        directory / name for directory in directories for name in (TOML, JSON) if (directory / name).is_file()
+    )
     texts = []
-    for path in found:
+    for path in study_files:
         with suppress(OSError, SearchlabError), open_file(path, under=path.parent) as file:
             texts.append((path, file.read(_LONGEST).decode("utf-8", errors="replace")))
     return texts

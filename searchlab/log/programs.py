@@ -53,8 +53,8 @@ def program_change(measured: str, built: str, versions: Mapping[str, str]) -> st
     """
     changed = version_changes(versions)
     cause = f"since then, these versions have changed: {', '.join(changed)}" if changed else "the space has changed"
-    now = f"builds the program {built}" if built else "builds no program"
-    return f"its config now {now}, but {measured} was measured ({cause})"
+    outcome = f"builds the program {built}" if built else "builds no program"
+    return f"its config now {outcome}, but {measured} was measured ({cause})"
 
 
 def version_changes(versions: Mapping[str, str]) -> list[str]:
@@ -103,11 +103,11 @@ def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versio
         ChangedProgram: If a program is a different one.
     """
     recorded = [trial for trial in trials if recorded_program(trial)]
-    drawn = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()
-    for trial in (recorded[place] for place in drawn):
+    indices = np.random.default_rng(0).permutation(len(recorded))[:SAMPLE].tolist()
+    for trial in (recorded[index] for index in indices):
         try:
             schedule = space.schedule(trial.config)
         except Exception:  # a plug-in may raise any exception
             raise ChangedProgram(path, trial.index, recorded_program(trial), "", versions) from None
         check_program(path, trial, schedule, versions)
-    return len(drawn)
+    return len(indices)

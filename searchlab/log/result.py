@@ -238,8 +238,8 @@ class Results(list[Result]):
             groups.setdefault((header.workload, header.space_name, header.name), []).append(result.log)
         rows = []
         for (workload, space, strategy), logs in list(groups.items())[:_MOST]:
-            least = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
-            best = f"{logs[0].flops / least / 1e9:.1f} {logs[0].unit}" if np.isfinite(least) else "no success yet"
+            lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
+            best = f"{logs[0].flops / lowest / 1e9:.1f} {logs[0].unit}" if np.isfinite(lowest) else "no success yet"
             trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
             rows.append((workload, space, strategy, len(logs), trials, failed, best))
         left = len(groups) - len(rows)
@@ -313,11 +313,13 @@ def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, 
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
         "reused": np.concatenate([log.reused for log in logs]),
     }
-    places: dict[bytes, int] = {}
-    at = np.array([places.setdefault(text, len(places)) for log in logs for text in log.configs.tolist()], np.int32)
-    configs = [msgspec.json.decode(text) for text in places]
+    index_of: dict[bytes, int] = {}
+    config_indices = np.array(
+        [index_of.setdefault(text, len(index_of)) for log in logs for text in log.configs.tolist()], np.int32
+    )
+    configs = [msgspec.json.decode(text) for text in index_of]
     for name in dict.fromkeys(name for config in configs for name in config):
-        columns[f"config.{name}"] = _taken([config.get(name, missing) for config in configs], at)
+        columns[f"config.{name}"] = _taken([config.get(name, missing) for config in configs], config_indices)
     return columns
 
 
@@ -328,8 +330,8 @@ def _repeats(logs: Sequence[Columns]) -> Array:
     for log in logs:
         readings = log.readings.tolist()
         ends = np.cumsum([0, *log.counts.tolist()]).tolist()
-        every = (tuple(readings[start:end]) for start, end in pairwise(ends))
-        repeats += [distinct.setdefault(one, one) for one in every]
+        repeats_of_trials = (tuple(readings[start:end]) for start, end in pairwise(ends))
+        repeats += [distinct.setdefault(times, times) for times in repeats_of_trials]
     return objects(repeats)
 
 
@@ -424,40 +426,40 @@ def disagreement(log: Log) -> str:
     if log.final is None:
         return ""
     first, _ = winner(log.final)
-    trial, again = float(log.costs[first.index]), statistics.median(first.seconds)
-    if 1 / DISAGREES <= again / trial <= DISAGREES:
+    trial, retimed = float(log.costs[first.index]), statistics.median(first.seconds)
+    if 1 / DISAGREES <= retimed / trial <= DISAGREES:
         return ""
     return (
-        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search but {1e3 * again:.4g} ms when it "
-        f"was measured again at the end: the machine was busy or unsteady, so neither time is reliable; repeat the run "
-        f"on an idle machine, with a new log"
+        f"trial {first.index}, the best, took {1e3 * trial:.4g} ms during the search but {1e3 * retimed:.4g} ms when "
+        f"it was measured again at the end: the machine was busy or unsteady, so neither time is reliable; repeat the "
+        f"run on an idle machine, with a new log"
     )
 
 
 def sentences(log: Log) -> list[str]:
     """Return sentences that describe the reliability of the best trial's times."""
-    said = []
+    texts = []
     if log.final is not None:
         first, tied = winner(log.final)
         others = len(log.final.finalists) - 1
-        again = f"measured again {len(first.seconds)} times"
+        retimed = f"measured again {len(first.seconds)} times"
         if not others:
-            said.append(f"{again}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
+            texts.append(f"{retimed}; no other trial was within {100 * (MARGIN - 1):.0f} % of it")
         elif tied:
             names = ", ".join(str(finalist.index) for finalist in tied)
-            said.append(f"{again} in turn with {others} others; equally fast within the noise: trials {names}")
+            texts.append(f"{retimed} in turn with {others} others; equally fast within the noise: trials {names}")
         else:
-            said.append(f"{again} in turn with {others} others, and faster than each of them by more than the noise")
+            texts.append(f"{retimed} in turn with {others} others, and faster than each of them by more than the noise")
     if doubt := disagreement(log):
-        said.append(doubt)
+        texts.append(doubt)
     if (spread := noise(log)) is not None:
-        said.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
+        texts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
     if readings := drift(log):
-        said.append(
+        texts.append(
             f"the machine drifted: its first program took {min(readings):.2f} to {max(readings):.2f} times as long "
             f"({len(readings)} readings)"
         )
-    return said
+    return texts
 
 
 _LEFT = ' style="text-align: left"'
@@ -467,7 +469,7 @@ def html_table(columns: Sequence[object], rows: Iterable[Sequence[object]], capt
     """Return an HTML table, with all text escaped. The first column is aligned as text, the others as numbers."""
 
     def row(tag: str, values: Sequence[object]) -> str:
-        cells = (f"<{tag}{'' if place else _LEFT}>{escape(str(one))}</{tag}>" for place, one in enumerate(values))
+        cells = (f"<{tag}{'' if column else _LEFT}>{escape(str(value))}</{tag}>" for column, value in enumerate(values))
         return f"<tr>{''.join(cells)}</tr>"
 
     body = "".join(row("td", values) for values in rows)
@@ -483,7 +485,7 @@ def html_facts(about: Mapping[str, object], caption: str = "") -> str:
 
 
 def html_paragraphs(sentences: Iterable[object]) -> str:
-    return "".join(f"<p>{escape(str(one))}</p>" for one in sentences)
+    return "".join(f"<p>{escape(str(sentence))}</p>" for sentence in sentences)
 
 
 def _caption(text: str) -> str:

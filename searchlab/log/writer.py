@@ -77,14 +77,14 @@ class LogWriter:
             differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY` fields.
     """
 
-    def __init__(self, path: str | Path, header: Header, durable: bool = True, held: Log | None = None) -> None:
+    def __init__(self, path: str | Path, header: Header, durable: bool = True, existing: Log | None = None) -> None:
         """Open the log.
 
         Args:
             path: The path of the log.
             header: The header of the run.
             durable: Whether to write every record immediately, and to force the log to disk.
-            held: The log's content, if it has already been read. It is read again if the file has changed in size.
+            existing: The log's content, if it has already been read. It is read again if the file has changed in size.
         """
         self.path = Path(path)
         self._durable = durable
@@ -103,29 +103,29 @@ class LogWriter:
         except OSError as error:
             raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
         try:
-            self._open(header, held)
+            self._open(header, existing)
         except BaseException:
             self._file.close()
             raise
 
-    def _open(self, header: Header, held: Log | None) -> None:
-        if held is None or held.size != self._file.size:
-            held = read_existing_log(self.path)
-        self._created = held is None
-        log = held or Log(self.path, header, ())
+    def _open(self, header: Header, existing: Log | None) -> None:
+        if existing is None or existing.size != self._file.size:
+            existing = read_existing_log(self.path)
+        self._created = existing is None
+        log = existing or Log(self.path, header, ())
         self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
         self._changes, self._end = log.changes, log.size
-        if held is None:
+        if existing is None:
             line = encoded(self.path, header)
             if problem := next(scan(line + b"\n")).problem:
                 raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
             self._lines.append(line)
             self.sync()
             return
-        check_identity(self.path, held.header, header)
-        if held.size < self._file.size:  # the last line is incomplete
+        check_identity(self.path, existing.header, header)
+        if existing.size < self._file.size:  # the last line is incomplete
             with self._storing():
-                self._file.own(held.size)
+                self._file.own(existing.size)
 
     @property
     def log(self) -> Log:
@@ -254,9 +254,9 @@ def move_aside(path: Path) -> Path:
     """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    aside = unused_path(path, f"{path.suffix}.discarded", "")
-    path.rename(aside)
-    return aside
+    target = unused_path(path, f"{path.suffix}.discarded", "")
+    path.rename(target)
+    return target
 
 
 def ways_on(header: Header) -> str:
@@ -273,16 +273,16 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
             f"format {FORMAT}; choose a different log file"
         )
     for name in IDENTITY:
-        before, now = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
-        if before != now:
+        old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
+        if old_value != new_value:
             way = "choose a different log file"
             if new.label:  # in a study, which determines the paths of its logs
                 of_policy = ("policy", "cost_model", "features", "batch", "warm_start", "starts")
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
             raise OtherRun(
-                f"{path} belongs to a different run: its {name} is {_shown(before)}, not {_shown(now)}; {way}, pass "
-                f"--discard to move the old log aside, or start the same run as before"
+                f"{path} belongs to a different run: its {name} is {_shown(old_value)}, not {_shown(new_value)}; "
+                f"{way}, pass --discard to move the old log aside, or start the same run as before"
             )
 
 
@@ -324,15 +324,15 @@ class LeasedFile:
 
         Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
         """
-        there = self._is_there()
+        exists = self._is_there()
         if self._own:
-            if not there:
+            if not exists:
                 raise LogTaken(
                     f"another process has taken over the log {self._path}, or the log was moved; this run stops here, "
                     f"but no trial is lost; execute each run in only one place"
                 )
             return
-        if not there or os.fstat(self._file).st_size != self.size:
+        if not exists or os.fstat(self._file).st_size != self.size:
             raise self._busy()
         part = part_of(self._path)
         new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)

@@ -74,7 +74,11 @@ def why_not_replayed(schedule: Schedule, workload: Workload) -> str:
         return "it was created without a trace"
     every = list(schedule.trace.insts)
     # TVM records annotations whose values are maps, but does not replay them.
-    plain = [one for one in every if not (one.kind.name == "Annotate" and isinstance(one.inputs[1], Map))]
+    plain = [
+        instruction
+        for instruction in every
+        if not (instruction.kind.name == "Annotate" and isinstance(instruction.inputs[1], Map))
+    ]
     replayed = Schedule(workload.module)
     try:
         Trace(plain, schedule.trace.decisions).apply_to_schedule(replayed, remove_postproc=False)
@@ -129,10 +133,10 @@ def packed_inputs(
     import tvm
 
     taken = {}
-    for name, given in inputs.items():
-        taken[name] = [tvm.runtime.tensor(one.unwritten(), given.device) for one in packed.get(name, ())] or [given]
+    for name, array in inputs.items():
+        taken[name] = [tvm.runtime.tensor(spec.unwritten(), array.device) for spec in packed.get(name, ())] or [array]
         if name in packed:
-            program[PACK + name](given, *taken[name])
+            program[PACK + name](array, *taken[name])
     return taken
 
 

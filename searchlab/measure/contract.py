@@ -94,8 +94,8 @@ class Measurer(ABC):
 
     def optimum(self, space: Space) -> float | None:
         """Return the lowest cost in ``space``, in seconds, or None if :meth:`whole` returns None."""
-        whole = self.whole(space)
-        return float(whole.costs.min()) if whole else None
+        table_costs = self.whole(space)
+        return float(table_costs.costs.min()) if table_costs else None
 
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""
@@ -175,13 +175,13 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     def measurable(self, base: Path = Path()) -> None:
         return None
 
-    def is_known(self, program: str, known: KnownPrograms, best: float) -> bool:
-        """Check whether ``known`` contains a measurement of ``program`` that this run can use.
+    def is_known(self, program: str, programs: KnownPrograms, best: float) -> bool:
+        """Check whether ``programs`` contains a measurement of ``program`` that this run can use.
 
         A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
         cost so far.
         """
-        measured = known.get(program)
+        measured = programs.get(program)
         return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:

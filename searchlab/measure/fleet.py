@@ -160,11 +160,11 @@ class Tracker:
         """Return ``size`` bytes. Each part may arrive late, but all must arrive before ``deadline``."""
         data = bytearray()
         while len(data) < size:
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             try:
-                if left <= 0:
+                if remaining <= 0:
                     raise TimeoutError
-                self._socket.settimeout(left)
+                self._socket.settimeout(remaining)
                 part = self._socket.recv(min(size - len(data), 1 << 16))
             except TimeoutError:
                 raise self._late() from None
@@ -241,8 +241,10 @@ def listen(host: str, ports: range) -> socket.socket:
             return socket.create_server((host, port))
         except OSError as error:
             refused = error
-    wanted = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
-    raise SearchlabError(f"cannot listen on {host}, port {wanted}: {refused and refused.strerror}; choose another port")
+    port_text = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+    raise SearchlabError(
+        f"cannot listen on {host}, port {port_text}: {refused and refused.strerror}; choose another port"
+    )
 
 
 def address_of(listening: socket.socket) -> str:

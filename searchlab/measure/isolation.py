@@ -106,9 +106,9 @@ def limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def with_limit(text: str, megabytes: int, held: int = 0) -> str:
-    """Return ``text``, and add the limit if memory ran out. ``held`` is the process's peak memory in MB, if known."""
-    if megabytes and (held >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
+def with_limit(text: str, megabytes: int, used: int = 0) -> str:
+    """Return ``text``, and add the limit if memory ran out. ``used`` is the process's peak memory in MB, if known."""
+    if megabytes and (used >= megabytes or any(sign in text for sign in _OUT_OF_MEMORY)):
         return f"{text}; a candidate may use {megabytes} MB of memory (memory_limit_mb)"
     return text
 
@@ -177,21 +177,21 @@ def _process_state() -> dict[str, Any]:
 
 
 def _open_files() -> dict[str, tuple[int, int]]:
-    found = {}
+    files = {}
     for file in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself, which is now closed
             status = os.fstat(int(file))
-            found[file] = status.st_dev, status.st_ino
-    return found
+            files[file] = status.st_dev, status.st_ino
+    return files
 
 
 def _environ() -> list[bytes]:
     """Return the C environment, since ``os.environ`` does not reflect changes made by native code."""
     environ = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-    found: list[bytes] = []
-    while environ and (entry := environ[len(found)]):
-        found.append(entry)
-    return found
+    entries: list[bytes] = []
+    while environ and (entry := environ[len(entries)]):
+        entries.append(entry)
+    return entries
 
 
 def _children() -> list[int]:

@@ -49,8 +49,8 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     def machine(self, target: Target, base: Path = Path()) -> str:
         return ", ".join(host_model(target.kind).values())
 
-    def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> LocalMeasurer:
-        return LocalMeasurer(self, target, known, self.workers or available_cores())
+    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> LocalMeasurer:
+        return LocalMeasurer(self, target, programs, self.workers or available_cores())
 
 
 def survives(kind: str, failure: Failure) -> bool:
@@ -73,7 +73,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
 
     settings: LocalSettings
 
-    def __init__(self, settings: LocalSettings, target: Target, known: KnownPrograms, workers: int) -> None:
+    def __init__(self, settings: LocalSettings, target: Target, programs: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
             check_can_measure(str(target.tvm.attrs["arch"]))
         elif target.kind == "llvm":
@@ -84,7 +84,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.
         on_cpu = target.kind == "llvm"
         threads, limit = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
-        super().__init__(settings, target, known, workers, not on_cpu, threads, limit)
+        super().__init__(settings, target, programs, workers, not on_cpu, threads, limit)
         self.sentinel = settings.sentinel
         self.finalists = settings.finalists
         self._kept: dict[str, tuple[float, Code]] = {}  # the costs and code of the run's first and fastest programs
@@ -113,8 +113,8 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         for failed in builds.failures.values():
             raise CannotMeasure(failed.message)
         if absent := {trial.measurement.program for trial in missing} - builds.built.keys():
-            now = ", ".join(builds.programs.values())
-            raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {now}")
+            hashes = ", ".join(builds.programs.values())
+            raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {hashes}")
         for program, built in builds.built.items():
             code[program] = built.code
             self._kept[program] = (0.0, built.code)  # it may be remeasured often
@@ -122,7 +122,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
-        if [len(own) for own in answer.seconds] != [rounds] * len(trials):
+        if [len(times) for times in answer.seconds] != [rounds] * len(trials):
             self._runners.close()
             raise CannotMeasure("the running process did not send the requested times")
         return answer.seconds

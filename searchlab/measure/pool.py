@@ -138,10 +138,10 @@ class Batch(Generic[Job]):
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
         others = self.offer()
         limits = [turn.limit for turn in self.busy.values()]
-        there = answered([*(process.channel for process in self.busy), *others], limits)
+        ready = answered([*(process.channel for process in self.busy), *others], limits)
         for process, turn in list(self.busy.items()):
             try:
-                if process.channel in there:
+                if process.channel in ready:
                     self._receive(process, turn)
                 elif turn.limit.is_over and not process.channel.poll():  # still no answer
                     raise Late(f"took longer than {turn.limit.seconds:g} s")
@@ -151,7 +151,7 @@ class Batch(Generic[Job]):
                 self._replace(process)
                 if turn.job is not None:
                     self.lost(turn.job, death, turn.limit.used)
-        return there
+        return ready
 
     def begin(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
@@ -421,7 +421,7 @@ def check_size(workload: Workload) -> None:
                 f"indices with 32-bit integers; choose sizes with at most {MAX_ELEMENTS:,} elements"
             )
     inputs, results = arguments[: -workload.results], arguments[-workload.results :]
-    needed = 2 * sum(one.bytes for one in inputs) + 3 * sum(one.bytes for one in results)
+    needed = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
     if needed > (available := available_memory()):
         raise SearchlabError(
             f"{workload} needs at least {needed:,} bytes of memory for its arguments, their copies and the expected "
@@ -442,7 +442,7 @@ class BuildingMeasurer(Measurer):
         self,
         settings: RunSettings,
         target: Target,
-        known: KnownPrograms,
+        programs: KnownPrograms,
         workers: int,
         scratch: bool,
         threads: int = 1,
@@ -450,7 +450,7 @@ class BuildingMeasurer(Measurer):
     ) -> None:
         self.settings = settings
         self.target = target
-        self.known = known
+        self.known = programs
         self.workers = workers
         # Linkers and nvcc write files that a killed worker leaves behind.
         self._folder = ScratchFolder() if scratch else None
@@ -508,9 +508,9 @@ class BuildingMeasurer(Measurer):
     def _measurement(self, program: str, built: Built, answer: Ran | Failed, connecting: float = 0.0) -> Measurement:
         """Return the measurement of a program that has run or failed. ``connecting`` is in seconds."""
         if isinstance(answer, Failed):
-            found = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
+            measurement = Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
         else:
-            found = Measurement(
+            measurement = Measurement(
                 answer.seconds, run_seconds=answer.run_seconds, pruned=answer.pruned, statistic=self.settings.statistic
             )
-        return replace(found, build_seconds=built.seconds, program=program, connect_seconds=connecting)
+        return replace(measurement, build_seconds=built.seconds, program=program, connect_seconds=connecting)

@@ -93,10 +93,10 @@ class Channel:
         """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
         until = None if seconds is None else time.monotonic() + seconds
         while missing := self._missing():
-            left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            milliseconds = None if until is None else max(0.0, until - time.monotonic()) * 1000
             waiting = select.poll()  # select() does not accept file descriptors above 1023
             waiting.register(self._socket, select.POLLIN)
-            if not waiting.poll(left):
+            if not waiting.poll(milliseconds):
                 return False
             self._socket.settimeout(0)
             try:
@@ -195,11 +195,11 @@ def answered(sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: f
     read = [source for source in sources if isinstance(source, Channel) and source.poll()]
     seconds = 0.0 if read else min([longest, *(limit.left for limit in limits)])
     start = time.monotonic()
-    there: list[Any] = wait(sources, seconds)
+    ready: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
     for limit in limits:
         limit.count(elapsed)
-    return [s for s in sources if s in read or (s in there and not (isinstance(s, Channel) and not s.poll()))]
+    return [s for s in sources if s in read or (s in ready and not (isinstance(s, Channel) and not s.poll()))]
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -225,20 +225,20 @@ class Worker(ABC):
     longest = 1 << 40  # the maximum length of a message from the process, in bytes
 
     def __init__(self, threads: int, scratch: str = "") -> None:
-        ours, theirs = socket.socketpair()
+        parent_socket, child_socket = socket.socketpair()
         self._errors, errors = _error_pipe()
         number = str(threads)
         environment = os.environ | {"TVM_NUM_THREADS": number, "OMP_NUM_THREADS": number}
         if scratch:
             environment["TMPDIR"] = scratch
         try:
-            with theirs, errors:
-                self._process = self._start(theirs.fileno(), errors, environment)
+            with child_socket, errors:
+                self._process = self._start(child_socket.fileno(), errors, environment)
         except BaseException:
-            ours.close()
+            parent_socket.close()
             self._errors.close()
             raise
-        self.channel = Channel(ours.detach(), self.longest)
+        self.channel = Channel(parent_socket.detach(), self.longest)
 
     @abstractmethod
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Process: ...
@@ -444,10 +444,10 @@ def _state(pid: str) -> str:
 
 def _error_pipe() -> tuple[BinaryIO, BinaryIO]:
     """Return both ends of a pipe for standard error. Output that does not fit is lost, and neither end blocks."""
-    kept, errors = os.pipe()
-    os.set_blocking(kept, False)
-    os.set_blocking(errors, False)
-    return open(kept, "rb", buffering=0), open(errors, "wb")
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    return open(read_end, "rb", buffering=0), open(write_end, "wb")
 
 
 def _last_line(printed: bytes) -> str:
@@ -494,11 +494,11 @@ class ForkServer:
         self._lock = threading.Lock()
         self._asked = 0
         # With this type of socket, an interrupt never leaves a message half read.
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(START_SECONDS)
         self._errors, errors = _error_pipe()
-        with theirs, errors:
-            self._process = start_module("searchlab.measure.forks", theirs.fileno(), errors, self.environment)
+        with child_socket, errors:
+            self._process = start_module("searchlab.measure.forks", child_socket.fileno(), errors, self.environment)
 
     @property
     def usable(self) -> bool:

@@ -74,8 +74,8 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     def machine(self, target: Target, base: Path = Path()) -> str:
         return self.key
 
-    def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> RpcMeasurer:
-        return RpcMeasurer(self, target, known, self.workers or available_cores())
+    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> RpcMeasurer:
+        return RpcMeasurer(self, target, programs, self.workers or available_cores())
 
 
 @dataclass
@@ -104,28 +104,28 @@ class RpcMeasurer(BuildingMeasurer):
 
     settings: RpcSettings
 
-    def __init__(self, settings: RpcSettings, target: Target, known: KnownPrograms, workers: int) -> None:
+    def __init__(self, settings: RpcSettings, target: Target, programs: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
             compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = registered(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
-        super().__init__(settings, target, known, workers, scratch=True)
+        super().__init__(settings, target, programs, workers, scratch=True)
 
     def _prepare(self, space: Space, count: int) -> None:
-        there = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
+        devices = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
-            there = len(registered(self.settings.tracker).get(self.settings.key, []))
+            devices = len(registered(self.settings.tracker).get(self.settings.key, []))
         fleet = self.settings.connect_timeout, self.settings.cc
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
-        self._count = min(max(1, there), count)
+        self._count = min(max(1, devices), count)
         self._runners.prepare(self._setup, self._count)
 
     @contextlib.contextmanager
     def _running(
         self, space: Space, built: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
-        with _Batch(self, [_Task(program, one) for program, one in built.items()], best) as batch:
+        with _Batch(self, [_Task(program, build) for program, build in built.items()], best) as batch:
 
             def run(program: str, best: float) -> Measurement:
                 while program not in batch.done:
@@ -161,14 +161,14 @@ class _Batch(Batch[_Task]):
         super().__exit__(kind)
 
     def step(self) -> list[Any]:
-        there = super().step()
-        if self.tracker in there:
+        ready = super().step()
+        if self.tracker in ready:
             self._lent()
-        return there
+        return ready
 
     def offer(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
-        wanted = min(len(self.waiting), len(self.idle))
+        needed = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
         absent = ""
@@ -180,9 +180,9 @@ class _Batch(Batch[_Task]):
                     self.missed = None
                 else:
                     absent = _no_device(self.settings, devices)
-            if wanted and self.tracker is None:
+            if needed and self.tracker is None:
                 self.tracker = Tracker(self.settings.tracker)
-            while self.tracker and self.requested < wanted:
+            while self.tracker and self.requested < needed:
                 self.tracker.request(self.settings.key)
                 self.requested += 1
         except (OSError, SearchlabError) as error:

@@ -166,10 +166,10 @@ class Suite:
 
     def table(self, name: str) -> SuiteTable:
         """Return the table called ``name``. Raises SearchlabError if it does not exist."""
-        known = {table.entry.name: table for table in self.tables}
-        if name not in known:
-            raise SearchlabError(f"the suite {self.name} has no table {name!r}{did_you_mean(name, known)}")
-        return known[name]
+        tables = {table.entry.name: table for table in self.tables}
+        if name not in tables:
+            raise SearchlabError(f"the suite {self.name} has no table {name!r}{did_you_mean(name, tables)}")
+        return tables[name]
 
     @property
     def baseline_files(self) -> dict[str, Path]:
@@ -182,11 +182,11 @@ class Suite:
 
 def installed_suites() -> dict[str, Path]:
     """Return the directories of the suites that can be found by name."""
-    found: dict[str, Path] = {}
-    for place in PLACES:
-        for file in sorted(place.glob(f"*/{FILE}")):
-            found.setdefault(file.parent.name, file.parent)
-    return found
+    suites: dict[str, Path] = {}
+    for directory in PLACES:
+        for file in sorted(directory.glob(f"*/{FILE}")):
+            suites.setdefault(file.parent.name, file.parent)
+    return suites
 
 
 def find_suite(text: str | Path, base: Path = Path()) -> Suite:
@@ -211,14 +211,14 @@ def find_suite(text: str | Path, base: Path = Path()) -> Suite:
         )
     suite = read_suite(directory)
     if part in SPLITS:
-        if not (found := suite.part(part)).tables:
+        if not (split := suite.part(part)).tables:
             raise SearchlabError(f"the suite {suite.name} has no tables in its {part!r} split")
-        return found
+        return split
     names = [entry.name for entry in suite.spec.tables]
     if part in names:
         return Suite(suite.directory, suite.spec, only=part)
-    known = did_you_mean(part, [*SPLITS, *names])
-    raise SearchlabError(f"the suite {suite.name} has no split or table {part!r}{known}")
+    hint = did_you_mean(part, [*SPLITS, *names])
+    raise SearchlabError(f"the suite {suite.name} has no split or table {part!r}{hint}")
 
 
 def _directory(name: str, base: Path) -> Path | None:

@@ -108,10 +108,12 @@ class TableSettings(
             SearchlabError: If the logs have different options.
         """
         headers = self.headers(base).items()
-        held = [(path, one.space) for path, one in headers if (one.workload, one.space.name) == (workload, name)]
-        if not held:
+        matches = [
+            (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
+        ]
+        if not matches:
             return None
-        (first, space), *rest = held
+        (first, space), *rest = matches
         for path, other in rest:
             if other != space:
                 raise SearchlabError(
@@ -125,7 +127,7 @@ class TableSettings(
         names = {header.measured_on for header in self.headers(base).values()}
         return names.pop() if len(names) == 1 else ""
 
-    def make(self, target: Target, known: KnownPrograms, base: Path = Path()) -> TableMeasurer:
+    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> TableMeasurer:
         paths, headers = self._paths(base), self.headers(base)
         return TableMeasurer(paths, self.missing, self.noise, self.statistic, headers, self.name)
 
@@ -144,8 +146,8 @@ def read_headers(paths: Sequence[Path]) -> dict[Path, Header]:
         SearchlabError: If a path contains no logs that can be read.
     """
     headers: dict[Path, Header] = {}
-    for given in paths:
-        headers.update(read_found([given], lambda path: (path, read_header(path))))
+    for path in paths:
+        headers.update(read_found([path], lambda log_path: (log_path, read_header(log_path))))
     return headers
 
 
@@ -232,8 +234,8 @@ class TableMeasurer(Measurer):
         """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
         if sum(map(len, self._rows.values())) > KEPT:
             self._rows.clear()
-        known = self._rows.setdefault((space.fingerprint, features), {})
-        new = [config for config in configs if config not in known]
+        rows_by_config = self._rows.setdefault((space.fingerprint, features), {})
+        new = [config for config in configs if config not in rows_by_config]
         if self._pool is None and len(new) >= WORTH_PROCESSES and own_cores() > 1:
             limits = RunSettings()
             self._pool = BuildPool(own_cores(), limits.build_timeout, limits.memory_limit_mb)
@@ -241,11 +243,11 @@ class TableMeasurer(Measurer):
         if self._pool is not None:
             rows = self._pool.extract(space, features, new)
         elif new:
-            here = make_features(features, space)
-            assert isinstance(here, ScheduledFeatures)
-            rows = here.extract(new)
-        known.update(zip(new, rows, strict=True))
-        return [known[config] for config in configs]
+            own_features = make_features(features, space)
+            assert isinstance(own_features, ScheduledFeatures)
+            rows = own_features.extract(new)
+        rows_by_config.update(zip(new, rows, strict=True))
+        return [rows_by_config[config] for config in configs]
 
     def extract_seconds(self) -> float:
         return self._pool.extract_seconds if self._pool is not None else 0.0
@@ -266,10 +268,10 @@ class TableMeasurer(Measurer):
         if key not in self._tables:
             paths = [path for path, header in self._headers.items() if (header.workload, header.fingerprint) == key]
             if not paths:
-                held = ", ".join(sorted({header.workload for header in self._headers.values()}))
+                workloads = ", ".join(sorted({header.workload for header in self._headers.values()}))
                 raise SearchlabError(
                     f"no log in {self.where} matches {space.workload}, this space and this target; the logs there are "
-                    f"for {held}, each with its own space and target; omit the target to use the recorded one"
+                    f"for {workloads}, each with its own space and target; omit the target to use the recorded one"
                 )
             self._check_machine(paths)
             table = _Table(paths, space, self.statistic)
@@ -346,8 +348,8 @@ class TableMeasurer(Measurer):
             return measurement
         rng = np.random.default_rng([self._seed, zlib.crc32(json.dumps(config.to_json()).encode())])
         count = len(measurement.seconds)
-        drawn = rng.integers(count, size=count)
-        return replace(measurement, seconds=tuple(measurement.seconds[i] for i in drawn))
+        indices = rng.integers(count, size=count)
+        return replace(measurement, seconds=tuple(measurement.seconds[i] for i in indices))
 
 
 class _Table:
@@ -373,8 +375,8 @@ class _Table:
                 size, rows = log.header.space_size, [record for record in log.records if not record.nearest]
                 configs = [msgspec.json.encode(record.config) for record in rows]
             self._size = self._size or size
-            for place, config in enumerate(configs):
-                self._rows.setdefault(config, (rows, place))
+            for row, config in enumerate(configs):
+                self._rows.setdefault(config, (rows, row))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -382,22 +384,22 @@ class _Table:
     def measurement(self, config: Config) -> Measurement | None:
         """Return the measurement of ``config``, or None if the logs do not contain it."""
         text = msgspec.json.encode(config.to_json())
-        if text not in self._rows and (known := self._texts.get(config)) is not None:
-            text = known
+        if text not in self._rows and (recorded := self._texts.get(config)) is not None:
+            text = recorded
         return self._measurement(text) if text in self._rows else None
 
     def _measurement(self, text: bytes) -> Measurement:
         if text not in self._known:
-            rows, place = self._rows[text]
-            found = rows.measurement(place) if isinstance(rows, Packed) else rows[place].measurement
-            self._known[text] = replace(found, reused=False, statistic=self._statistic)
+            rows, row = self._rows[text]
+            measurement = rows.measurement(row) if isinstance(rows, Packed) else rows[row].measurement
+            self._known[text] = replace(measurement, reused=False, statistic=self._statistic)
         return self._known[text]
 
     def sample(self, count: int) -> Iterator[Trial]:
         """Yield up to ``count`` trials, spread evenly over the table."""
         texts = list(self._rows)
-        for place in range(0, len(texts), max(1, len(texts) // count))[:count]:
-            yield Trial(place, Config(msgspec.json.decode(texts[place])), self._measurement(texts[place]))
+        for index in range(0, len(texts), max(1, len(texts) // count))[:count]:
+            yield Trial(index, Config(msgspec.json.decode(texts[index])), self._measurement(texts[index]))
 
     @cached_property
     def _texts(self) -> dict[Config, bytes]:
@@ -421,7 +423,7 @@ class _Table:
             else [cost_of(row.seconds, row.failure, self._statistic) for row in rows]
             for key, rows in sources.items()
         }
-        return np.array([costs[id(rows)][place] for rows, place in self._rows.values()])
+        return np.array([costs[id(rows)][index] for rows, index in self._rows.values()])
 
     @property
     def answers(self) -> list[Measurement]:

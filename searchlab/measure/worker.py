@@ -143,7 +143,7 @@ class Runner:
         # The current program's packed inputs, each with its name and a copy of its original content:
         self.packed: list[tuple[str, tvm.runtime.Tensor, Array]] = []
         # Results are first filled with NaN or an impossible number, to reveal elements that a program does not write.
-        self.unwritten = [one.unwritten() for one in results]
+        self.unwritten = [array.unwritten() for array in results]
         self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
         # Before a program is timed, they are filled with values that it cannot recognise as such.
         self.wrong_values = [wrong_values(value) for value in self.cases.timed.expected or ()]
@@ -184,11 +184,11 @@ class Runner:
                 return Failed("wrong_answer", wrong)
         self._fill(self.results, self.wrong_values)
         seconds, pruned = self._timed(module, inputs, cold, slow)
-        if not all(self._possible(one) for one in seconds):  # for example, because this machine was suspended
+        if not all(self._possible(duration) for duration in seconds):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
-        for one in seconds:
-            if not self._possible(one):
-                return Failed("run_error", self._why_impossible(one))
+        for duration in seconds:
+            if not self._possible(duration):
+                return Failed("run_error", self._why_impossible(duration))
         if self.cases.timed.expected is not None:
             wrong = self._wrong_result(self.results, self.cases.timed)
             if not wrong and not pruned and self._on_cpu:
@@ -203,15 +203,15 @@ class Runner:
         """Return the readings, and whether the program was pruned because two of them exceed ``slow`` seconds."""
         repeat = self.settings.repeat
         if cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3):
-            if cold > slow and (least := min(cold, self._execute(module, inputs, self.results))) > slow:
-                return (least,), True
+            if cold > slow and (fastest := min(cold, self._execute(module, inputs, self.results))) > slow:
+                return (fastest,), True
         elif math.isfinite(slow) and repeat > 1:
             first = self.time(module, inputs, 1)
             if first[0] <= slow:
                 return first + self.time(module, inputs, repeat - 1), False
-            least = min(*first, *self.time(module, inputs, 1, 0))
-            if least > slow:
-                return (least,), True
+            fastest = min(*first, *self.time(module, inputs, 1, 0))
+            if fastest > slow:
+                return (fastest,), True
         return self.time(module, inputs, repeat), False
 
     def _possible(self, seconds: float) -> bool:
@@ -237,10 +237,10 @@ class Runner:
             readings: list[list[float]] = [[] for _ in modules]
             for first in range(rounds):
                 for i in range(len(modules)):
-                    which = (first + i) % len(modules)
+                    index = (first + i) % len(modules)
                     if first == 0:
                         self._fill(self.results, self.wrong_values)
-                    readings[which] += self.time(modules[which], inputs[which], 1)
+                    readings[index] += self.time(modules[index], inputs[index], 1)
                     wrong = "" if first else self._wrong_result(self.results, self.cases.timed)
                     if wrong:
                         return Failed("wrong_answer", wrong)
@@ -259,8 +259,8 @@ class Runner:
 
         TVM first runs the program once without timing it.
         """
-        least = self.settings.min_repeat_ms if min_repeat_ms is None else min_repeat_ms
-        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, least)
+        shortest = self.settings.min_repeat_ms if min_repeat_ms is None else min_repeat_ms
+        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, shortest)
         return tuple(evaluate(*inputs, *self.results).results)
 
     def _prepared(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:

@@ -71,9 +71,9 @@ def compared(
 
     entry = entry_of(untuned)
     inputs = [tvm.runtime.tensor(array) for array in random_inputs(untuned[entry], np.random.default_rng(seed))]
-    executables = [_compiled(one, target) for one in (untuned, tuned)]
+    executables = [_compiled(module, target) for module in (untuned, tuned)]
     device = tvm.cpu() if target.kind == "llvm" else tvm.device(target.kind)
-    machines = [relax.VirtualMachine(one, device) for one in executables]
+    machines = [relax.VirtualMachine(module, device) for module in executables]
     outputs = [list(_arrays(machine[entry](*inputs))) for machine in machines]
     difference = _difference(*outputs)
     exported = None
@@ -99,8 +99,8 @@ def compared(
     timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
-        for timer, own in zip(timers, times, strict=True):
-            own.append(float(timer(*inputs).mean))
+        for timer, module_times in zip(timers, times, strict=True):
+            module_times.append(float(timer(*inputs).mean))
     return Comparison(tuple(times[0]), tuple(times[1]), difference), exported
 
 

@@ -78,13 +78,13 @@ class DecisionLog:
         if number >= len(logged):
             self._journal.append(decision)
         else:
-            before = logged[number]
-            larger = decision.trials > before.trials  # a smaller round means that the budget is smaller than before
-            if before.task != decision.task or (larger and number + 1 < len(logged)):
+            recorded = logged[number]
+            larger = decision.trials > recorded.trials  # a smaller round means that the budget is smaller than before
+            if recorded.task != decision.task or (larger and number + 1 < len(logged)):
                 raise SearchlabError(
-                    f"{self.path} cannot be resumed: in round {number}, {before.trials} trials went to {before.task}, "
-                    f"but now {decision.trials} go to {decision.task}; the logs, the scheduler or its version have "
-                    f"changed. Choose a different directory"
+                    f"{self.path} cannot be resumed: in round {number}, {recorded.trials} trials went to "
+                    f"{recorded.task}, but now {decision.trials} go to {decision.task}; the logs, the scheduler or its "
+                    f"version have changed. Choose a different directory"
                 )
             if larger:
                 self._journal.replace_last(decision)  # the round had been shortened by a smaller budget

@@ -111,17 +111,17 @@ class Scheduler(ChecksOptions, ABC):
 
         Tasks without a working program are ignored. If there are no others, the one with the fewest rounds is returned.
         """
-        known = [
+        scored = [
             (task, score)
             for task, score in zip(open_tasks, scores, strict=True)
             if math.isfinite(self.histories[task][-1])
         ]
-        if not known:
+        if not scored:
             return min(open_tasks, key=lambda task: len(self.histories[task]))
-        values = [score for _, score in known]
+        values = [score for _, score in scored]
         if max(values) == min(values):
-            return known[int(self.rng().integers(len(known)))][0]
-        return known[int(np.argmax(values))][0]
+            return scored[int(self.rng().integers(len(scored)))][0]
+        return scored[int(np.argmax(values))][0]
 
 
 SCHEDULERS = PluginKind("scheduler", "searchlab.schedulers", Scheduler, positional=1)  # type: ignore[type-abstract]

@@ -114,12 +114,12 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
 
     module = lowered(mod)
     calls = Counter(_called(module))
-    alike: dict[int, list[Any]] = {}
+    variables_by_hash: dict[int, list[Any]] = {}
     for variable, function in module.functions.items():
         if isinstance(function, PrimFunc) and calls[variable.name_hint]:
-            alike.setdefault(structural_hash(_plain(function)), []).append(variable)
+            variables_by_hash.setdefault(structural_hash(_plain(function)), []).append(variable)
     tasks: dict[str, Task] = {}
-    for variables in alike.values():
+    for variables in variables_by_hash.values():
         names = tuple(sorted(variable.name_hint for variable in variables))
         task = _task(module[variables[0]], names, sum(calls[name] for name in names))
         if (same := tasks.get(task.name)) is not None:  # they differ in something that the workload omits
@@ -141,7 +141,7 @@ def _called(module: tvm.IRModule) -> Iterator[str]:
     import tvm
     from tvm import relax
 
-    found: list[str] = []
+    names: list[str] = []
 
     def visit(node: Any) -> None:
         if (
@@ -149,12 +149,12 @@ def _called(module: tvm.IRModule) -> Iterator[str]:
             and isinstance(node.op, tvm.ir.Op)
             and node.op.name.startswith("relax.call_tir")
         ):
-            found.append(node.args[0].name_hint)
+            names.append(node.args[0].name_hint)
 
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function.body, visit)
-    yield from found
+    yield from names
 
 
 def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
@@ -178,7 +178,7 @@ def _elements(function: Any) -> int:
     from tvm.tirx import IntImm
 
     shape = getattr(function.params[-1].ty, "shape", ()) if len(function.params) else ()
-    return math.prod(int(one) for one in shape) if all(isinstance(one, IntImm) for one in shape) else 0
+    return math.prod(int(extent) for extent in shape) if all(isinstance(extent, IntImm) for extent in shape) else 0
 
 
 # --- recognising workloads ---------------------------------------------------------------------------
@@ -251,16 +251,16 @@ def load_model(spelled: str) -> tvm.IRModule:
         return _from_onnx(Path(spelled))
     if spelled.endswith(".pt2"):
         return _from_torch(Path(spelled))
-    place, _, name = spelled.rpartition(":")
-    if not place:
+    source, _, name = spelled.rpartition(":")
+    if not source:
         raise SearchlabError(
             f"invalid model {spelled!r}; use module:function or FILE.py:function (a function that returns a Relax "
             f"module), or the path of an *.onnx or *.pt2 file"
         )
-    if place.endswith(".py"):
-        module = execute_file(Path(place))
+    if source.endswith(".py"):
+        module = execute_file(Path(source))
         if not hasattr(module, name):
-            raise SearchlabError(f"{place} defines no {name!r}{did_you_mean(name, vars(module))}")
+            raise SearchlabError(f"{source} defines no {name!r}{did_you_mean(name, vars(module))}")
         function = getattr(module, name)
     else:
         function = load_attribute(spelled, f"model {spelled!r}")

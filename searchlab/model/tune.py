@@ -168,12 +168,12 @@ def tune_model(
             f"request at least {batch * len(runs)}, or reduce the batch size"
         )
     warn_of_a_busy_machine(runs)
-    chosen = make_scheduler(named, [task.scheduled() for task in tasks], seed)
+    model_scheduler = make_scheduler(named, [task.scheduled() for task in tasks], seed)
     header = DecisionsHeader(
         scheduler=named.spelled(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
     decisions, results = _take_turns(
-        tasks, runs, chosen, header, trials, Path(out) / FILE, _shown(progress, trials), on_round
+        tasks, runs, model_scheduler, header, trials, Path(out) / FILE, _shown(progress, trials), on_round
     )
     working = [result for result in results.values() if _works(result)]
     applied = apply_history_best(untuned, working, resolved) if working else untuned
@@ -240,13 +240,13 @@ def _take_turns(
     header: DecisionsHeader,
     budget: int,
     path: Path,
-    shown: Any,
+    display: Any,
     on_round: Callable[[Decision], None] | None,
 ) -> tuple[Sequence[Decision], dict[str, Result]]:
     """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials; return the decisions and results."""
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(Measurers({}, Path())))
-        on_trial, on_decision = stack.enter_context(shown)
+        on_trial, on_decision = stack.enter_context(display)
         searches = [stack.enter_context(Search(run, measurers.of(run), on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(path, header)))
         open_tasks, spent = list(range(len(runs))), 0

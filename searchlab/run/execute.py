@@ -68,7 +68,7 @@ def execute(
     base: Path,
     on_run: OnRun,
     executor: RunExecutor | None = None,
-    ready: Callable[[], None] = lambda: None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> dict[Path, Log]:
     """Execute ``runs``, which must all have the same target and kind of measurement, or must all use tables.
 
@@ -81,7 +81,7 @@ def execute(
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
             finish first.
-        ready: Called when the existing logs have been checked.
+        on_ready: Called when the existing logs have been checked.
 
     Returns:
         The complete log of each run, by path.
@@ -91,7 +91,7 @@ def execute(
     """
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
-    for run, outcome in _outcomes(runs, base, on_run, executor, ready):
+    for run, outcome in _outcomes(runs, base, on_run, executor, on_ready):
         if isinstance(outcome, SearchlabError):
             failed[run.log] = outcome
         else:
@@ -111,50 +111,52 @@ def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
 
 
 def _outcomes(
-    runs: Sequence[Run], base: Path, on_run: OnRun, executor: RunExecutor | None, ready: Callable[[], None]
+    runs: Sequence[Run], base: Path, on_run: OnRun, executor: RunExecutor | None, on_ready: Callable[[], None]
 ) -> Outcomes:
     written = {real_path(run.log) for run in runs}
     for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
         if real_path(path := earlier.log.path) in written:
             raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-    known: Known = defaultdict(dict)
-    with closing(Measurers(known, base)) as measurers:
+    programs: Known = defaultdict(dict)
+    with closing(Measurers(programs, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.of(runs[0])  # rejects invalid settings before any log is read
-        held = deque(_recall(run, known, here=executor is None) for run in runs)
-        ready()
+        logs = deque(_recall(run, programs, in_this_process=executor is None) for run in runs)
+        on_ready()
         if executor is None:
             for number, run in enumerate(runs, 1):
-                log, on_trial = held.popleft(), on_run(run, number, len(runs), 0)
+                log, on_trial = logs.popleft(), on_run(run, number, len(runs), 0)
                 try:
                     outcome: Log | SearchlabError = search(run, measurers.of(run), on_trial, log)
                 except SearchlabError as error:
                     outcome = error
                 yield run, outcome
             return
-    unfinished = [PendingRun(run, log) for run, log in zip(runs, held, strict=True)]
-    yield from Dispatch(executor, unfinished, base, known, on_run).outcomes()
+    unfinished = [PendingRun(run, log) for run, log in zip(runs, logs, strict=True)]
+    yield from Dispatch(executor, unfinished, base, programs, on_run).outcomes()
 
 
-def _recall(run: Run, known: Known, here: bool) -> Log | None:
-    """Return the existing log of ``run``, or None, and add the log's measurements to ``known``.
+def _recall(run: Run, programs_by_conditions: Known, in_this_process: bool) -> Log | None:
+    """Return the existing log of ``run``, or None, and add the log's measurements to ``programs_by_conditions``.
 
     Raises SearchlabError if the log is damaged or belongs to a different run. The hosts need to match only if the run
-    is executed on this machine (``here``).
+    is executed on this machine (``in_this_process``).
     """
     log = read_existing_log(run.log)
     if log is None:
         return None
     header = run.header(log.header.workers)
     try:
-        check_identity(run.log, log.header, header if here else msgspec.structs.replace(header, host=log.header.host))
+        check_identity(
+            run.log, log.header, header if in_this_process else msgspec.structs.replace(header, host=log.header.host)
+        )
     except OtherRun:
         if not run.discard:
             raise
         move_aside(run.log)
         return None
     if not run.settings.replays:  # tables answer immediately anyway
-        programs = known[conditions(log.header.host, log.header.target, log.header.measure)]
+        programs = programs_by_conditions[conditions(log.header.host, log.header.target, log.header.measure)]
         for record in log.records:
             if record.program and (record.program not in programs or programs[record.program].pruned):
                 programs[record.program] = replace(record.measurement, reused=False)
@@ -167,9 +169,9 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
     No trials are removed from the logs.
     """
     within = {run.log: len(run.budget.cut(logs[run.log]).records) for run in runs}
-    more = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
-    if more:
-        first, others = more[0], f" (and so do {len(more) - 1} other logs)" if len(more) > 1 else ""
+    exceeding = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
+    if exceeding:
+        first, others = exceeding[0], f" (and so do {len(exceeding) - 1} other logs)" if len(exceeding) > 1 else ""
         warnings.warn(
             f"{first} contains {len(logs[first].records)} trials, more than the {within[first]} requested{others}; "
             f"results include all trials in a log",
@@ -198,8 +200,8 @@ class Measurers:
         base: The directory that relative paths start from.
     """
 
-    def __init__(self, known: Known, base: Path) -> None:
-        self._known = known
+    def __init__(self, programs: Known, base: Path) -> None:
+        self._known = programs
         self._base = base
         self._purpose: tuple[Settings, Target | None] | None = None
         self._measurer: Measurer | None = None
@@ -287,19 +289,19 @@ class Dispatch:
     """Executes runs on an executor. Lost runs are resubmitted one by one, and continue from their logs."""
 
     def __init__(
-        self, executor: RunExecutor, runs: Sequence[PendingRun], base: Path, known: Known, on_run: OnRun
+        self, executor: RunExecutor, runs: Sequence[PendingRun], base: Path, programs: Known, on_run: OnRun
     ) -> None:
         self._executor = executor
         self._runs = runs
         self._on_run = on_run
-        folder = Path(os.path.commonpath([one.run.log.absolute().parent for one in runs]))
+        folder = Path(os.path.commonpath([pending.run.log.absolute().parent for pending in runs]))
         folder.mkdir(parents=True, exist_ok=True)
         self._shared = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
             uuid.uuid4().hex,
             base.absolute(),
             Path(self._shared.name),
-            pickle.dumps(dict(known)),
+            pickle.dumps(dict(programs)),
             trusts(),
             executor.ends_workers,
             this_machine(),
@@ -315,14 +317,14 @@ class Dispatch:
 
     def outcomes(self) -> Outcomes:
         """Yield each run, with either its log or the reason why it failed."""
-        for one in self._runs:
-            if one.complete:
-                assert one.held is not None
-                self._end(one, one.held)
-                yield one.run, one.held
-        left = [one for one in self._runs if not one.complete]
-        size = max(1, min(self._batch, len(left) // self._ahead()))
-        self._waiting.extend(left[i : i + size] for i in range(0, len(left), size))
+        for pending in self._runs:
+            if pending.complete:
+                assert pending.held is not None
+                self._end(pending, pending.held)
+                yield pending.run, pending.held
+        unfinished = [pending for pending in self._runs if not pending.complete]
+        size = max(1, min(self._batch, len(unfinished) // self._ahead()))
+        self._waiting.extend(unfinished[i : i + size] for i in range(0, len(unfinished), size))
         try:
             while self._waiting or self._pending:
                 while self._waiting and len(self._pending) < self._ahead():
@@ -348,10 +350,10 @@ class Dispatch:
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
-        runs = [replace(one.run, log=one.run.log.absolute()) for one in batch]
-        held = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
+        runs = [replace(pending.run, log=pending.run.log.absolute()) for pending in batch]
+        logs = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
         settings = tuple(msgspec.to_builtins(run.settings) for run in runs)
-        task = Task(self._context, cloudpickle.dumps(runs), settings, held)
+        task = Task(self._context, cloudpickle.dumps(runs), settings, logs)
         try:
             with EXECUTORS.blamed(type(self._executor), "submit"):
                 future = self._executor.submit(perform, task)
@@ -375,7 +377,7 @@ class Dispatch:
             outcomes: Any = None if error else future.result(0)
         if error is not None:
             raise SearchlabError(f"its worker was lost: {described(error)}") from error
-        if not (isinstance(outcomes, list) and [type(one) for one in outcomes] == [Outcome] * count):
+        if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [Outcome] * count):
             raise SearchlabError("its executor did not return the result of the call")
         return outcomes
 
@@ -383,44 +385,44 @@ class Dispatch:
         try:
             outcomes = self._result(future, len(batch))
         except SearchlabError as loss:
-            for one in batch:
-                yield from self._again(one, str(loss), loss)
+            for pending in batch:
+                yield from self._again(pending, str(loss), loss)
             return
-        for one, outcome in zip(batch, outcomes, strict=True):
+        for pending, outcome in zip(batch, outcomes, strict=True):
             for text in outcome.warned:
                 warnings.warn(text, SearchlabWarning, stacklevel=2)
             if outcome.busy:
-                yield from self._again(one, outcome.refused, SearchlabError(outcome.refused))
+                yield from self._again(pending, outcome.refused, SearchlabError(outcome.refused))
             else:
-                yield one.run, self._taken(one, outcome)
+                yield pending.run, self._taken(pending, outcome)
 
-    def _again(self, one: PendingRun, reason: str, error: Exception) -> Outcomes:
+    def _again(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
-        size = _size(one.run.log)
-        one.losses = 1 if size > one.size else one.losses + 1
-        one.size = size
-        if one.losses < LOSSES and not _is_broken(error):
-            self._waiting.append([one])
+        size = _size(pending.run.log)
+        pending.losses = 1 if size > pending.size else pending.losses + 1
+        pending.size = size
+        if pending.losses < LOSSES and not _is_broken(error):
+            self._waiting.append([pending])
         else:
-            self._used.discard(one.job)
+            self._used.discard(pending.job)
             failed = SearchlabError(f"{reason}; run this again to resume: logged trials are kept")
             failed.__cause__ = error
-            yield one.run, failed
+            yield pending.run, failed
 
-    def _taken(self, one: PendingRun, outcome: Outcome) -> Log | SearchlabError:
+    def _taken(self, pending: PendingRun, outcome: Outcome) -> Log | SearchlabError:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
-                _put(one.run.log, outcome.log)
+                _put(pending.run.log, outcome.log)
             if not outcome.failed:
-                log = read_log(one.run.log)
-                self._end(one, log)
+                log = read_log(pending.run.log)
+                self._end(pending, log)
                 return log
             failed = SearchlabError(outcome.refused or outcome.failed.strip().splitlines()[-1])
             failed.__cause__ = RunTraceback(f"\n{outcome.failed}")
         except SearchlabError as error:
             failed = error
-        self._used.discard(one.job)
+        self._used.discard(pending.job)
         return failed
 
     def _look(self) -> None:
@@ -433,36 +435,40 @@ class Dispatch:
             for file in Path(self._shared.name).glob(f"*{SAID}"):
                 warnings.warn(file.read_text(), SearchlabWarning, stacklevel=2)
                 file.unlink()
-        going = [one for batch in self._pending.values() for one in batch]
-        free = self._jobs() - sum(one.job >= 0 for one in going)
-        for one in going:
-            if one.run.settings.replays or (one.job < 0 and free <= 0) or (size := _size(one.run.log)) == one.seen:
+        submitted = [pending for batch in self._pending.values() for pending in batch]
+        free = self._jobs() - sum(pending.job >= 0 for pending in submitted)
+        for pending in submitted:
+            if (
+                pending.run.settings.replays
+                or (pending.job < 0 and free <= 0)
+                or (size := _size(pending.run.log)) == pending.seen
+            ):
                 continue
-            one.seen = size
+            pending.seen = size
             try:
-                log = read_existing_log(one.run.log)
+                log = read_existing_log(pending.run.log)
             except SearchlabError:  # reported when the run ends
                 continue
-            if log is not None and (one.held is None or len(log.records) > len(one.held.records)):
-                free -= one.job < 0
-                self._tell(one, log)
+            if log is not None and (pending.held is None or len(log.records) > len(pending.held.records)):
+                free -= pending.job < 0
+                self._tell(pending, log)
 
-    def _end(self, one: PendingRun, log: Log) -> None:
+    def _end(self, pending: PendingRun, log: Log) -> None:
         """Report all remaining trials of a run that has ended, and free its job."""
-        self._tell(one, log)
-        self._used.discard(one.job)
+        self._tell(pending, log)
+        self._used.discard(pending.job)
 
-    def _tell(self, one: PendingRun, log: Log) -> None:
+    def _tell(self, pending: PendingRun, log: Log) -> None:
         """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
-        if one.job < 0:
-            one.job = next(job for job in itertools.count() if job not in self._used)
-            self._used.add(one.job)
-            one.on_trial = self._on_run(one.run, next(self._numbers), len(self._runs), one.job)
-        before = len(one.held.records) if one.held is not None else 0
-        new, one.told = log.records[one.told :], len(log.records)
-        if one.on_trial is not None:
+        if pending.job < 0:
+            pending.job = next(job for job in itertools.count() if job not in self._used)
+            self._used.add(pending.job)
+            pending.on_trial = self._on_run(pending.run, next(self._numbers), len(self._runs), pending.job)
+        replayed = len(pending.held.records) if pending.held is not None else 0
+        new, pending.told = log.records[pending.told :], len(log.records)
+        if pending.on_trial is not None:
             for record in new:
-                one.on_trial(record.trial, record.index < before)
+                pending.on_trial(record.trial, record.index < replayed)
 
 
 def _is_broken(error: BaseException | None) -> bool:
@@ -484,8 +490,8 @@ def _put(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with closing(LeasedFile(path)) as file:
-            held = read_bytes(path)
-            if not data.startswith(held[: held.rfind(b"\n") + 1]):
+            existing = read_bytes(path)
+            if not data.startswith(existing[: existing.rfind(b"\n") + 1]):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync(len(data))
@@ -526,40 +532,45 @@ def perform(task: Task) -> list[Outcome]:
     with _WORKER_STATE.lock:
         runs: list[Run] = pickle.loads(task.runs)
         outcomes = []
-        for run, plain, held in zip(runs, task.settings, task.held, strict=True):
+        for run, plain, log in zip(runs, task.settings, task.held, strict=True):
             run = replace(run, settings=msgspec.convert(plain, Settings))
             measurers = _WORKER_STATE.measurers(task.context)
-            outcomes.append(_execute_and_collect_warnings(run, held, task.context, measurers))
+            outcomes.append(_execute_and_collect_warnings(run, log, task.context, measurers))
             if outcomes[-1].failed or not (run.settings.replays or task.context.kept):
                 measurers.close()
         return outcomes
 
 
-def _execute_and_collect_warnings(run: Run, held: bytes | None, context: StudyContext, measurers: Measurers) -> Outcome:
+def _execute_and_collect_warnings(
+    run: Run, log_bytes: bytes | None, context: StudyContext, measurers: Measurers
+) -> Outcome:
     with warnings.catch_warnings(record=True) as caught:
         if context.shared.exists():
             outcome = _search_when_free(run, context, measurers)
         else:
             with ScratchFolder() as folder:
                 log = Path(folder, run.log.name)
-                if held is not None:
-                    log.write_bytes(held)
+                if log_bytes is not None:
+                    log.write_bytes(log_bytes)
                 outcome = _search_when_free(replace(run, log=log), context, measurers)
                 outcome = replace(
                     outcome,
                     refused=outcome.refused.replace(str(log), str(run.log)),
                     log=log.read_bytes() if log.exists() else None,
                 )
-    return replace(outcome, warned=tuple(str(one.message) for one in caught if one.category is SearchlabWarning))
+    return replace(
+        outcome, warned=tuple(str(warning.message) for warning in caught if warning.category is SearchlabWarning)
+    )
 
 
 def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> Outcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
     try:
-        if run.settings.exclusive and context.planned_on != (here := this_machine()):
+        if run.settings.exclusive and context.planned_on != (machine := this_machine()):
             context.say(
-                f"runs are measured on {here}, but were planned on {context.planned_on}, where the target 'native' and "
-                f"its cores and caches are resolved; unless you chose the target yourself, specify one for {here}"
+                f"runs are measured on {machine}, but were planned on {context.planned_on}, where the target 'native' "
+                "and its cores and caches are resolved; unless you chose the target yourself, specify one for "
+                f"{machine}"
             )
         with trusting(context.trusts), machine_alone(run.settings.exclusive, context.say):
             deadline = time.monotonic() + PATIENCE

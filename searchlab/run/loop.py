@@ -46,14 +46,14 @@ _PROGRAM_ROLES = ("core", "workload", "space", "table")
 """The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code`."""
 
 
-def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> Log:
+def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existing: Log | None = None) -> Log:
     """Search until the budget of ``run`` is spent or its policy has nothing more to propose.
 
     Args:
         run: The run, whose log is created or resumed.
         measurer: Measures the configs that the log does not contain.
         on_trial: Called with every trial.
-        held: The log, if it has already been read.
+        existing: The log, if it has already been read.
 
     Returns:
         The complete log.
@@ -62,7 +62,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: 
         SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
-        return _search(run, measurer, on_trial, held)
+        return _search(run, measurer, on_trial, existing)
     except OtherRun:
         if not run.discard:
             raise
@@ -70,22 +70,24 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: 
         return _search(run, measurer, on_trial, None)
 
 
-def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None, held: Log | None) -> Log:
-    with Search(run, measurer, on_trial, held) as running:
-        if run.budget.complete(running.log) and running.is_current:
-            running.replay_rest()
-        while running.step():
+def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None, existing: Log | None) -> Log:
+    with Search(run, measurer, on_trial, existing) as run_loop:
+        if run.budget.complete(run_loop.log) and run_loop.is_current:
+            run_loop.replay_rest()
+        while run_loop.step():
             pass
-        running.finish()
-        return running.log
+        run_loop.finish()
+        return run_loop.log
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def random_draws(whole: Whole | None, trials: int) -> RandomDraws | None:
+def random_draws(table_costs: Whole | None, trials: int) -> RandomDraws | None:
     """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
-    if whole is None:
+    if table_costs is None:
         return None
-    draws = Draws.of(whole.costs, min(trials, len(whole.costs)), whole.weights)  # each config is drawn once
+    draws = Draws.of(
+        table_costs.costs, min(trials, len(table_costs.costs)), table_costs.weights
+    )  # each config is drawn once
     expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
@@ -97,12 +99,14 @@ class Search:
     alternately. The arguments and exceptions are the same as for :func:`search`.
     """
 
-    def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, held: Log | None = None) -> None:
+    def __init__(
+        self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existing: Log | None = None
+    ) -> None:
         random = random_draws(measurer.whole(run.space), run.trials)
         header = run.header(measurer.workers, measurer.optimum(run.space), random)
         self._run = run
         self._measurer = measurer
-        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, held=held)
+        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=existing)
         self._on_trial = on_trial or (lambda trial, replayed: None)
         self._trials: list[Trial] = []
         self._best = math.inf
@@ -123,14 +127,14 @@ class Search:
         """The log so far."""
         return self._log.log
 
-    def step(self, most: int | None = None) -> Sequence[Trial]:
+    def step(self, limit: int | None = None) -> Sequence[Trial]:
         """Advance by one batch, and return its trials, or an empty sequence if the run has ended.
 
         Args:
-            most: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
+            limit: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
         """
         start, end = len(self._trials), self._run.trials
-        stop = None if most is None else start + most
+        stop = None if limit is None else start + limit
         if stop is not None:
             end = min(end, stop)
         if not self.is_current:
@@ -324,11 +328,11 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
         if math.isfinite(trial.cost) and not trial.measurement.pruned:
             fastest.setdefault(trial.measurement.program, trial)
     close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
-    chosen = close[: measurer.finalists]
-    if not chosen:
+    contenders = close[: measurer.finalists]
+    if not contenders:
         return None
     try:
-        seconds = measurer.remeasure(space, chosen, ROUNDS)
+        seconds = measurer.remeasure(space, contenders, ROUNDS)
     except CannotMeasure as error:
         warnings.warn(
             f"the fastest trials could not be measured again ({error}); run this again to retry",
@@ -336,7 +340,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
             stacklevel=2,
         )
         return None
-    finalists = tuple(Finalist(trial.index, values) for trial, values in zip(chosen, seconds, strict=True))
+    finalists = tuple(Finalist(trial.index, values) for trial, values in zip(contenders, seconds, strict=True))
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 

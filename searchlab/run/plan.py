@@ -283,10 +283,10 @@ def earlier_runs(
 def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
     """Return random trials of a suite's table as an earlier run. The trials are the same for every new run."""
     log, rng = read_log(table.path), np.random.default_rng(zlib.crc32(table.entry.name.encode()))
-    drawn = rng.permutation(len(log.records))[:OF_TABLE].tolist()
-    digest = hashlib.sha256(f"{table.digest} {drawn}".encode()).hexdigest()[:32]
+    indices = rng.permutation(len(log.records))[:OF_TABLE].tolist()
+    digest = hashlib.sha256(f"{table.digest} {indices}".encode()).hexdigest()[:32]
     return EarlierRun(
-        replace(log, records=tuple(log.records[place] for place in drawn)), digest, statistic, of_suite=True
+        replace(log, records=tuple(log.records[index] for index in indices)), digest, statistic, of_suite=True
     )
 
 
@@ -299,15 +299,15 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: S
     learns from a suite's tables for its own workload.
     """
     runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
-    own = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
+    same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
     others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
     kind, transfers = FEATURES.get(strategy.features), strategy.policy_class.traits.transfers
     if kind is None and not transfers:  # there is no cost model
-        return WarmStart(own)
+        return WarmStart(same_space)
     others = tuple(replace(run, asked_for=run.log.header.space == plugin.spelled()) for run in others)
     if kind is None or transfers or not kind.builds_programs:
         others = tuple(run for run in others if run.has_knobs_of(plugin, space))
-    return WarmStart(own, others)
+    return WarmStart(same_space, others)
 
 
 def check_used(earlier: Sequence[EarlierRun | LogDirectory], warm_starts: Sequence[WarmStart]) -> None:
@@ -409,12 +409,12 @@ class Strategy:
         plugin, policy_class = POLICIES.named(policy)
         POLICIES.check_class(plugin.name, policy_class)
         if not policy_class.traits.takes_cost_model:
-            for name, given in (("cost_model", cost_model), ("features", features)):
-                if given:
-                    raise SearchlabError(f"policy {plugin.name!r} does not use a cost model; omit {name} = {given!r}")
+            for name, value in (("cost_model", cost_model), ("features", features)):
+                if value:
+                    raise SearchlabError(f"policy {plugin.name!r} does not use a cost model; omit {name} = {value!r}")
             return cls(plugin, policy_class, label=label)
-        own = policy_class.traits.own_model
-        instead = own.without_programs if own and not features else ""
+        own_model = policy_class.traits.own_model
+        instead = own_model.without_programs if own_model and not features else ""
         model, features = policy_class.traits.model(cost_model, features)
         return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label, instead)
 
@@ -495,7 +495,7 @@ class Run:
 
     def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
-        here = self.settings.exclusive  # this machine is measured
+        is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
         is_defined = kind_of(self.workload)[0] in BUILTIN_KINDS
@@ -516,7 +516,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=machine(target.cores) if here else {},
+            machine=machine(target.cores) if is_local else {},
             starts=self.starts,
             warm_start=self.warm_start.digests,
             label=strategy.label,
@@ -607,8 +607,8 @@ def plan_run(
         stop_after=budget.stop_after,
     )
     policy, _ = run.start()
-    told = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
-    if told < policy.n_startup and not warm_start.others:
+    learned = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
+    if learned < policy.n_startup and not warm_start.others:
         warnings.warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
             f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "
@@ -661,14 +661,14 @@ def as_begun(runs: Sequence[Run]) -> list[Run]:
         SearchlabError: If an existing log is damaged, or its warm start is no longer in the directories.
     """
     logs = {real_path(run.log) for run in runs}
-    begun: dict[Path, Header] = {}
+    headers: dict[Path, Header] = {}
     for run in runs:
         starts_from_directory = bool(run.warm_start.directories)
-        if starts_from_directory and run.log.parent not in begun and (log := read_existing_log(run.log)) is not None:
-            begun[run.log.parent] = log.header
+        if starts_from_directory and run.log.parent not in headers and (log := read_existing_log(run.log)) is not None:
+            headers[run.log.parent] = log.header
     return [
-        _with_original_warm_start(run, begun[run.log.parent])
-        if run.warm_start.directories and run.log.parent in begun
+        _with_original_warm_start(run, headers[run.log.parent])
+        if run.warm_start.directories and run.log.parent in headers
         else replace(run, warm_start=run.warm_start.without(logs))
         for run in runs
     ]
@@ -682,8 +682,8 @@ def _with_original_warm_start(run: Run, header: Header) -> Run:
     runs += [
         earlier for digest, earlier in specified.items() if not earlier.in_directory and digest not in header.warm_start
     ]
-    again = usable(runs, run.searched.plugin, run.space, run.strategy)
-    return replace(run, warm_start=replace(again, directories=warm.directories))
+    original = usable(runs, run.searched.plugin, run.space, run.strategy)
+    return replace(run, warm_start=replace(original, directories=warm.directories))
 
 
 def _run_with_digest(run: Run, digest: str) -> EarlierRun:
@@ -706,13 +706,13 @@ def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
     if not 1 <= part <= parts:
         raise SearchlabError(f"the shard must be i/n, where i is between 1 and n, not {part}/{parts}")
     order = sorted(runs, key=lambda run: hashlib.sha256(run.log.as_posix().encode()).digest())
-    own = {run.log for run in order[part - 1 :: parts]}
-    return [run for run in runs if run.log in own]
+    logs = {run.log for run in order[part - 1 :: parts]}
+    return [run for run in runs if run.log in logs]
 
 
 def parse_shard(text: str) -> tuple[int, int]:
     """Parse a shard: ``"2/8"`` becomes (2, 8). Raises SearchlabError if it is not in this form."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None:
         raise SearchlabError(f"the shard must be i/n, for example 1/4, not {text!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

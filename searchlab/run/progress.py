@@ -50,24 +50,24 @@ class RunProgress:
         def on_trial(trial: Trial, replayed: bool) -> None:
             nonlocal best
             best = min(best, trial.cost)
-            shown = "no success yet"
+            text = "no success yet"
             if math.isfinite(best):
-                shown = f"{workload.flops / best / 1e9:.1f} {workload.unit}"
-            self._progress.update(task, advance=1, best=shown)
+                text = f"{workload.flops / best / 1e9:.1f} {workload.unit}"
+            self._progress.update(task, advance=1, best=text)
 
         return on_trial
 
-    def on_block(self, what: str, done: int, count: int) -> None:
+    def on_block(self, description: str, done: int, count: int) -> None:
         """Show that ``done`` out of a table's ``count`` blocks have been timed."""
         self._progress.start()
         if done == 1 or self._block is None:
-            self._block = self._progress.add_task(what, total=count, best="")
-        self._progress.update(self._block, completed=done, description=what)
+            self._block = self._progress.add_task(description, total=count, best="")
+        self._progress.update(self._block, completed=done, description=description)
 
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
         if job in self._jobs:
-            before, bar = self._jobs.pop(job)
-            self._end(before, bar)
+            finished, bar = self._jobs.pop(job)
+            self._end(finished, bar)
             self._progress.remove_task(bar)
         on_trial = self.start(run.space.workload, f"{run.strategy.name}, seed {run.seed}", run.trials)
         self._jobs[job] = run, self._progress.task_ids[-1]
@@ -123,21 +123,21 @@ def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -
         console = Terminal(stderr=True)
         if console.is_jupyter and find_spec("ipywidgets") is None:
             console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # cannot redraw a moving bar
-        wanted = console.is_terminal or console.is_jupyter if progress is None else progress
-        if not wanted:
+        is_visible = console.is_terminal or console.is_jupyter if progress is None else progress
+        if not is_visible:
             yield on_run
             return
         progress = console
     with RunProgress(progress, runs) as bars:
 
         def on_both(run: Run, number: int, count: int, job: int) -> OnTrial:
-            told = on_run(run, number, count, job)
+            callback = on_run(run, number, count, job)
             show = bars.on_run(run, number, count, job)
 
             def on_trial(trial: Trial, replayed: bool) -> None:
                 show(trial, replayed)
-                if told is not None:
-                    told(trial, replayed)
+                if callback is not None:
+                    callback(trial, replayed)
 
             return on_trial
 

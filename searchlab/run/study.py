@@ -224,8 +224,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"a contrast needs two different strategies, not {list(pair)}")
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
-                place = "; add one, or specify a suite" if name in OF_SUITE else ""
-                raise ValueError(f"{name} must not be empty{place}")
+                hint = "; add one, or specify a suite" if name in OF_SUITE else ""
+                raise ValueError(f"{name} must not be empty{hint}")
         if len(set(self.seed_list)) < len(self.seed_list):
             raise ValueError(f"seeds must be distinct, not {self.seeds}")
 
@@ -245,13 +245,13 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cost_model_entries(self) -> list[NamedCostModel]:
         return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
-    def budget(self, entry: NamedPolicy, whole: Callable[[], Whole | None] = lambda: None) -> Budget:
+    def budget(self, entry: NamedPolicy, table_costs: Callable[[], Whole | None] = lambda: None) -> Budget:
         """Return the budget for a policy's runs in a space.
 
         Args:
             entry: The policy.
-            whole: A function that returns all costs in the space if they are in a complete table, and None otherwise.
-                It is called only if the number of trials depends on the space's difficulty.
+            table_costs: A function that returns all costs in the space if they are in a complete table, and None
+                otherwise. It is called only if the number of trials depends on the space's difficulty.
 
         Raises:
             SearchlabError: If the number of trials depends on the difficulty and the difficulty is unknown.
@@ -259,18 +259,18 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
         if isinstance(trials, str):
-            trials = _trials_of(trials, whole())
+            trials = _trials_of(trials, table_costs())
         return budget_of(trials, seconds, stop_after)
 
 
-def _trials_of(text: str, whole: Whole | None) -> int:
+def _trials_of(text: str, table_costs: Whole | None) -> int:
     """Return the number of trials that corresponds to a :data:`Difficulty`."""
-    if whole is None:
+    if table_costs is None:
         raise SearchlabError(
             f"trials = {text!r} requires a complete table of each space, from which the difficulty is computed; "
             f"specify a number of trials instead"
         )
-    return difficulty_trials(text, whole.costs)
+    return difficulty_trials(text, table_costs.costs)
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
@@ -296,34 +296,38 @@ def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
     """
     if not isinstance(data, Mapping):
         raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
-    plain, given = {name: plain_value(value) for name, value in data.items()}, Given()
+    plain, objects = {name: plain_value(value) for name, value in data.items()}, Given()
     for key in ("policies", "cost_models", "spaces"):
         if isinstance(plain.get(key), list | tuple):
-            plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, given)) is not None]
-    if given.spaces and "workloads" not in plain and "suite" not in plain:
-        named = {text: space.workload for spaces in given.spaces.values() for text, space in spaces.items()}
+            plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, objects)) is not None]
+    if objects.spaces and "workloads" not in plain and "suite" not in plain:
+        named = {text: space.workload for spaces in objects.spaces.values() for text, space in spaces.items()}
         plain["workloads"] = list(named.values())
     if isinstance(plain.get("workloads"), list | tuple):
-        given.workloads.update({str(one): one for one in plain["workloads"] if isinstance(one, Workload)})
-        plain["workloads"] = [str(one) if isinstance(one, Workload) else one for one in plain["workloads"]]
+        objects.workloads.update(
+            {str(workload): workload for workload in plain["workloads"] if isinstance(workload, Workload)}
+        )
+        plain["workloads"] = [
+            str(workload) if isinstance(workload, Workload) else workload for workload in plain["workloads"]
+        ]
     if isinstance(plain.get("target"), Target):
         plain["target"] = plain["target"].to_json()
     if isinstance(plain.get("measure"), msgspec.Struct):
         plain["measure"] = msgspec.to_builtins(plain["measure"])
-    return plain, given
+    return plain, objects
 
 
-def _entry(key: str, item: Any, given: Given) -> Any:
+def _entry(key: str, item: Any, objects: Given) -> Any:
     """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):
-        return _space(name, entry, given)
+        return _space(name, entry, objects)
     if not isinstance(name, type):
         return item
     if key == "policies":
         entry["name"] = POLICIES.name_of(name)
-        given.policies[entry["name"]] = name
+        objects.policies[entry["name"]] = name
         return entry
     kind: PluginKind[Any] = COST_MODELS if key == "cost_models" else SPACES
     entry["name"] = kind.name_of(name)
@@ -335,16 +339,16 @@ def _entry(key: str, item: Any, given: Given) -> Any:
     return entry
 
 
-def _space(space: Space, entry: dict[str, Any], given: Given) -> dict[str, Any] | None:
+def _space(space: Space, entry: dict[str, Any], objects: Given) -> dict[str, Any] | None:
     if "options" in entry:
         raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
     label = entry.get("label") or name
-    known = given.spaces.setdefault(label, {})
-    if str(space.workload) in known:
+    spaces = objects.spaces.setdefault(label, {})
+    if str(space.workload) in spaces:
         raise SearchlabError(f"two spaces for {space.workload} are called {label!r}; give one of them a unique label")
-    known[str(space.workload)] = space
-    return {**entry, "name": name} if len(known) == 1 else None
+    spaces[str(space.workload)] = space
+    return {**entry, "name": name} if len(spaces) == 1 else None
 
 
 @dataclass
@@ -407,7 +411,7 @@ class Study:
             what: Any = value if hasattr(value, "__qualname__") else type(value)
             return reference_of(what)
 
-        plain, given = spelled(data)
+        plain, objects = spelled(data)
         study = cls._of(plain, Path(base), "the study")
         try:
             text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
@@ -416,7 +420,7 @@ class Study:
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None
-        return replace(study, given=given, copy=(JSON, text))
+        return replace(study, given=objects, copy=(JSON, text))
 
     @classmethod
     def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -456,16 +460,20 @@ class Study:
         strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._strategies(entry)]
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [file_name(label) for label in labels])
-        known = [*labels, *(self.suite.baseline_files if self.suite else ())]
+        known_strategies = [*labels, *(self.suite.baseline_files if self.suite else ())]
         spaces = [entry if isinstance(entry, str) else entry.label or entry.name for entry in spec.spaces]
         with_space = [f"{space} / {label}" for space in spaces for label in labels]  # in a report on several spaces
-        for key, names, there in (
-            ("contrasts", [name for pair in spec.contrasts for name in pair], known),
-            ("claims", [name for one in spec.claims for name in (one.strategy, *one.opponents)], known + with_space),
+        for key, names, choices in (
+            ("contrasts", [name for pair in spec.contrasts for name in pair], known_strategies),
+            (
+                "claims",
+                [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)],
+                known_strategies + with_space,
+            ),
         ):
             for name in names:
-                if name not in there:
-                    hint = did_you_mean(name, there)
+                if name not in choices:
+                    hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
         left_out: list[str] = []
         runs: list[Run] = []
@@ -474,7 +482,7 @@ class Study:
         for group in self._places(left_out):
             planned: list[Run] = []
             for folder, searched, settings in group:
-                whole = cache(partial(self._whole, searched, settings))
+                table_costs = cache(partial(self._whole, searched, settings))
                 for entry, strategy in strategies:
                     sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                     if sources not in earlier:
@@ -485,7 +493,7 @@ class Study:
                             searched,
                             strategy,
                             settings,
-                            spec.budget(entry, whole),
+                            spec.budget(entry, table_costs),
                             seed=spec.seed_list[0],
                             batch=entry.batch or spec.batch,
                             log=log,
@@ -532,21 +540,21 @@ class Study:
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         _check_distinct("space", [file_name(entry.label or entry.name) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
-        held = spec.measure.measurable(self.base)
-        places: list[tuple[Path, SpaceChoice, Settings]] = []
+        measurable = spec.measure.measurable(self.base)
+        choices: list[tuple[Path, SpaceChoice, Settings]] = []
         missing: list[str] = []
         for workload in workloads:
             for entry in entries:
                 name = entry.label or entry.name
-                known = self.given.spaces.get(name)
-                if known is not None and str(workload) not in known:
-                    left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(known)}")
+                spaces = self.given.spaces.get(name)
+                if spaces is not None and str(workload) not in spaces:
+                    left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
                     continue
                 try:
                     searched = SpaceChoice.of(
-                        known[str(workload)] if known else entry.plugin,
+                        spaces[str(workload)] if spaces else entry.plugin,
                         workload,
-                        target if known is None or spec.target is not None else None,
+                        target if spaces is None or spec.target is not None else None,
                         entry.label,
                         settings=spec.measure,
                         base=self.base,
@@ -554,14 +562,14 @@ class Study:
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
                     continue
-                if held is not None and (str(workload), searched.space.fingerprint) not in held:
+                if measurable is not None and (str(workload), searched.space.fingerprint) not in measurable:
                     missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
-                    places.append((Path(file_name(str(workload)), file_name(name)), searched, spec.measure))
+                    choices.append((Path(file_name(str(workload)), file_name(name)), searched, spec.measure))
         left_out += missing
-        if not places:
+        if not choices:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
-        yield places
+        yield choices
 
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
@@ -570,8 +578,8 @@ class Study:
         POLICIES.check_class(entry.name, cls)
         policy = {"name": cls if entry.name in self.given.policies else entry.name, "options": entry.options}
         if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
-            own = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
-            yield Strategy.of(policy, own, entry.features, label)
+            cost_model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
+            yield Strategy.of(policy, cost_model, entry.features, label)
             return
         models = self.spec.cost_model_entries
         for model in models:
@@ -583,10 +591,10 @@ class Study:
         """The names of the suite's baselines to which the study refers, sorted."""
         if self.suite is None:
             return []
-        own = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
+        labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._strategies(entry)}
         named = {name for pair in self.spec.contrasts for name in pair}
-        named |= {name for one in self.spec.claims for name in (one.strategy, *one.opponents)}
-        return sorted(named & self.suite.baseline_files.keys() - own)
+        named |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
+        return sorted(named & self.suite.baseline_files.keys() - labels)
 
     def planned(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""
@@ -650,9 +658,9 @@ class Study:
         if jobs is not None:
             checked("jobs", jobs, Jobs)
         planned, _ = self.plan()
-        chosen = {Path(out) / run.log for run in in_shard(planned, *shard)}
-        begun = as_begun([replace(run, log=Path(out) / run.log, discard=discard) for run in planned])
-        runs = [run for run in begun if run.log in chosen]
+        logs_in_shard = {Path(out) / run.log for run in in_shard(planned, *shard)}
+        prepared = as_begun([replace(run, log=Path(out) / run.log, discard=discard) for run in planned])
+        runs = [run for run in prepared if run.log in logs_in_shard]
         for run in runs:
             resolve_inside(run.log, Path(out))
 
@@ -664,22 +672,22 @@ class Study:
         if executor is None and self.spec.executor is None:
             warn_of_a_busy_machine(runs)
         with ExitStack() as ends:
-            place: RunExecutor | None = None
+            run_executor: RunExecutor | None = None
             if isinstance(executor, Executor):
-                place = adapted(executor)
+                run_executor = adapted(executor)
             elif (plugin := self._executor(executor, jobs)) is not None:
                 exclusive = self.suite is None and self.spec.measure.exclusive
-                place = ends.enter_context(started(plugin, exclusive, Path(out)))
+                run_executor = ends.enter_context(started(plugin, exclusive, Path(out)))
             on_each = ends.enter_context(shown(progress, runs, on_run or (lambda *_: None)))
             if not planned:  # the study's claims are only about the suite's baselines
                 ready()
-            logs = execute(runs, self.base, on_each, place, ready) if runs else {}
+            logs = execute(runs, self.base, on_each, run_executor, ready) if runs else {}
         warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
         def names(entries: Iterable[str | Named | NamedCostModel]) -> str:
-            return ", ".join(one if isinstance(one, str) else one.label or one.name for one in entries)
+            return ", ".join(entry if isinstance(entry, str) else entry.label or entry.name for entry in entries)
 
         spec = self.spec
         trials: int | str | None = spec.trials
@@ -698,16 +706,16 @@ class Study:
         }
         return html_facts(facts, caption="a study")
 
-    def _executor(self, given: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
-        """Return the executor (``given``, or else the study's own) with ``jobs``, or None to run in this process."""
+    def _executor(self, argument: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
+        """Return the executor (``argument``, or else the study's own) with ``jobs``, or None to run in this process."""
         named = self.spec.executor
-        chosen = own = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
-        if isinstance(given, Mapping):
-            chosen = EXECUTORS.named(given)[0]
-        elif given is not None:
-            chosen = parse_executor(given)
-            if own is not None and own.name == chosen.name:
-                chosen = Plugin(own.name, {**own.options, **chosen.options})
+        chosen = default = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
+        if isinstance(argument, Mapping):
+            chosen = EXECUTORS.named(argument)[0]
+        elif argument is not None:
+            chosen = parse_executor(argument)
+            if default is not None and default.name == chosen.name:
+                chosen = Plugin(default.name, {**default.options, **chosen.options})
         if chosen is None:
             return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
         return chosen if jobs is None else Plugin(chosen.name, {**chosen.options, "jobs": jobs})

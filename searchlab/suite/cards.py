@@ -144,13 +144,13 @@ class Card:
         """The best config's throughput on each other device, relative to the optimum there; 0 if the config fails."""
         configs, costs = _by_config(self.table)
         best = min(configs, key=lambda text: costs[configs[text]])
-        found = {}
+        ratios = {}
         for other in read_suite(self.table.directory).tables:
             if other.entry.family == self.table.entry.family and other.entry != self.table.entry:
-                places, there = _by_config(other)
-                if places.keys() == configs.keys():
-                    found[other.entry.name] = float(there.min() / there[places[best]])
-        return found
+                positions, other_costs = _by_config(other)
+                if positions.keys() == configs.keys():
+                    ratios[other.entry.name] = float(other_costs.min() / other_costs[positions[best]])
+        return ratios
 
     def _random_search(self) -> dict[str, str]:
         if self.draws is None:
@@ -172,5 +172,5 @@ def _by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
     """Return the index of each config (JSON with sorted knobs) in an imported table, and all costs in seconds."""
     packed = read_packed(table.path)
     configs = map(msgspec.json.decode, packed.configs)
-    places = {msgspec.json.encode(config, order="sorted"): place for place, config in enumerate(configs)}
-    return places, packed.costs(packed.statistic)
+    positions = {msgspec.json.encode(config, order="sorted"): position for position, config in enumerate(configs)}
+    return positions, packed.costs(packed.statistic)

@@ -82,19 +82,19 @@ def dev_areas(suite: Suite) -> dict[str, float]:
 
     If there is no development split, all tables count. Tables in which every config fails are skipped.
     """
-    whole = suite.part(None)
-    part = suite.part("dev") if suite.part("dev").tables else whole
+    full_suite = suite.part(None)
+    part = suite.part("dev") if suite.part("dev").tables else full_suite
     recorded, areas = RecordedTables(part), dict[str, float]()
     tables = [table for table in part.tables if np.isfinite(recorded[table.entry.name].log.costs).any()]
-    for one in baselines(whole):
-        if not tables or any(table.entry.name not in one.tables for table in tables):
+    for baseline in baselines(full_suite):
+        if not tables or any(table.entry.name not in baseline.tables for table in tables):
             continue
         means: list[float] = []
         for table in tables:
             costs = recorded[table.entry.name].log.costs
-            best = [np.minimum.accumulate(costs[list(run.configs)]) for run in one.runs_on(table).runs]
-            means += (costs.min() / held(best, one.trials)).mean(axis=1).tolist()
-        areas[one.strategy] = float(np.mean(means))
+            best = [np.minimum.accumulate(costs[list(run.configs)]) for run in baseline.runs_on(table).runs]
+            means += (costs.min() / held(best, baseline.trials)).mean(axis=1).tolist()
+        areas[baseline.strategy] = float(np.mean(means))
     return areas
 
 
@@ -132,21 +132,21 @@ def compare(
     Raises:
         SearchlabError: If two results have the same name.
     """
-    registered = tuple(pair for one in new for pair in one.contrasts)
-    sets = [*new, *(msgspec.structs.replace(one, contrasts=registered) for one in shipped)]
-    names = [one.strategy for one in sets]
+    registered = tuple(pair for result in new for pair in result.contrasts)
+    sets = [*new, *(msgspec.structs.replace(result, contrasts=registered) for result in shipped)]
+    names = [result.strategy for result in sets]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
     recorded = RecordedTables(suite)
 
     def logs() -> Iterator[Log]:
         for table in suite.tables:
-            known = recorded[table.entry.name]
-            limit = difficulty_trials(trials, known.log.costs) if isinstance(trials, str) else trials
-            for one in sets:
-                if table.entry.name in one.tables:
-                    runs = one.runs_on(table).runs
-                    yield from (known.rebuilt(one, run, limit) for run in runs if run.seed in seeds)
+            recorded_table = recorded[table.entry.name]
+            limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
+            for result in sets:
+                if table.entry.name in result.tables:
+                    runs = result.runs_on(table).runs
+                    yield from (recorded_table.rebuilt(result, run, limit) for run in runs if run.seed in seeds)
 
     return compared((log, log.path.as_posix()) for log in logs())
 
@@ -210,7 +210,7 @@ class SuiteAnswer:
 
     @cached_property
     def answers(self) -> list[ContrastAnswer]:
-        return [one for one in self.summary.answers if one.first == self.label]
+        return [answer for answer in self.summary.answers if answer.first == self.label]
 
     @cached_property
     def areas(self) -> dict[str, dict[str, float]]:
@@ -226,30 +226,30 @@ class SuiteAnswer:
         tables = self.areas.values()
         names = set.intersection(*map(set, tables))
         means = {name: fmean(areas[name] for areas in tables) for name in sorted(names)}
-        return sorted(means.items(), key=lambda one: -one[1])
+        return sorted(means.items(), key=lambda item: -item[1])
 
     @property
     def better_than_all(self) -> bool:
-        return bool(self.answers) and all(one.verdict == "better" for one in self.answers)
+        return bool(self.answers) and all(answer.verdict == "better" for answer in self.answers)
 
     def headline(self) -> str:
         """Return a sentence with the verdicts, such as "Mine is better than random (+0.039, 0.033 to 0.045)."."""
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran on all of the same tables."
-        said = []
-        for one in self.answers:
-            interval = one.difference.on_these.difference
+        clauses = []
+        for answer in self.answers:
+            interval = answer.difference.on_these.difference
             ends = "" if interval.lower is None else f", {_number(interval.lower)} to {_number(interval.upper)}"
-            said.append(f"{WORDS[one.verdict]} {one.second} ({signed(interval.value)}{ends})")
-        return f"{self.label} is {', '.join(said)}."
+            clauses.append(f"{WORDS[answer.verdict]} {answer.second} ({signed(interval.value)}{ends})")
+        return f"{self.label} is {', '.join(clauses)}."
 
     def shown(self) -> Iterator[RenderableType]:
         """Yield the output for the terminal, which fits in 100 columns."""
         tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
-        which = f"{tables} tables" if tables > 1 else "the table"
+        tables_text = f"{tables} tables" if tables > 1 else "the table"
         yield Text(self.headline(), "bold")
         yield Text(
-            f"Differences in mean area under the curve across {which} of {self.suite.name}, "
+            f"Differences in mean area under the curve across {tables_text} of {self.suite.name}, "
             f"{counted(seeds, 'seed')}, {self.new.trials} trials."
         )
         if self.answers:
@@ -262,16 +262,17 @@ class SuiteAnswer:
                 "'p' is for these tables; 'p, others' is for tables like these. Counts in parentheses are significant."
             )
             if len(self.areas) > 1:
-                rival = min(self.answers, key=lambda one: one.difference.value).second  # the strongest baseline here
+                # The strongest baseline on these tables
+                rival = min(self.answers, key=lambda answer: answer.difference.value).second
                 less = {name: areas[self.label] - areas[rival] for name, areas in self.areas.items()}
                 order = sorted(less, key=less.__getitem__)
                 worst, best = (f"{name} ({signed(less[name])})" for name in (order[0], order[-1]))
                 yield Text(f"Compared with {rival}, {self.label} does worst on {worst} and best on {best}.")
         ranking = self.ranking
-        place = [name for name, _ in ranking].index(self.label)
-        near = [f"{name} {_number(area)}" for name, area in ranking[max(0, place - 2) : place + 3]]
+        rank = [name for name, _ in ranking].index(self.label)
+        near = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
         yield Text(
-            f"By mean area, {self.label} is number {place + 1} of {len(ranking)}: {listed(near, None)}. It needed "
+            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}: {listed(near, None)}. It needed "
             f"{self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
         )
 
@@ -283,16 +284,16 @@ class SuiteAnswer:
             "headline": self.headline(),
             "against": [
                 {
-                    "baseline": one.second,
-                    "verdict": one.verdict,
-                    "difference": one.difference.value,
-                    "lower": one.difference.on_these.difference.lower,
-                    "upper": one.difference.on_these.difference.upper,
-                    "p_on_these": one.difference.on_these.p,
-                    "p_on_others": one.difference.on_others.p,
-                    "tables": self._tally(one.second),
+                    "baseline": answer.second,
+                    "verdict": answer.verdict,
+                    "difference": answer.difference.value,
+                    "lower": answer.difference.on_these.difference.lower,
+                    "upper": answer.difference.on_these.difference.upper,
+                    "p_on_these": answer.difference.on_these.p,
+                    "p_on_others": answer.difference.on_others.p,
+                    "tables": self._tally(answer.second),
                 }
-                for one in self.answers
+                for answer in self.answers
             ],
             "families": [
                 {"space": space, "tables": tables, "area": area, "differences": differences}
@@ -305,12 +306,12 @@ class SuiteAnswer:
 
     def _against(self) -> Table:
         table = _table("against", "difference", "95 % interval", "p", "p, others", "ahead / level / behind")
-        for one in self.answers[:MOST]:
-            interval, tally = one.difference.on_these.difference, self._tally(one.second)
-            tests = one.difference.on_these, one.difference.on_others
+        for contrast_answer in self.answers[:MOST]:
+            interval, tally = contrast_answer.difference.on_these.difference, self._tally(contrast_answer.second)
+            tests = contrast_answer.difference.on_these, contrast_answer.difference.on_others
             table.add_row(
-                Text(one.second),
-                Text(signed(interval.value), STYLES.get(one.verdict, "")),
+                Text(contrast_answer.second),
+                Text(signed(interval.value), STYLES.get(contrast_answer.verdict, "")),
                 "-" if interval.lower is None else f"{_number(interval.lower)} to {_number(interval.upper)}",
                 *("-" if answer.p is None else p_text(answer.p) for answer in tests),
                 f"{tally['ahead']} ({tally['significantly ahead']}) / {tally['level']} / "
@@ -319,7 +320,7 @@ class SuiteAnswer:
         return table
 
     def _families(self) -> Table:
-        names = [one.second for one in self.answers[:MOST]]
+        names = [answer.second for answer in self.answers[:MOST]]
         table = _table("space", "tables", "area", *(f"less {name}" for name in names))
         for space, tables, area, differences in self._by_space():
             table.add_row(space, str(tables), _number(area), *(signed(differences[n]) for n in names))
@@ -330,7 +331,7 @@ class SuiteAnswer:
         spaces = {table.entry.name: table.entry.family for table in self.suite.tables}
         for space in sorted(set(map(spaces.__getitem__, self.areas))):
             areas = [areas for name, areas in self.areas.items() if spaces[name] == space]
-            names = [one.second for one in self.answers]
+            names = [answer.second for answer in self.answers]
             less = {name: fmean(area[self.label] - area[name] for area in areas) for name in names}
             yield space, len(areas), fmean(area[self.label] for area in areas), less
 

@@ -97,7 +97,7 @@ class RecordedTable:
 
     @cached_property
     def places(self) -> dict[Config, int]:
-        return {Config(record.config): place for place, record in enumerate(self.log.records)}
+        return {Config(record.config): position for position, record in enumerate(self.log.records)}
 
     @cached_property
     def records(self) -> list[Record]:
@@ -121,53 +121,55 @@ class RecordedTable:
         except KeyError as missing:
             raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {missing}") from None
 
-    def check(self, of: Trajectories, run: Trajectory) -> None:
+    def check(self, trajectories: Trajectories, run: Trajectory) -> None:
         """Check that ``run`` is a run over this table. Raises SearchlabError if it is not."""
-        said = f"the run of {of.strategy} over {self.table.name} with seed {run.seed}"
+        description = f"the run of {trajectories.strategy} over {self.table.name} with seed {run.seed}"
         if run.configs and max(run.configs) >= len(self.log.records):
             raise SearchlabError(
-                f"{said} refers to config {max(run.configs)}, but the table has only {len(self.log.records)} "
+                f"{description} refers to config {max(run.configs)}, but the table has only {len(self.log.records)} "
                 "configs; the file is damaged: fetch it again"
             )
-        if len(set(run.configs)) < len(run.configs) or len(run.configs) > of.trials:
-            raise SearchlabError(f"{said} repeats a config, or contains more than {of.trials}; fetch the file again")
+        if len(set(run.configs)) < len(run.configs) or len(run.configs) > trajectories.trials:
+            raise SearchlabError(
+                f"{description} repeats a config, or contains more than {trajectories.trials}; fetch the file again"
+            )
 
-    def rebuilt(self, of: Trajectories, run: Trajectory, trials: int | None = None) -> Log:
+    def rebuilt(self, trajectories: Trajectories, run: Trajectory, trials: int | None = None) -> Log:
         """Return the log of ``run``, or of its first ``trials`` trials.
 
         Raises SearchlabError if ``run`` is not a run over this table.
         """
-        self.check(of, run)
+        self.check(trajectories, run)
         if trials is not None:
             run = Trajectory(run.seed, run.configs[:trials], run.ended and len(run.configs) <= trials)
-        header, runs = self.log.header, of.tables[self.table.entry.name]
+        header, runs = self.log.header, trajectories.tables[self.table.entry.name]
         made = Header(
             workload=header.workload,
             space=self.table.plugin,
             fingerprint=header.fingerprint,
-            policy=of.policy,
-            cost_model=of.cost_model,
-            features=of.features,
+            policy=trajectories.policy,
+            cost_model=trajectories.cost_model,
+            features=trajectories.features,
             seed=run.seed,
-            batch=of.batch,
+            batch=trajectories.batch,
             target=header.target,
             measure=self.table.settings().identity(),
-            label=of.strategy,
+            label=trajectories.strategy,
             space_size=header.space_size,
             optimum=self.optimum,
             effective=runs.effective,
             random=runs.random,
             workers=header.workers,
-            versions=of.versions,
-            starts=of.starts,
-            contrasts=of.contrasts,
+            versions=trajectories.versions,
+            starts=trajectories.starts,
+            contrasts=trajectories.contrasts,
         )
         records = tuple(
-            msgspec.structs.replace(self.records[place], index=index, batch=index // of.batch)
-            for index, place in enumerate(run.configs)
+            msgspec.structs.replace(self.records[position], index=index, batch=index // trajectories.batch)
+            for index, position in enumerate(run.configs)
         )
         ended = Ended(trials=len(records)) if run.ended else None
-        return Log(Path(self.table.entry.name, of.strategy, f"seed{run.seed}"), made, records, None, ended)
+        return Log(Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"), made, records, None, ended)
 
 
 class RecordedTables(dict[str, RecordedTable]):
@@ -190,7 +192,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
     """
     recorded = RecordedTables(suite)
     first: dict[str, Header] = {}
-    found: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
+    runs_by_strategy: dict[str, dict[str, dict[int, Trajectory]]] = {}  # strategy -> table -> seed
     headers: dict[tuple[str, str], Header] = {}  # the header of one log per strategy and table
     spent: dict[str, list[float]] = {}
     codes: dict[str, list[dict[str, str]]] = {}
@@ -210,7 +212,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
                 raise SearchlabError(
                     f"{path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
                 )
-        runs = found.setdefault(header.name, {}).setdefault(header.table, {})
+        runs = runs_by_strategy.setdefault(header.name, {}).setdefault(header.table, {})
         if header.seed in runs:
             raise SearchlabError(
                 f"{path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
@@ -230,7 +232,7 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             batch=header.batch,
             versions=versions[name],
             host=cpu_model(),
-            trials=max(len(run.configs) for runs in found[name].values() for run in runs.values()),
+            trials=max(len(run.configs) for runs in runs_by_strategy[name].values() for run in runs.values()),
             starts=header.starts,
             contrasts=header.contrasts,
             code=_common_code(codes[name]),
@@ -238,12 +240,12 @@ def collect(suite: Suite, logs: Iterable[Path]) -> list[Trajectories]:
             tables={
                 table: TableRuns(
                     recorded[table].table.digest,
-                    tuple(found[name][table][seed] for seed in sorted(found[name][table])),
+                    tuple(runs_by_strategy[name][table][seed] for seed in sorted(runs_by_strategy[name][table])),
                     headers[name, table].effective,
                     headers[name, table].random,
                 )
                 for table in (entry.entry.name for entry in suite.tables)
-                if table in found[name]
+                if table in runs_by_strategy[name]
             },
         )
         for name, header in first.items()
@@ -278,19 +280,19 @@ def read_trajectories(path: Path) -> Trajectories:
     return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
 
 
-def read_results(places: Iterable[Path]) -> list[Trajectories]:
+def read_results(paths: Iterable[Path]) -> list[Trajectories]:
     """Read result files, or directories with result files as written by ``suite run --out``.
 
     Raises:
         SearchlabError: If a directory contains no such file, or if a file is damaged.
     """
-    found: list[Path] = []
-    for place in places:
-        files = sorted(place.glob(f"*{RUNS}")) if place.is_dir() else [place]
+    result_files: list[Path] = []
+    for result_path in paths:
+        files = sorted(result_path.glob(f"*{RUNS}")) if result_path.is_dir() else [result_path]
         if not files:
-            raise SearchlabError(f"{place} contains no runs (*{RUNS}); `suite run --out` writes result{RUNS}")
-        found += files
-    return [read_trajectories(path) for path in found]
+            raise SearchlabError(f"{result_path} contains no runs (*{RUNS}); `suite run --out` writes result{RUNS}")
+        result_files += files
+    return [read_trajectories(path) for path in result_files]
 
 
 def trajectories_path(directory: Path, strategy: str) -> Path:
@@ -300,11 +302,11 @@ def trajectories_path(directory: Path, strategy: str) -> Path:
 
 def baselines(suite: Suite, names: Sequence[str] | None = None) -> list[Trajectories]:
     """Return the baselines ``names`` of ``suite``, or all if None. Raises SearchlabError if one does not exist."""
-    known = suite.baseline_files
+    files = suite.baseline_files
     for name in names or ():
-        if name not in known:
-            raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, known)}")
-    return [read_trajectories(known[name]) for name in (known if names is None else names)]
+        if name not in files:
+            raise SearchlabError(f"the suite {suite.name} has no baseline {name!r}{did_you_mean(name, files)}")
+    return [read_trajectories(files[name]) for name in (files if names is None else names)]
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -323,7 +325,7 @@ def count_use(result: Trajectories) -> int:
     path = platformdirs.user_data_path("searchlab") / USES
     identity = msgspec.json.encode([result.policy, result.cost_model, result.features, result.batch])
     use = Use(result.suite, hashlib.sha256(identity).hexdigest()[:16], result.strategy)
-    known: set[str] = set()
+    strategies: set[str] = set()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:
@@ -332,9 +334,9 @@ def count_use(result: Trajectories) -> int:
             for line in lines.splitlines():
                 with suppress(msgspec.MsgspecError):  # an incomplete line
                     earlier = msgspec.json.decode(line, type=Use)
-                    known |= {earlier.strategy} if earlier.suite == use.suite else set()
-            if use.strategy not in known:
+                    strategies |= {earlier.strategy} if earlier.suite == use.suite else set()
+            if use.strategy not in strategies:
                 file.write(b"\n" * (lines[-1:] not in (b"", b"\n")) + msgspec.json.encode(use) + b"\n")
     except OSError as error:
         raise SearchlabError(f"cannot record the use of a test split in {path}: {error.strerror}") from None
-    return len(known | {use.strategy})
+    return len(strategies | {use.strategy})

@@ -142,10 +142,10 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
     tables = [RecordedTable(table) for table in suite.tables]
     right = True
 
-    def step(said: str, problems: list[str]) -> None:
+    def step(description: str, problems: list[str]) -> None:
         nonlocal right
         right = right and not problems
-        on_step(said, problems)
+        on_step(description, problems)
 
     step(f"{len(manifest.files)} files", _file_problems(suite, manifest))
     step("the split", _split_problems(suite, manifest))
@@ -156,7 +156,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
     except SearchlabError as error:
         step("baselines", [str(error)])
         return False
-    step(f"{len(shipped)} baselines", [problem for one in shipped for problem in _run_problems(suite, one)])
+    step(f"{len(shipped)} baselines", [problem for baseline in shipped for problem in _run_problems(suite, baseline)])
     if shipped and right:
         done = replay(suite, shipped, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
         step(done.told("runs of baselines"), done.problems)
@@ -194,12 +194,12 @@ def _problems(check: Callable[[RecordedTable], list[str]], table: RecordedTable)
 
 
 def _file_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    here = files_of(suite)
-    missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in here]
-    foreign = [f"{name} is not in {MANIFEST}; remove it" for name in here if name not in manifest.files]
+    files = files_of(suite)
+    missing = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
+    foreign = [f"{name} is not in {MANIFEST}; remove it" for name in files if name not in manifest.files]
     changed = [
         f"{name} has changed: its SHA-256 is {now}, not {manifest.files[name]}; fetch it again"
-        for name, path in here.items()
+        for name, path in files.items()
         if name in manifest.files and (now := digest_of(path)) != manifest.files[name]
     ]
     return missing + foreign + changed
@@ -231,12 +231,10 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
         configs = list(recorded.places)
         strangers = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
-        everything = set(space.enumerate())
-        strangers = len(recorded.places.keys() - everything)
-        if size != len(everything):
-            problems.append(
-                f"{table.name} records that its space has {size} configs, but the space has {len(everything)}"
-            )
+        members = set(space.enumerate())
+        strangers = len(recorded.places.keys() - members)
+        if size != len(members):
+            problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
     if strangers:
         problems.append(f"{table.name} contains {strangers} configs that are not in its space")
     if size is None or len(recorded.places) < size:
@@ -297,7 +295,7 @@ class Replayer:
     def __exit__(self, *_: object) -> None:
         self._ends.close()
 
-    def difference(self, of: Trajectories, name: str, recorded: Trajectory) -> str:
+    def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
         """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
         table = self._recorded[name]
         settings = table.table.settings()
@@ -307,22 +305,30 @@ class Replayer:
         searched, measurer = self._places[name]
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
-        features = of.features if of.cost_model else ""
-        strategy = Strategy.of(of.policy, of.cost_model, features or None, of.strategy)
+        features = trajectories.features if trajectories.cost_model else ""
+        strategy = Strategy.of(trajectories.policy, trajectories.cost_model, features or None, trajectories.strategy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
-            run = plan_run(searched, strategy, settings, Budget(of.trials), seed=recorded.seed, batch=of.batch, log=log)
-            now = search(replace(run, starts=of.starts), measurer)
-        places = table.places_of(now)
-        if (places, bool(now.ended)) == (recorded.configs, recorded.ended):
+            run = plan_run(
+                searched,
+                strategy,
+                settings,
+                Budget(trajectories.trials),
+                seed=recorded.seed,
+                batch=trajectories.batch,
+                log=log,
+            )
+            now = search(replace(run, starts=trajectories.starts), measurer)
+        positions = table.places_of(now)
+        if (positions, bool(now.ended)) == (recorded.configs, recorded.ended):
             return ""
-        where = f"{of.strategy} over {table.table.name} with seed {recorded.seed}"
-        changed = version_changes(of.versions)
+        where = f"{trajectories.strategy} over {table.table.name} with seed {recorded.seed}"
+        changed = version_changes(trajectories.versions)
         since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
-        for trial, (before, after) in enumerate(zip(recorded.configs, places, strict=False)):
+        for trial, (before, after) in enumerate(zip(recorded.configs, positions, strict=False)):
             if before != after:
                 return f"{where}: trial {trial} was config {before} of the table, but is now config {after}{since}"
-        return f"{where}: the run had {len(recorded.configs)} trials, but now has {len(places)}{since}"
+        return f"{where}: the run had {len(recorded.configs)} trials, but now has {len(positions)}{since}"
 
 
 def replay(
@@ -340,8 +346,8 @@ def replay(
     Raises:
         SearchlabError: If a strategy uses code that is neither registered nor trusted.
     """
-    for one in runs:
-        _check_trusted(one, trusted)
+    for trajectories in runs:
+        _check_trusted(trajectories, trusted)
     order = list(_drawn(runs, digest))
     differ: list[tuple[Case, str]] = []
     start, count = time.monotonic(), 0
@@ -369,34 +375,34 @@ def check_baselines(suite: Suite, shipped: Sequence[Trajectories]) -> None:
     Raises:
         SearchlabError: If a replay differs.
     """
-    for one in shipped:
+    for baseline in shipped:
         try:
-            code = _code_of(suite, one)
+            code = _code_of(suite, baseline)
         except SearchlabError:
             continue
-        if code == one.code:
+        if code == baseline.code:
             continue
-        identity = msgspec.json.encode([one, code, library_versions()], order="sorted")
+        identity = msgspec.json.encode([baseline, code, library_versions()], order="sorted")
         mark = platformdirs.user_cache_path("searchlab") / "baselines" / hashlib.sha256(identity).hexdigest()[:32]
         if mark.exists():
             continue
-        done = replay(suite.part(None), [one], digest=mark.name, seconds=CHECK_SECONDS)
-        if done.problems:
+        replayed = replay(suite.part(None), [baseline], digest=mark.name, seconds=CHECK_SECONDS)
+        if replayed.problems:
             raise SearchlabError(
-                f"the baseline {one.strategy} of {suite.spec.version} is not what its code does now: "
-                f"{done.problems[0]}; use the code that recorded it, or record it again (`searchlab suite baselines`); "
-                f"`searchlab suite verify {suite.directory}` shows all differences"
+                f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
+                f"{replayed.problems[0]}; use the code that recorded it, or record it again (`searchlab suite "
+                f"baselines`); `searchlab suite verify {suite.directory}` shows all differences"
             )
         with suppress(OSError):  # it is replayed again next time
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
 
 
-def _code_of(suite: Suite, one: Trajectories) -> dict[str, str]:
+def _code_of(suite: Suite, baseline: Trajectories) -> dict[str, str]:
     """Return the digests of a baseline's code. Raises SearchlabError if the code is missing or not trusted."""
     with names_from(suite.directory):
-        digests = {"policy": source_digest(POLICIES.load(one.policy.name), *functions_in(one.policy.options))}
-        if (model := one.cost_model) is not None:
+        digests = {"policy": source_digest(POLICIES.load(baseline.policy.name), *functions_in(baseline.policy.options))}
+        if (model := baseline.cost_model) is not None:
             digests["cost_model"] = source_digest(COST_MODELS.load(model.name), *functions_in(model.options))
     return digests
 
@@ -429,18 +435,19 @@ def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
     """Yield all runs in random order, starting with one run of each strategy."""
     rng = np.random.default_rng(int(digest[:16], 16))
     queues = []
-    for one in runs:
-        own = [(one, name, run) for name, on_table in one.tables.items() for run in on_table.runs]
-        queues.append([own[i] for i in rng.permutation(len(own))])
+    for trajectories in runs:
+        cases = [(trajectories, name, run) for name, on_table in trajectories.tables.items() for run in on_table.runs]
+        queues.append([cases[i] for i in rng.permutation(len(cases))])
     for row in range(max(map(len, queues), default=0)):
         yield from (queue[row] for queue in queues if row < len(queue))
 
 
-def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
-    """Raise SearchlabError if ``one`` uses code that is neither registered nor ``trusted``, before it is imported."""
+def _check_trusted(trajectories: Trajectories, trusted: Collection[str]) -> None:
+    """Raise SearchlabError if ``trajectories`` uses code that is neither registered nor ``trusted``, before it is "
+    "imported."""
     unknown: list[str] = []
     uses: list[str] = []
-    for title, plugin in (("policy", one.policy), ("cost model", one.cost_model)):
+    for title, plugin in (("policy", trajectories.policy), ("cost model", trajectories.cost_model)):
         references = unregistered_code([plugin.name, plugin.options]) if plugin else []
         if plugin and not set(references) <= set(trusted):
             uses.append(f"the {title} {plugin.name!r}, options {plugin.options}")
@@ -448,6 +455,6 @@ def _check_trusted(one: Trajectories, trusted: Collection[str]) -> None:
     if unknown and not trusts():
         options = " ".join(f"--policy {name}" for name in dict.fromkeys([*trusted, *unknown]))
         raise SearchlabError(
-            f"{one.strategy} uses {' and '.join(uses)}, which is not registered here; install the package that "
-            f"provides it, or pass {options} if you trust it"
+            f"{trajectories.strategy} uses {' and '.join(uses)}, which is not registered here; install the package "
+            f"that provides it, or pass {options} if you trust it"
         )

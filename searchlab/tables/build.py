@@ -193,10 +193,10 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     timed = passes.timed()
     records = []
     for record in log.records:
-        if found := timed.get(record.program):  # a program that succeeded once but failed later counts as failed
-            failed: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": found.failed}
+        if timing := timed.get(record.program):  # a program that succeeded once but failed later counts as failed
+            changes: dict[str, Any] = {"seconds": (), "failure": "run_error", "message": timing.failed}
             record = msgspec.structs.replace(
-                record, **(failed if found.failed else {"seconds": found.seconds, "at": found.at})
+                record, **(changes if timing.failed else {"seconds": timing.seconds, "at": timing.at})
             )
         records.append(record)
     header = msgspec.structs.replace(log.header, passes=passes.facts())

@@ -88,7 +88,7 @@ def evaluate(
         parts = list(_by_task(recorded, features))
     else:
         parts = list(_within_task(recorded, features, seed, train_fraction))
-    return [held for model in models for part in parts for held in _tried(model, features, seed, k, part)]
+    return [result for model in models for part in parts for result in _tried(model, features, seed, k, part)]
 
 
 class _RecordedTrials:
@@ -181,14 +181,14 @@ def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | Non
     Logs for which a metric is undefined are ignored. If no log remains, the mean is None.
     """
     by_name: dict[str, list[ModelQuality]] = {}
-    for held in held_out:
-        by_name.setdefault(model_name(held.model), []).append(held.quality)
-    return {name: {column: _mean(own, column) for column in COLUMNS} for name, own in by_name.items()}
+    for result in held_out:
+        by_name.setdefault(model_name(result.model), []).append(result.quality)
+    return {name: {column: _mean(qualities, column) for column in COLUMNS} for name, qualities in by_name.items()}
 
 
 def _mean(qualities: Sequence[ModelQuality], column: str) -> float | None:
-    known = [(getattr(q, column), q.trials) for q in qualities if getattr(q, column) is not None]
-    return sum(value * trials for value, trials in known) / sum(trials for _, trials in known) if known else None
+    values = [(getattr(q, column), q.trials) for q in qualities if getattr(q, column) is not None]
+    return sum(value * trials for value, trials in values) / sum(trials for _, trials in values) if values else None
 
 
 def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
@@ -200,12 +200,12 @@ def quality_table(held_out: Sequence[HeldOut], title: str) -> Table:
     for column, heading in COLUMNS.items():
         table.add_column(heading, justify="right", no_wrap=True)
         values = [row[column] for row in means.values()]
-        known = [value for value in values if value is not None]
+        finite = [value for value in values if value is not None]
         seconds = column.endswith("seconds")
-        best = (min(known) if seconds or column == "rmse" else max(known)) if len(known) > 1 else None
-        shown = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
+        best = (min(finite) if seconds or column == "rmse" else max(finite)) if len(finite) > 1 else None
+        texts = ["-" if v is None else f"{1e3 * v:.1f}" if seconds else f"{v:.3f}" for v in values]
         columns.append(
-            [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, shown, strict=True)]
+            [Text(text, "bold" if v is not None and v == best else "") for v, text in zip(values, texts, strict=True)]
         )
     for name, *cells in zip(means, *columns, strict=True):
         table.add_row(Text(name), *cells)

@@ -85,38 +85,38 @@ class Landscape:
             length = -distance / math.log(correlation) if 0 < correlation < 1 else 0.0 if correlation <= 0 else math.inf
         optima = best_of_lines(fitness, groups) if complete else np.zeros(0, bool)
         good = fitness <= fitness.min() - math.log(1 - NEAR)
-        found = int(optima.sum())
+        optimum_count = int(optima.sum())
         return cls(
             distance,
             correlation,
             length,
             float(optima.mean()) if complete else None,
-            float(good[optima].mean()) if found else None,
+            float(good[optima].mean()) if optimum_count else None,
             relative_spread(codes, fitness),
             failures,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the measures as plain data."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def rows(self) -> dict[str, str]:
         """Return a description of each measure that could be computed, by title."""
-        found = {}
+        rows = {}
         if self.autocorrelation is not None and self.correlation_length is not None:
             steps = "neighbours" if self.distance == 1 else f"configs at distance {self.distance}"
             length = f"{self.correlation_length:.1f}" if math.isfinite(self.correlation_length) else "unlimited"
-            found["autocorrelation of a random walk"] = (
+            rows["autocorrelation of a random walk"] = (
                 f"{self.autocorrelation:.2f} between {steps}; correlation length {length} steps"
             )
         if self.local_optima is not None:
             good = (
                 "" if self.good_optima is None else f"; {100 * self.good_optima:.2g} % of them within 5 % of the best"
             )
-            found["local optima"] = f"{100 * self.local_optima:.2g} % of the working configs{good}"
+            rows["local optima"] = f"{100 * self.local_optima:.2g} % of the working configs{good}"
         if self.spread is not None:
-            found["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
-        return found
+            rows["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
+        return rows
 
 
 def encoded(configs: Sequence[Any]) -> Ints:
@@ -136,8 +136,8 @@ def lines(codes: Ints) -> Iterator[Ints]:
     rng = np.random.default_rng(0)
     keys = np.zeros(codes.shape, dtype=np.uint64)  # random numbers of 64 bits, whose sums identify configs
     for column in range(codes.shape[1]):
-        drawn = rng.integers(0, 1 << 63, size=int(codes[:, column].max()) + 2, dtype=np.uint64)
-        keys[:, column] = drawn[codes[:, column] + 1]
+        numbers = rng.integers(0, 1 << 63, size=int(codes[:, column].max()) + 2, dtype=np.uint64)
+        keys[:, column] = numbers[codes[:, column] + 1]
     sums = keys.sum(axis=1, dtype=np.uint64)
     for column in range(codes.shape[1]):
         yield np.unique(sums - keys[:, column], return_inverse=True)[1].astype(np.int64)
@@ -159,16 +159,16 @@ def correlated(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[in
         mean = total / pairs
         variance = squares / pairs - mean**2
         return 1, float((product / pairs - mean**2) / variance) if variance > 0 else 1.0
-    chosen = np.random.default_rng(0).permutation(len(codes))[:SAMPLE]
-    some, at = codes[chosen], fitness[chosen]
+    indices = np.random.default_rng(0).permutation(len(codes))[:SAMPLE]
+    some, at = codes[indices], fitness[indices]
     first, second = np.triu_indices(len(some), 1)
     apart = np.zeros(len(first), dtype=np.int64)
     for column in range(some.shape[1]):
         apart += some[first, column] != some[second, column]
     for distance in range(1, int(apart.max(initial=0)) + 1):
-        these = apart == distance
-        if these.sum() >= PAIRS:
-            left, right = at[first[these]], at[second[these]]
+        at_distance = apart == distance
+        if at_distance.sum() >= PAIRS:
+            left, right = at[first[at_distance]], at[second[at_distance]]
             values = np.concatenate([left, right])
             variance = values.var()
             covariance = (left * right).mean() - values.mean() ** 2

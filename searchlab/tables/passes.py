@@ -156,9 +156,9 @@ class TimedPasses:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
         result = self._of_passes()
         final = self.blocks[FINAL, 0]
-        for place, program in enumerate(final.programs):
-            if place not in final.failed:
-                parts = np.array_split(final.seconds[place], self.count)  # as many values as other programs have
+        for index, program in enumerate(final.programs):
+            if index not in final.failed:
+                parts = np.array_split(final.seconds[index], self.count)  # as many values as other programs have
                 seconds = tuple(_rounded(float(np.median(part))) for part in parts)
                 result[program] = Timed(seconds, (round(final.time - self._begin, 1),) * self.count)
         return result
@@ -187,13 +187,15 @@ class TimedPasses:
         for (number, _), block in sorted(self.blocks.items()):
             if number == FINAL or number >= self.count:
                 continue
-            for place, program in enumerate(block.programs):
-                if place in block.failed:
-                    failed[program] = block.failed[place]
+            for index, program in enumerate(block.programs):
+                if index in block.failed:
+                    failed[program] = block.failed[index]
                 else:
                     at = round(block.time - self._begin, 1)
-                    readings.setdefault(program, []).append((_rounded(statistics.median(block.seconds[place])), at))
-        timed = {name: Timed(tuple(s for s, _ in own), tuple(at for _, at in own)) for name, own in readings.items()}
+                    readings.setdefault(program, []).append((_rounded(statistics.median(block.seconds[index])), at))
+        timed = {
+            name: Timed(tuple(s for s, _ in times), tuple(at for _, at in times)) for name, times in readings.items()
+        }
         return timed | {name: Timed(failed=text) for name, text in failed.items()}
 
     def _time(
@@ -208,12 +210,12 @@ class TimedPasses:
             seconds, sentinel = self._readings(measurer, trials, rounds)
         except CannotMeasure:  # time each program alone to find out which one fails
             seconds, sentinel = [], []
-            for place, trial in enumerate(trials):
+            for index, trial in enumerate(trials):
                 try:
                     readings, between = self._readings(measurer, [trial], rounds)
                 except CannotMeasure as error:
                     readings, between = [()], self._readings(measurer, [], rounds)[1]
-                    failed[place] = str(error)
+                    failed[index] = str(error)
                 seconds += readings
                 sentinel += between
         block = Block(
