@@ -379,6 +379,9 @@ def load_attribute(reference: str, title: str) -> Any:
     module = reference.partition(":")[0]
 
     def blame(error: BaseException) -> SearchlabError:
+        if module.endswith(".py"):
+            name = module.removesuffix(".py").replace("/", ".")
+            return SearchlabError(f"{title} cannot be loaded: use the name of the module, {name!r}, not of its file")
         if isinstance(error, ImportError | AttributeError):
             return SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?")
         return SearchlabError(

@@ -207,7 +207,9 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"
+    if seconds >= 1:
+        return f"{seconds:.3f} s"
+    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e3:.3g} ms"
 
 
 def as_text(docstring: str) -> str:

@@ -113,3 +113,10 @@ def test_what_a_log_names_is_a_plug_in_before_it_is_called() -> None:
         SPACES.make(Plugin("subprocess:Popen"), None, None)
     with pytest.raises(SearchlabError, match=f"is not a searchlab.{NeverTwice.__bases__[0].__name__}"):
         POLICIES.make(Plugin("subprocess:Popen"), None, seed=0)
+
+
+def test_a_file_in_place_of_a_module_is_answered_with_the_module() -> None:
+    with pytest.raises(
+        SearchlabError, match=r"policy 'mine/policy\.py:Mine' .* use the name of the module, 'mine\.policy'"
+    ):
+        POLICIES.load("mine/policy.py:Mine")
