@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from searchlab.run.study import Study
+from tests.support.cli import python, searchlab
 
 from .pages import BLOCKS, PAGES, ROOT, Block
 
@@ -38,12 +37,16 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
             elif block.language == "python" and block.test != "file":
                 exec(compile(block.text, str(block), "exec"), names)
             elif block.language == "console" and block.test == "run":
-                for words in block.commands:
-                    printed.update(map(str.strip, run([sys.executable, "-m", *words], block).splitlines()))
+                monkeypatch.setenv("COLUMNS", "100")
+                for _, *words in block.commands:
+                    done = searchlab(*words, cwd=tmp_path)
+                    assert done.returncode == 0, f"{block}: {words}\n{done.stdout}\n{done.stderr}"
+                    printed.update(map(str.strip, done.stdout.splitlines()))
             elif block.test == "output":
                 assert {line.strip() for line in block.text.splitlines()} <= printed, block
         if tests := sorted(path.name for path in tmp_path.glob("test_*.py")):
-            run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], blocks[-1])
+            done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+            assert done.returncode == 0, done.stdout + done.stderr
     finally:
         for name in set(sys.modules) - before:
             if getattr(sys.modules[name], "__file__", "") and str(tmp_path) in str(sys.modules[name].__file__):
@@ -56,10 +59,3 @@ def check_toml(block: Block) -> None:
     if block.test != "fragment":
         study = Study.from_dict(read)
         assert block.test == "keys" or study.plan()[0], block
-
-
-def run(words: list[str], block: Block) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "100"}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, f"{block}: {' '.join(words[1:])}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
