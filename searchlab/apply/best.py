@@ -18,12 +18,16 @@ from ..machine.host import start_tvm_threads
 from ..machine.scratch import ScratchFolder
 from ..measure.code import compile_program, reason, to_objects
 from ..options import checks_arguments
+from ..survival import crash_of
 from ..target import Target
 from ..workload import PACK, packed_by, program_hash
 
 if TYPE_CHECKING:
     import tvm
     from tvm.s_tir import Schedule
+
+EXPORT_SECONDS = 600
+"""The time limit for writing an object file, in seconds."""
 
 THREADS = "TVM_NUM_THREADS"
 """The variable with TVM's number of threads, which TVM reads when it starts them and whenever a program runs."""
@@ -269,7 +273,12 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
     result = load_log(logs[0])
     schedule, target = result.best.schedule(), result.space.target
     compiler = _compiler(target) if out.suffix == ".so" else ""
-    objects = to_objects(_build(schedule.mod, target))
+    executable = _build(schedule.mod, target)
+    if crash := crash_of(lambda: to_objects(executable), EXPORT_SECONDS):  # LLVM ends a process that cannot write
+        raise SearchlabError(
+            f"cannot write {out}: {crash} in LLVM; check the limits on memory and on the size of files"
+        )
+    objects = to_objects(executable)
     try:
         if compiler:
             _link(objects, out, compiler)

@@ -127,7 +127,8 @@ def main() -> Never:
         complain("error:", "bold red", f"foreign code tried to end the process: {error}")
         sys.exit(1)
     except OSError as error:  # of a path that cannot even be looked up, for example because a name in it is too long
-        text = f"cannot use {error.filename}: {error.strerror or error}; pass a different path"
+        reason = error.strerror or str(error)
+        text = f"cannot use {error.filename}: {reason}; pass a different path" if error.filename else reason
         complain("error:", "bold red", one_line(text))
         sys.exit(2)
     except UnicodeEncodeError as error:  # Python encodes file names according to the locale

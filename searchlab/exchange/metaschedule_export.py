@@ -62,11 +62,25 @@ def export(logs: Sequence[Log], out: Path) -> list[str]:
         path.touch()  # raises a clear error if it cannot be written
     try:
         database = JSONDatabase(work_dir=str(out))
-        return [note for result in results for note in _commit_log(database, result)]
+        notes = [note for result in results for note in _commit_log(database, result)]
+        if _size(out) != len(database):  # TVM does not report that the disk is full
+            raise SearchlabError(
+                f"cannot write {out}: its files are incomplete; free some space or check the disk, then run the "
+                f"command again"
+            )
+        return notes
     except BaseException:
         for path in files_of(out):
             path.unlink()
         raise
+
+
+def _size(out: Path) -> int:
+    """Return the number of records in the database, or -1 if it cannot be read."""
+    try:
+        return len(JSONDatabase(work_dir=str(out)))
+    except Exception:  # TVM raises errors of many types
+        return -1
 
 
 def _commit_log(database: JSONDatabase, result: Result) -> list[str]:

@@ -2,8 +2,9 @@
 
     python studies/benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--megabytes 100] [--keep DIR] [--readers log ...]
 
-The inputs are real files in which bytes, lines or JSON values are replaced and, for each reader, a line of
-``--megabytes`` and JSON nested 100,000 levels deep. An input is a finding if its reader raises anything but a one-line
+The inputs are real files in which bytes, lines or JSON values are replaced, and which get a byte order mark, other line
+endings, another version or a layer of gzip; and for each reader, a line of ``--megabytes`` and JSON nested 100,000
+levels deep. An input is a finding if its reader raises anything but a one-line
 SearchlabError, takes longer than ``SECONDS``, or imports a package. Growing memory is also a finding. Findings are kept
 in DIR. The exit status is 1 if there are any.
 """
@@ -11,9 +12,11 @@ in DIR. The exit status is 1 if there are any.
 from __future__ import annotations
 
 import argparse
+import codecs
 import gzip
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -27,6 +30,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
+from border import SUITE
 from rows import Row, write_rows
 
 import searchlab
@@ -37,8 +41,13 @@ from searchlab.exchange.imports import As, import_file
 from searchlab.log.format import read_header, read_log
 from searchlab.log.result import sentences
 from searchlab.log.writer import examine
-from searchlab.measure.suite import read_suite
+from searchlab.measure.suite import find_suite, read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
+from searchlab.suite.build import build
+from searchlab.suite.cards import Card
+from searchlab.suite.compare import run_policy, suite_study
+from searchlab.suite.trajectories import RecordedTable, baselines, trajectories_path, write_trajectories
+from searchlab.suite.verify import seal, verify_suite
 from searchlab.tables.info import TableInfo, info_table
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +103,7 @@ class Reader:
         read: A function that reads the file at a path; it may write to the file's folder.
     """
 
-    seeds: Sequence[Path]
+    seeds: list[Path]
     read: Callable[[Path], object]
 
 
@@ -141,9 +150,31 @@ def foreign(format: str | None) -> Callable[[Path], object]:
     return lambda path: import_file(path, path.parent / "out", As(), format)
 
 
+def suite(path: Path) -> None:
+    """Read a suite, its cards and its baselines, and verify it."""
+    found = find_suite(path)
+    for one in found.tables:
+        refused(lambda one=one: Card(RecordedTable(one)).text())
+    refused(baselines, found)
+    verify_suite(found, lambda text, problems: None, seconds=0)
+
+
 def study(path: Path) -> object:
     """Read a file whose name does not identify its format."""
     return read_suite(path.parent) if path.name == "suite.toml" else searchlab.Study.load(path)
+
+
+def write_suite(folder: Path) -> Path:
+    """Write a suite with a table, its card, its manifest and a baseline."""
+    directory = folder / "suite"
+    directory.mkdir()
+    (directory / "suite.toml").write_text(SUITE)
+    found = find_suite(directory)
+    build(found, FOREIGN / "kernel_tuner")
+    study = suite_study(found, {"name": "random", "label": "random"}, None, [])
+    write_trajectories(trajectories_path(directory / "baselines", "random"), run_policy(study, folder / "logs"))
+    seal(found)
+    return directory
 
 
 READERS = {
@@ -160,6 +191,8 @@ READERS = {
         ],
         study,
     ),
+    "suite": Reader([], suite),  # main() writes the suite
+    "tophub": Reader([ROOT / "tests" / "border" / "data" / "tophub" / "llvm.log"], foreign(None)),
     "autotvm": Reader([FOREIGN / "autotvm_matmul512.log"], foreign("autotvm")),
     "ansor": Reader([FOREIGN / "ansor_gemm512.json"], foreign("ansor")),
     "metaschedule": Reader([FOREIGN / "metaschedule_gemm512"], foreign("metaschedule")),
@@ -238,7 +271,25 @@ def replaced(record: Any, rng: random.Random) -> Any:
     return record | {name: replaced(record[name], rng)}
 
 
-CHANGES = (flip, insert, cut, again, lines, value, value, value, value)
+def wrap(data: bytes, rng: random.Random) -> bytes:
+    """Add a byte order mark, carriage returns or a layer of gzip, or encode the file as UTF-16."""
+    how = rng.randrange(4)
+    if how == 3:
+        return data.decode("utf-8", "replace").encode("utf-16")
+    return (codecs.BOM_UTF8 + data, data.replace(b"\n", b"\r\n"), gzip.compress(data, 1))[how]
+
+
+def version(data: bytes, rng: random.Random) -> bytes:
+    """Replace the version of the format of a log, and sometimes add a line or a field that it does not know."""
+    new = rng.choice((b'"1.0"', b'"1.1"', b'"1.3"', b'"1.999999999"', b'"2.0"', b'"1."', b'"1.-1"', b"1", b"1.2", b"2"))
+    data = re.sub(rb'("searchlab_log":)("1.\d"|1)', rb"\g<1>" + new, data, count=1)
+    if rng.random() < 0.5:
+        return data
+    at = data.rfind(b"\n", 0, rng.randrange(len(data) + 1)) + 1
+    return data[:at] + rng.choice((b'{"kind":"later","x":1}\n', b'{"kind":"changed","trials":0}\n')) + data[at:]
+
+
+CHANGES = (flip, insert, cut, again, lines, value, value, value, value, wrap, version)
 
 
 def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
@@ -256,7 +307,7 @@ def monsters(data: bytes, megabytes: int) -> Iterator[bytes]:
 
 
 def files_of(seed: Path) -> list[Path]:
-    return sorted(path for path in seed.iterdir() if path.is_file()) if seed.is_dir() else [seed]
+    return sorted(path for path in seed.rglob("*") if path.is_file()) if seed.is_dir() else [seed]
 
 
 def put(seed: Path, folder: Path, change: Callable[[bytes], bytes], rng: random.Random) -> Path:
@@ -264,8 +315,8 @@ def put(seed: Path, folder: Path, change: Callable[[bytes], bytes], rng: random.
     chosen = rng.choice(files_of(seed))
     for file in files_of(seed):
         data = file.read_bytes()
-        to = folder / seed.name / file.name if seed.is_dir() else folder / file.name
-        to.parent.mkdir(exist_ok=True)
+        to = folder / seed.name / file.relative_to(seed) if seed.is_dir() else folder / file.name
+        to.parent.mkdir(parents=True, exist_ok=True)
         if file == chosen:
             inside = file.suffix == ".gz" and rng.random() < 0.9
             data = gzip.compress(change(gzip.decompress(data)), 1) if inside else change(data)
@@ -350,14 +401,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     options = parser.parse_args(argv)
     rows = []
-    for name in options.readers:
-        start = time.perf_counter()
-        count = options.inputs // len(options.readers)
-        found = fuzz(name, count, random.Random(f"{options.seed} {name}"), options.megabytes, options.keep)
-        rows.append(
-            Row("damaged files", name, count, [f"{found} findings"] if found else [], time.perf_counter() - start)
-        )
-        print(f"{name}: {count:,} inputs, {found} findings, {rows[-1].seconds:.0f} s", flush=True)
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        READERS["suite"].seeds[:] = [write_suite(Path(folder))] if "suite" in options.readers else []
+        for name in options.readers:
+            start = time.perf_counter()
+            count = options.inputs // len(options.readers)
+            found = fuzz(name, count, random.Random(f"{options.seed} {name}"), options.megabytes, options.keep)
+            wrong = [f"{found} findings"] if found else []
+            rows.append(Row("damaged files", name, count, wrong, time.perf_counter() - start))
+            print(f"{name}: {count:,} inputs, {found} findings, {rows[-1].seconds:.0f} s", flush=True)
     write_rows(rows, options.rows)
 
 

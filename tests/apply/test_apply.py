@@ -20,6 +20,7 @@ from searchlab.apply import TEXTS, text_of
 from searchlab.apply.best import export_library
 from searchlab.log.format import read_header
 from tests.support.apply.logs import command, made_log
+from tests.support.limits import file_size_limit
 from tests.support.spaces.programs import assert_right, valid_configs
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
@@ -136,6 +137,8 @@ def test_a_library_that_cannot_be_is_refused_in_a_sentence(
     refused("unsupported library file", real_log, out="best.dll")
     refused("cannot write .*: No such file", real_log, out="no/best.so")
     refused("more than one object file", cuda_log, out="best.o")
+    with file_size_limit(500):
+        refused("cannot write .*best.o: it ends the process with exit code 1 in LLVM", real_log, out="best.o")
     spec = read_header(real_log).target
     foreign = {**spec, "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}
     config = searchlab.load_log(real_log).best.config.to_json()

@@ -25,6 +25,7 @@ from searchlab.plugins import Plugin
 from searchlab.workload import from_primfunc
 from tests.support.apply.logs import made_log as faulty_log
 from tests.support.exchange import made_log
+from tests.support.limits import file_size_limit
 
 SPACES = [
     ("sketch", "gemm:64x64x64"),
@@ -236,3 +237,11 @@ def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) 
     best = [record.measurement.cost for record in log.records if record.failure is None]
     assert sorted(cost for cost in again.costs if cost < 1) == pytest.approx(sorted(best))
     assert [record.failure for record in again.records].count("run_error") == 1
+
+
+@pytest.mark.parametrize("size", [0, 3000])
+def test_a_database_that_does_not_fit_is_refused(tmp_path: Path, size: int) -> None:
+    log = made_log(tmp_path / "a.jsonl", "knob-template", "gemm:64x64x64")
+    with file_size_limit(size), pytest.raises(SearchlabError, match="cannot write .*db: its files are incomplete"):
+        export_logs([log.path], "metaschedule", tmp_path / "db")
+    database_of([log.path], tmp_path / "db")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tvm.relax.frontend import nn
 from searchlab.errors import SearchlabError
 from searchlab.model.compiled import compared
 from searchlab.target import Target
+from tests.support.limits import file_size_limit
 
 
 class Layer(nn.Module):
@@ -35,10 +35,6 @@ def test_a_library_that_cannot_be_linked_is_one_sentence(native: Target, tmp_pat
 
 def test_an_object_file_that_cannot_be_written_is_one_sentence(native: Target, tmp_path: Path) -> None:
     """LLVM ends the process that cannot write."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-    try:
+    with file_size_limit(500):
         error = exported(native, tmp_path / "model.so")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "ends the process with exit code 1; free some space" in error and not list(tmp_path.iterdir())
