@@ -28,7 +28,7 @@ import numpy as np
 CORE = Path(__file__).parent
 """The directory of the core package."""
 
-_AFTER_RUNS = ("analysis", "apply", "cli", "conformance", "exchange", "model", "suite", "tables", "watch")
+_AFTER_RUNS = ("analysis", "apply", "cli", "conformance", "exchange", "model", "suite", "tables")
 """The core's packages in layers above ``run``, which cannot change the trials of a run."""
 
 _LIBRARIES = {"site-packages", "dist-packages"}

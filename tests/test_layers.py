@@ -32,7 +32,7 @@ LAYERS = [
     {"policy"},
     {"costmodel"},
     {"log"},
-    {"measure", "analysis", "watch"},
+    {"measure", "analysis"},
     {"apply", "exchange", "executors"},
     {"run"},
     {"model"},

@@ -101,6 +101,13 @@ def write_report(
     return summary
 
 
+def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: str) -> str:
+    """Return the page of the report, and write nothing. The page reloads itself when ``version`` is outdated."""
+    summary = summarize(comparison, claims)
+    figures = all_figures(summary, comparison)
+    return page(summary, comparison, figures, best_programs(run_programs(comparison)), version=version)
+
+
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     """Return the directory that :func:`report` writes to.
 

@@ -27,7 +27,14 @@ def p_equals(value: float) -> str:
 
 def counted(number: int, what: str) -> str:
     """Return a count with its noun, such as "1 run" or "2 runs"."""
-    return f"{number} {what}{'s' * (number != 1)}"
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def duration(seconds: float) -> str:
+    """Format an approximate duration in a suitable unit."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:

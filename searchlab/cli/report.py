@@ -14,6 +14,8 @@ from ..analysis import report as write_report
 from ..analysis.power import power_plan
 from ..analysis.publish import Published, publish, study_result
 from ..analysis.report import write_report as write_comparison
+from ..analysis.runs import ComparedRuns
+from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.format import find_logs
@@ -21,7 +23,6 @@ from ..log.plan import write_plan
 from ..log.writer import is_locked
 from ..options import Share, Trials, checked
 from ..run.study import Study
-from ..watch.state import Watched
 from .terminal import AsJson, number, out, say, say_json, say_table
 
 
@@ -87,7 +88,7 @@ def report(
     show_report(summary, report_directory(*where, out=directory))
     for place in where:
         if place.is_dir() and any(map(is_locked, find_logs(place))):
-            say(Watched(place).state().says)
+            say(f"{place}: {StudyProgress(place)}")
 
 
 def _result(directory: Path, suite: str) -> Published:
@@ -115,13 +116,19 @@ def _result(directory: Path, suite: str) -> Published:
 def report_on_study(
     study: Study, logs: Path, out: Path | None = None, *, everything: bool = False, every_trial: bool = False
 ) -> Summary:
-    """Write the report on the logs of ``study``, including the suite's baselines to which the study refers."""
+    """Write the report on the logs of ``study``; see :func:`read_study_runs`."""
+    directory = report_directory(logs, out=out)
+    runs = read_study_runs(study, logs, everything=everything)
+    return write_comparison(runs, directory, claims=study.spec.claims, every_trial=every_trial)
+
+
+def read_study_runs(study: Study, logs: Path, *, everything: bool = False) -> ComparedRuns:
+    """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
-        return write_report(logs, out=out, everything=everything, every_trial=every_trial)
+        return read_runs(logs, everything=everything, readings=False)
     from ..suite.compare import study_runs  # imported here because other reports do not need suites
 
-    runs, directory = study_runs(study, logs), report_directory(logs, out=out)
-    return write_comparison(runs, directory, claims=study.spec.claims, every_trial=every_trial)
+    return study_runs(study, logs)
 
 
 def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
+from ..analysis import read_runs
+from ..analysis.watch import WatchServer
+from ..analysis.words import duration
 from ..errors import RunsFailed, SearchlabError
 from ..log.forecast import RunStatus, forecast, total_left
 from ..log.format import read_existing_log
@@ -17,8 +22,7 @@ from ..plugins import is_registered, reference_of
 from ..run.plan import in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
-from ..watch.server import WatchServer
-from .report import report_on_study, show_report
+from .report import read_study_runs, report_on_study, show_report
 from .terminal import (
     CostModelName,
     FeaturesName,
@@ -28,7 +32,6 @@ from .terminal import (
     StudyFile,
     TargetOrOwn,
     Workload,
-    duration,
     interruptible,
     json_object,
     milliseconds,
@@ -209,17 +212,27 @@ def tune(
 
 
 def watch(
-    directory: Annotated[Path, Argument(help="The study's directory, such as results/STUDY.", metavar="DIR")],
+    study: Annotated[
+        Path,
+        Argument(
+            help="The directory of the study's logs, such as results/STUDY; or the study file, if its logs are there.",
+            metavar="STUDY.toml|DIR",
+        ),
+    ],
     port: Annotated[int, Option(min=0, max=65535, help="The port to serve the page on; 0 for any free port.")] = 0,
 ) -> None:
-    """Show a running study's runs, trials, best result so far and remaining time in a browser on this machine.
+    """Show the report on a study in a browser while the study runs, with its progress and the time left.
 
-    The server only reads, so it can be started and stopped at any time. Press Ctrl-C to stop it.
+    The server only reads, so it can be started and stopped at any time. Press Ctrl-C to stop it. If it runs on another
+    machine, forward its port: `ssh -L 9000:localhost:PORT HOST`.
     """
-    with WatchServer(directory, port) as server:
-        say(server.watched.state().says)
-        say(f"watch it at {server.url} (Ctrl-C closes the page; the study continues)")
-        try:
+    directory, read = study, partial(read_runs, readings=False)
+    if study.suffix == ".toml":
+        directory = Path("results") / study.stem
+        read = partial(read_study_runs, Study.load(study))
+    with WatchServer(directory, read, port) as server:
+        say(str(server.progress))
+        say(f"the report: {server.url} (Ctrl-C closes the page; the study continues)")
+        with suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            say("\nthe page is closed; a running study continues")
+        say("\nthe page is closed; a running study continues")

@@ -199,13 +199,6 @@ def _is_complete(option: str) -> bool:
     return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
-def duration(seconds: float) -> str:
-    """Format an approximate duration in a suitable unit."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def milliseconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3f} s"

@@ -4,9 +4,9 @@ After the last trial, there may be other kinds of lines. They record why the run
 spent, and the times of the fastest trials when they were measured again. The run can still be extended after these
 lines. Logs that are only read may be compressed (``*.jsonl.gz``). Reading a log never executes anything in it.
 
-All readers use :func:`scan`. :func:`read_log` raises an error at the first problem,
-:func:`searchlab.log.writer.examine` collects all problems, and :class:`Follower` reads a growing log. Logs are written
-only by :class:`~searchlab.log.writer.LogWriter`.
+All readers use :func:`scan`. :func:`read_log` raises an error at the first problem, and
+:func:`searchlab.log.writer.examine` collects all problems. Logs are written only by
+:class:`~searchlab.log.writer.LogWriter`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import io
-import math
 import os
 import re
 import time
@@ -24,7 +23,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
@@ -844,71 +843,3 @@ def decode_log(path: Path, data: bytes) -> Log:
 def current(note: Any, trials: int) -> Any:
     """Return the line ``note`` if it follows all ``trials`` in its log, or None otherwise."""
     return note if note is not None and note.trials == trials else None
-
-
-PAUSE = 600.0
-"""The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
-
-
-@dataclass(eq=False)
-class Follower:
-    """A run's progress according to its log, which :meth:`look` reads again if it has changed."""
-
-    path: Path
-    under: Path | None = None  # the directory outside which nothing is read, or None if the user chose the log
-    header: Header | None = None  # None until it has been written
-    trials: int = 0
-    failed: int = 0  # the number of failed trials
-    steps: list[tuple[int, float]] = field(default_factory=list)  # each trial with a new lowest cost, and the cost
-    ended: Ended | None = None
-    charged: float = 0.0  # the last value of Log.elapsed
-    waited: float = 0.0  # wall-clock time spent on trials, in seconds
-    waits: int = 0  # the number of trials on which this time was spent
-    updated: float = 0.0  # when the last trial ended
-    problem: str = ""  # why the log, or the rest of it, cannot be read
-    flops: int = 1
-    unit: str = ""
-    _file: tuple[int, int] | None = None  # inode and size
-
-    def look(self) -> None:
-        """Read the log if it has changed since the last look."""
-        try:
-            status = os.stat(self.path)
-            file = (status.st_ino, status.st_size)
-        except OSError:
-            file = None
-        if file == self._file:
-            return
-        vars(self).update(vars(Follower(self.path, self.under, _file=file)))
-        try:
-            if file is not None:
-                self._read()
-        except SearchlabError as error:
-            self.problem = str(error)
-
-    def _read(self) -> None:
-        data = read_bytes(self.path, self.under)
-        records: list[Record] = []
-        for line in scan(data[: data.rfind(b"\n") + 1]):  # the rest may be an incomplete line
-            if line.problem:
-                self.problem = f"line {line.number}: {line.problem}"
-                break
-            if isinstance(line.item, Header):
-                self.header = line.item
-            elif isinstance(line.item, Record):
-                records.append(line.item)
-                self.ended = None
-            elif isinstance(line.item, Ended):
-                self.ended = line.item
-        if self.header is None:
-            return
-        log = Log(self.path, self.header, tuple(records))
-        self.flops, self.unit, self.trials = log.flops, log.unit, len(records)
-        self.failed = sum(record.failure is not None for record in records)
-        lowest = [math.inf, *np.minimum.accumulate(log.costs).tolist()]
-        self.steps = [(index, cost) for index, (best, cost) in enumerate(pairwise(lowest)) if cost < best]
-        self.charged = float(log.elapsed[-1]) if records else 0.0
-        times = [self.header.created, *(record.time for record in records)]
-        self.updated = times[-1]
-        waits = [after - before for before, after in pairwise(times) if 0 <= after - before < PAUSE]
-        self.waited, self.waits = math.fsum(waits), len(waits)

@@ -9,9 +9,9 @@ import pytest
 from searchlab.analysis.publish import publish, study_result
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import report
+from searchlab.analysis.watch import StudyProgress
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.plan import PLAN, TOML, keep_study, write_plan
-from searchlab.watch.state import Watched
 from tests.support.analysis.logs import write
 
 SECRET = "the secret of the user"
@@ -83,7 +83,7 @@ def test_plans_and_copies_are_not_written_through_links(results: Path) -> None:
 @pytest.mark.filterwarnings("ignore:skipped")
 def test_watching_reads_nothing_outside(results: Path) -> None:
     link(results / "b.jsonl", "../elsewhere/b.jsonl")
-    assert [run.log for run in Watched(results).state().rows] == ["a.jsonl"]
+    assert list(StudyProgress(results).looks) == ["a.jsonl"]
 
 
 def test_a_failed_publication_leaves_nothing_behind(results: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import MOST_LINES, Follower, read_log
+from searchlab.log.format import MOST_LINES, read_log
 from searchlab.log.writer import examine, is_locked
 from tests.support.analysis.logs import write
 
@@ -74,9 +74,6 @@ def test_names_and_numbers_are_bounded(
         read(path)
     assert len(str(caught.value)) < 1000 + len(str(path))
     assert examine(path).problems[0].number == line + 1
-    follower = Follower(path)
-    follower.look()
-    assert follower.problem
 
 
 def test_what_searchlab_writes_is_within_the_bounds(tmp_path: Path) -> None:

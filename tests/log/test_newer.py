@@ -11,7 +11,7 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import Follower, read_header, read_log
+from searchlab.log.format import read_header, read_log
 from searchlab.log.writer import LogWriter, examine
 from tests.log.test_format import written
 from tests.support.cli import searchlab
@@ -81,9 +81,6 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
         warnings.simplefilter("error")
         assert len(read_log(path).records) == read_columns(path, {}).trials == 3
         assert read_header(path).searchlab_log == NEWER
-        follower = Follower(path)
-        follower.look()
-    assert (follower.trials, follower.problem) == (3, "")
     before = path.read_bytes()
     with pytest.raises(SearchlabError, match=NEWER):
         LogWriter(path, HEADER)

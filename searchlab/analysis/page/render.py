@@ -52,6 +52,7 @@ from ..words import listed, number_text, p_text
 
 _COLUMNS = 10  # approximate number of columns with numbers in a figure's table
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
+WATCH = "watch.js"  # the script of pages that are served
 TRACED = "convergence"  # the figure that can also show individual seeds
 
 
@@ -60,7 +61,8 @@ def page(
     comparison: ComparedRuns,
     figures: Mapping[str, Sequence[Figure]],
     programs: Sequence[Program],
-    out: Path,
+    out: Path | None = None,
+    version: str = "",
 ) -> str:
     """Render the page for a summary. Equal arguments yield equal pages.
 
@@ -69,7 +71,8 @@ def page(
         comparison: The runs.
         figures: The line charts by workload; see :func:`~searchlab.analysis.charts.figures.all_figures`.
         programs: The best programs.
-        out: The page's directory, to which links to logs are relative.
+        out: The page's directory, to which links to logs are relative. If it is None, the page contains no links.
+        version: The version of a page that is served, which follows its study; see :func:`waiting_page`.
     """
     looks = Looks.of(summary, comparison)
     numbers = {name: number for number, name in enumerate(looks.names)}
@@ -105,7 +108,8 @@ def page(
     data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.own or ""), "colours": len(COLOURS)}
     runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
-        **styled("report.js"),
+        **styled("report.js", *([WATCH] if version else [])),
+        version=version,
         data=embedded(data),
         summary=summary,
         names=looks.names,
@@ -127,6 +131,14 @@ def page(
     )
 
 
+def waiting_page(version: str) -> str:
+    """Render the page to serve until there is a report.
+
+    A page with a version asks its server for the study's progress, and reloads itself if the server's version differs.
+    """
+    return environment().get_template("watch.html.jinja").render(**styled(WATCH), version=version)
+
+
 def environment() -> Environment:
     """Return the environment that renders page templates."""
     loader = FunctionLoader(_asset)
@@ -140,12 +152,17 @@ def environment() -> Environment:
     return made
 
 
-def styled(script: str = "") -> dict[str, str]:
-    """Return a page's style and script, and a content security policy that allows only these two, by their hashes."""
-    style, code = _asset("report.css"), _asset(script) if script else ""
-    scripts = _digest(code) if script else "'none'"
+def styled(*scripts: str) -> dict[str, str]:
+    """Return a page's style and script, and a content security policy that allows only these two, by their hashes.
+
+    A page with the script :data:`WATCH` may also send requests to its own server.
+    """
+    style, code = _asset("report.css"), "\n".join(map(_asset, scripts))
+    sources = _digest(code) if scripts else "'none'"
+    server = "'self'" if WATCH in scripts else "'none'"
     allowed = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {_digest(style)}; script-src {sources}; connect-src {server}; "
+        "base-uri 'none'; form-action 'none'"
     )
     return {"allowed": allowed, "style": Markup(style), "script": Markup(code)}
 
@@ -160,7 +177,7 @@ def _section(
     figures: Sequence[Figure],
     programs: Sequence[Program],
     name: str,
-    out: Path,
+    out: Path | None,
 ) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     notes = {(contrast.measure, contrast.note) for contrast in item.contrasts if contrast.note}
@@ -414,12 +431,12 @@ def _device(target: Mapping[str, Any]) -> str:
     return _pairs({name: target[name] for name in ("kind", "mcpu", "arch", "num-cores") if name in target})
 
 
-def log_links(runs: Sequence[LoggedRun], out: Path) -> list[tuple[str, list[tuple[int, str, str]]]]:
-    """Return the seed, name and link of each log, by strategy. Links are relative to ``out``, or "" without a file."""
+def log_links(runs: Sequence[LoggedRun], out: Path | None) -> list[tuple[str, list[tuple[int, str, str]]]]:
+    """Return the seed, name and link of each log, by strategy. Links are relative to ``out``, or "" without either."""
     folders: dict[str, str] = {}
 
     def link(path: Path) -> str:
-        if not os.path.isfile(path):
+        if out is None or not os.path.isfile(path):
             return ""
         folder, name = os.path.split(path)
         if folder not in folders:

@@ -1,0 +1,242 @@
+"""``searchlab watch``: a study's report in a browser, rendered again while the study runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ..errors import SearchlabError, SearchlabWarning, described, encodable
+from ..log.forecast import RunStatus, forecast, total_left
+from ..log.format import Log, decode_log, find_logs, read_bytes
+from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
+from ..log.writer import is_locked
+from .page.render import waiting_page
+from .read import planned_claims
+from .report import render_report
+from .runs import ComparedRuns
+from .words import counted, duration
+
+HOST = "127.0.0.1"
+"""Only this machine can connect."""
+
+LOOK_SECONDS = 2.0
+"""The time between two looks at the logs."""
+
+REPORT_SECONDS = 15.0
+"""The minimum time between two reports, since each of them loads the page again."""
+
+REST = 10.0
+"""The minimum time between two reports, relative to the time that they take, since the machine may be measuring."""
+
+State = Literal["finished", "running", "interrupted", "damaged", "not started"]
+
+
+class _Look(NamedTuple):
+    """The state of a run and its log file when they were last looked at."""
+
+    status: RunStatus
+    state: State = "not started"
+    stamp: tuple[int, ...] = ()  # inode, size and time of modification
+
+
+class StudyProgress:
+    """The progress of the runs whose logs are in ``directory``.
+
+    Raises SearchlabError if the directory does not exist.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        if not directory.is_dir():
+            what = "is not a directory" if directory.exists() else "does not exist"
+            raise SearchlabError(
+                f"{directory} {what}; pass a study file, or the directory that contains a study's logs, such as "
+                f"results/STUDY"
+            )
+        self.directory = directory
+        self.plan: StudyPlan | None = None
+        self.problem = ""  # why the plan cannot be read
+        self.looks: dict[str, _Look] = {}  # by log
+        self.look()
+
+    def look(self) -> None:
+        """Read the plan and the logs that have changed. What is damaged is named by the report."""
+        self.plan, self.problem = None, ""
+        try:
+            self.plan = read_plan(self.directory)
+        except SearchlabError as error:
+            self.problem = str(error)
+        self.looks = {run.log: self._look(run) for run in (self.plan.runs if self.plan else self._unplanned())}
+
+    @property
+    def has_begun(self) -> bool:
+        return any(look.state != "not started" for look in self.looks.values())
+
+    def __str__(self) -> str:
+        statuses = [look.status for look in self.looks.values()]
+        states = Counter(look.state for look in self.looks.values())
+        if not statuses:
+            return "There are no runs here yet."
+        runs = counted(len(statuses), "log")
+        shown: list[State] = ["running", "damaged"]
+        if self.plan:  # otherwise, it is unknown whether a run is complete
+            runs = f"{states['finished']} of {counted(len(statuses), 'run')} finished"
+            shown = ["running", "interrupted", "damaged", "not started"]
+        text = ", ".join([runs, *(f"{states[state]} {state}" for state in shown if states[state])])
+        text += f"; {counted(sum(status.trials for status in statuses), 'trial')} done"
+        trials, seconds = total_left(forecast(statuses))
+        if trials:
+            text += f", at most {trials:,} left"
+        if seconds and states["running"]:
+            text += f", which take about {duration(seconds / states['running'])}"
+        return text
+
+    def _unplanned(self) -> list[PlannedRun]:
+        """Return the runs of all logs in the directory, for a directory without a plan."""
+        paths = (path.relative_to(self.directory).as_posix() for path in find_logs(self.directory))
+        logs = dict.fromkeys(path.removesuffix(".gz") for path in paths)
+        return [
+            PlannedRun(log=log, workload="", space="", strategy="", seed=0, budget=Budget())
+            for log in logs
+            if log.endswith(".jsonl")
+        ]
+
+    def _look(self, run: PlannedRun) -> _Look:
+        path = self.directory / run.log
+        if not path.exists():
+            path = path.with_name(f"{path.name}.gz")
+        before = self.looks.get(run.log)
+        try:
+            file = path.stat()
+        except OSError:
+            return _Look(RunStatus(run))
+        stamp = file.st_ino, file.st_size, file.st_mtime_ns
+        is_current = before is not None and before.stamp == stamp and before.status.run == run
+        if before and is_current and before.state in ("finished", "damaged"):
+            return before
+        running = is_locked(path)  # checked before the log is read, since the run may end in between
+        try:
+            status = before.status if before and is_current else RunStatus.of(run, self._read(path))
+        except SearchlabError:
+            return _Look(RunStatus(run), "damaged", stamp)
+        state: State = "running" if running else "finished" if status.complete else "interrupted"
+        return _Look(status, state, stamp)
+
+    def _read(self, path: Path) -> Log | None:
+        data = read_bytes(path, self.directory)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SearchlabWarning)
+            return decode_log(path, data) if b"\n" in data else None
+
+
+class WatchServer(ThreadingHTTPServer):
+    """An HTTP server for the report on the logs in a directory.
+
+    A thread renders the report while a browser asks for it, and the last report that could be rendered is served. The
+    server ignores the paths of requests, and the page contains only relative addresses, so both work behind a tunnel
+    or a proxy with any prefix.
+
+    Args:
+        directory: The directory that contains a study's logs.
+        read: The function that reads the runs in the directory, such as :func:`~searchlab.analysis.read.read_runs`.
+        port: The port on which to serve the page, or 0 for any free port.
+
+    Raises:
+        SearchlabError: If the directory does not exist, or the port cannot be used.
+    """
+
+    def __init__(self, directory: Path, read: Callable[[Path], ComparedRuns], port: int = 0) -> None:
+        self.progress = StudyProgress(directory)
+        self.version = "0"
+        self.page = waiting_page(self.version).encode()
+        self.lines = [str(self.progress)]
+        self.asked = Event()
+        self.asked.set()
+        self._read = read
+        self._closed = Event()
+        try:
+            super().__init__((HOST, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise SearchlabError(
+                f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; choose another --port, or "
+                f"omit it"
+            ) from None
+        self.url = f"http://{HOST}:{self.server_port}/"
+        Thread(target=self._keep_up_to_date, daemon=True).start()
+
+    def server_close(self) -> None:
+        self._closed.set()
+        super().server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # a browser may close a connection at any time
+            super().handle_error(request, client_address)
+
+    def _keep_up_to_date(self) -> None:
+        rendered: object = None
+        notes: list[str] = []
+        next_time = 0.0
+        while not self._closed.is_set():
+            if self.asked.is_set():
+                self.asked.clear()
+                self.progress.look()
+                current = self.progress.plan, self.progress.problem, self.progress.looks
+                if current != rendered and self.progress.has_begun and time.monotonic() >= next_time:
+                    rendered, start = current, time.monotonic()
+                    notes = self._render()
+                    end = time.monotonic()
+                    next_time = end + max(REPORT_SECONDS, REST * (end - start))
+                self.lines = [str(self.progress), *notes]
+            self._closed.wait(LOOK_SECONDS)
+
+    def _render(self) -> list[str]:
+        """Render the report, and return the problems that were found."""
+        directory, version = self.progress.directory, str(time.time_ns())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SearchlabWarning)
+            try:
+                page = render_report(self._read(directory), planned_claims(directory), version)
+                self.page, self.version, problems = page.encode(), version, []
+            except Exception as error:
+                problems = [str(error) if isinstance(error, SearchlabError) else described(error)]
+        warned = [str(warning.message) for warning in caught if warning.category is SearchlabWarning]
+        return [encodable(text) for text in dict.fromkeys(problems + warned)]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: WatchServer
+    timeout = 20.0
+
+    def do_GET(self) -> None:
+        server = self.server
+        server.asked.set()
+        path, _, query = self.path.partition("?")
+        if query == "progress":
+            state = {"version": server.version, "text": "\n".join(server.lines)}
+            self._answer(msgspec.json.encode(state), "application/json")
+        elif "." in path.rpartition("/")[2]:
+            self.send_error(404)  # a browser's request for an icon
+        else:
+            self._answer(server.page, "text/html; charset=utf-8")
+
+    def _answer(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""

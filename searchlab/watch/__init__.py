@@ -1,1 +1,0 @@
-"""Watching a running study in a browser."""

@@ -1,0 +1,329 @@
+"""The server of a study's report: progress, reports that follow the logs, and answers behind tunnels and proxies."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from searchlab.analysis import watch
+from searchlab.analysis.read import read_runs
+from searchlab.analysis.runs import ComparedRuns
+from searchlab.analysis.watch import StudyProgress, WatchServer
+from searchlab.errors import SearchlabError
+from searchlab.log.plan import PLAN
+from searchlab.log.writer import LogWriter
+from searchlab.records import Trial
+from searchlab.run.study import Study
+from tests.support import toys
+from tests.support.analysis.logs import write
+from tests.support.cli import searchlab
+from tests.support.logs import HEADER, trial, write_table, written
+
+Serve = Callable[..., WatchServer]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "REST", 0.0)
+    with ExitStack() as ends:
+
+        def start(directory: Path, read: Callable[[Path], ComparedRuns] = read_runs) -> WatchServer:
+            server = ends.enter_context(WatchServer(directory, read))
+            thread = Thread(target=server.serve_forever, args=(0.02,))
+            thread.start()
+            ends.callback(thread.join)
+            ends.callback(server.shutdown)
+            return server
+
+        yield start
+
+
+def study(tmp_path: Path, **changes: Any) -> Study:
+    if not (tmp_path / "table.jsonl").exists():
+        write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    spec = {
+        "workloads": [str(toys.WORKLOAD)],
+        "spaces": ["tests.support.toys:Small"],
+        "seeds": 2,
+        "trials": 12,
+        "policies": ["random", {"name": "random", "label": "other"}],
+        "batch": 4,
+        "target": {"kind": "llvm"},
+        "measure": {"kind": "table", "path": "table.jsonl"},
+    }
+    return Study.from_dict({**spec, **changes}, tmp_path)
+
+
+def ask(server: WatchServer, path: str = "/", method: str = "GET", host: str = "") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def progress(server: WatchServer) -> str:
+    text: str = json.loads(ask(server, "/?progress")[1])["text"]
+    return text
+
+
+def wait_for(server: WatchServer, condition: Callable[[], object]) -> None:
+    """Ask for the progress, as a page does, until a condition holds."""
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, progress(server)
+        progress(server)
+        time.sleep(0.02)
+
+
+def add_log(directory: Path, strategy: str, **changes: Any) -> None:
+    """Add a complete log at once, since a server may read one that is being written."""
+    directory.mkdir(exist_ok=True)
+    path = write(directory.with_name("written"), strategy, 0, [3, 2, 1], **changes)
+    path.rename(directory / path.name)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    add_log(tmp_path / "logs", "a")
+    return tmp_path / "logs"
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_progress_follows_a_study_from_its_first_run(tmp_path: Path) -> None:
+    out, seen = tmp_path / "out", []
+
+    def on_run(run: Any, number: int, count: int, job: int) -> Any:
+        def on_trial(trial: Trial, replayed: bool) -> None:
+            if trial.index == 5:
+                seen.append(str(StudyProgress(out)))
+
+        return on_trial
+
+    study(tmp_path).run(out, on_run)
+    assert seen[0].startswith("0 of 4 runs finished, 1 running, 3 not started; 4 trials done, at most 44 left")
+    assert seen[1].startswith("1 of 4 runs finished, 1 running, 2 not started; 16 trials done, at most 32 left")
+    assert all("left, which take about " in text for text in seen)
+    assert str(StudyProgress(out)) == "4 of 4 runs finished; 48 trials done"
+
+
+@pytest.mark.filterwarnings("ignore:.*contains 12 trials, more than the 8 requested")
+def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
+    out, planned = tmp_path / "out", study(tmp_path)
+    planned.run(out)
+    path = out / planned.plan()[0][2].log
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:7]) + lines[7][:20])
+    watched = StudyProgress(out)
+    assert str(watched) == "3 of 4 runs finished, 1 interrupted; 42 trials done, at most 6 left"
+    for size, state in ((10, "1 interrupted; 36"), (None, "48")):
+        path.write_bytes(b"".join(lines)[:size])
+        watched.look()
+        assert f"{state} trials done" in str(watched)
+    path.unlink()
+    watched.look()
+    assert str(watched).startswith("3 of 4 runs finished, 1 not started; 36 trials done")
+    study(tmp_path, seeds=1, trials=8).run(out)
+    watched.look()
+    assert str(watched) == "2 of 2 runs finished; 24 trials done"
+
+
+def test_only_logs_that_have_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "a.jsonl", 5)
+    data = written(tmp_path / "b.jsonl", 5)
+    watched, read = StudyProgress(tmp_path), []
+    original = StudyProgress._read
+    monkeypatch.setattr(StudyProgress, "_read", lambda self, path: read.append(path) or original(self, path))
+    watched.look()
+    assert not read
+    (tmp_path / "b.jsonl").write_bytes(data + data.splitlines(keepends=True)[-1].replace(b'"index":4', b'"index":5'))
+    watched.look()
+    assert read == [tmp_path / "b.jsonl"] and str(watched) == "2 logs; 11 trials done"
+
+
+def test_progress_counts_compressed_logs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    study(tmp_path).run(out)
+    for path in list(out.rglob("*.jsonl"))[:2]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert str(StudyProgress(out)) == "4 of 4 runs finished; 48 trials done"
+    (out / PLAN).unlink()
+    assert str(StudyProgress(out)) == "4 logs; 48 trials done"
+
+
+def test_progress_without_a_plan(tmp_path: Path) -> None:
+    assert str(StudyProgress(tmp_path)) == "There are no runs here yet."
+    with LogWriter(tmp_path / "a.jsonl", HEADER) as writer:
+        writer.append(trial(0))
+        (tmp_path / "b.jsonl").write_text("no log\n")
+        assert str(StudyProgress(tmp_path)) == "2 logs, 1 running, 1 damaged; 1 trial done"
+
+
+def test_only_a_directory_can_be_watched(tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match="does not exist; pass a study file, or the directory that contains"):
+        StudyProgress(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(SearchlabError, match="is not a directory"):
+        StudyProgress(tmp_path / "file")
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_rendered_only_if_logs_have_changed(logs: Path, serve: Serve) -> None:
+    times = []
+
+    def read(directory: Path) -> ComparedRuns:
+        times.append(directory)
+        return read_runs(directory)
+
+    server = serve(logs, read)
+    wait_for(server, lambda: server.version != "0")
+    before, page = server.version, ask(server)[1]
+    assert f'data-version="{before}"' in page and "Ranking" in page
+    for _ in range(20):
+        progress(server)
+        time.sleep(0.02)
+    assert times == [logs] and server.version == before
+    add_log(logs, "b")
+    wait_for(server, lambda: server.version != before)
+    assert len(times) == 2 and ask(server)[1] != page
+
+
+def test_progress_is_shown_until_there_is_a_report(tmp_path: Path, serve: Serve) -> None:
+    (tmp_path / "logs").mkdir()
+    server = serve(tmp_path / "logs")
+    assert "The report appears here" in ask(server)[1] and progress(server) == "There are no runs here yet."
+    add_log(tmp_path / "logs", "a")
+    wait_for(server, lambda: progress(server) == "1 log; 3 trials done")
+    assert server.version != "0" and "The report appears here" not in ask(server)[1]
+
+
+def test_a_damaged_log_is_named_and_the_others_are_compared(tmp_path: Path, serve: Serve) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "damaged.jsonl").write_text("no log\n")
+    server = serve(logs)
+    wait_for(server, lambda: "damaged.jsonl" in progress(server))
+    assert progress(server).startswith("1 log, 1 damaged; 0 trials done\n") and server.version == "0"
+    add_log(logs, "a")
+    wait_for(server, lambda: progress(server).startswith("2 logs, 1 damaged; 3 trials done\nskipped: "))
+    assert server.version != "0" and "damaged.jsonl" in progress(server)
+
+
+def test_the_last_report_is_kept_while_none_can_be_made(logs: Path, serve: Serve) -> None:
+    server = serve(logs)
+    wait_for(server, lambda: server.version != "0")
+    version, page = server.version, ask(server)[1]
+    add_log(logs, "b", target={"kind": "cuda"})
+    wait_for(server, lambda: "in different ways" in progress(server))
+    assert (server.version, ask(server)[1]) == (version, page)
+    (logs / PLAN).write_text("[]")
+    wait_for(server, lambda: "plan.json is damaged" in progress(server))
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(logs: Path, serve: Serve) -> WatchServer:
+    server = serve(logs)
+    wait_for(server, lambda: server.version != "0")
+    return server
+
+
+def test_only_this_machine_can_connect(server: WatchServer) -> None:
+    assert server.server_address[0] == "127.0.0.1" and server.url == f"http://127.0.0.1:{server.server_port}/"
+
+
+@pytest.mark.parametrize("path", ["/", "/proxy/9000/", "/proxy/9000", "/user/a.b/proxy/9000/"])
+def test_a_proxy_may_keep_or_remove_a_prefix(server: WatchServer, path: str) -> None:
+    assert ask(server, path) == (200, server.page.decode())
+    assert json.loads(ask(server, f"{path}?progress")[1])["version"] == server.version
+
+
+def test_the_page_contains_only_relative_addresses(server: WatchServer) -> None:
+    page = ask(server)[1]
+    assert set(re.findall(r"""(?:src|href|fetch\()=?["'](.)""", page)) == {"#", "?"}
+    assert "connect-src 'self'" in html.unescape(page)
+
+
+@pytest.mark.parametrize("host", ["localhost:9000", "[::1]:9000", "gateway.example:9000"])
+def test_the_other_end_of_a_tunnel_may_have_any_name(server: WatchServer, host: str) -> None:
+    assert ask(server, host=host)[0] == ask(server, "/?progress", host=host)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/a.jsonl", "/../a.jsonl", "/%2e%2e/a.jsonl", "//etc/passwd.txt", "/favicon.ico"])
+def test_no_file_is_served(server: WatchServer, path: str) -> None:
+    assert ask(server, path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_requests_change_nothing(server: WatchServer, method: str) -> None:
+    assert ask(server, "/", method)[0] == 501
+
+
+def test_a_port_that_is_taken_is_refused_in_a_sentence(server: WatchServer, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=f"port {server.server_port} cannot be used: .*; choose another --port"):
+        WatchServer(tmp_path, read_runs, server.server_port)
+
+
+def test_a_browser_may_close_its_connection(server: WatchServer, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+        connection.request("GET", "/")
+        connection.close()
+    assert ask(server)[0] == 200 and capfd.readouterr().err == ""
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("argument", ["results/study", "study.toml"])
+def test_the_command_ends_with_a_sentence(tmp_path: Path, number: signal.Signals, argument: str) -> None:
+    assert searchlab("watch", argument, cwd=tmp_path).returncode == 2
+    write(tmp_path / "results/study", "a", 0, [3, 2, 1])
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    (tmp_path / "study.toml").write_text(
+        f'policies = ["random"]\nworkloads = ["{toys.WORKLOAD}"]\nspaces = ["tests.support.toys:Small"]\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "searchlab", "watch", argument],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert process.stdout
+    lines = [process.stdout.readline(), process.stdout.readline()]
+    url = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[1])
+    assert lines[0] == "1 log; 3 trials done\n" and url
+    connection = http.client.HTTPConnection("127.0.0.1", int(url[1]), timeout=20)
+    connection.request("GET", "/?progress")  # an open connection does not delay the end
+    assert connection.getresponse().read()
+    process.send_signal(number)
+    text, _ = process.communicate(timeout=20)
+    assert process.returncode == 0 and "the page is closed" in text
+    connection.close()
