@@ -161,8 +161,8 @@ class PackSum(CostModel):
         n, width = len(features), self.columns_per_store
         stores = features.reshape(n * (features.shape[1] // width), width)
         programs = np.repeat(np.arange(n), features.shape[1] // width)
-        there = ~np.isnan(stores).all(axis=1)
-        return stores[there], programs[there]
+        valid = ~np.isnan(stores).all(axis=1)
+        return stores[valid], programs[valid]
 
 
 def _pairs(scores: Floats, groups: Ints) -> tuple[Ints, Ints]:

@@ -23,5 +23,5 @@ class Random(CostModel):
         # Normalise NaN and -0: equal rows must have equal bytes.
         rows = np.where(np.isnan(features), np.nan, features) + 0.0
         key = str(self.seed).encode()
-        drawn = [hashlib.blake2b(row.tobytes(), digest_size=6, key=key).digest() for row in rows]
-        return np.array([int.from_bytes(digest, "big") / 2**48 for digest in drawn], dtype=np.float64)
+        digests = [hashlib.blake2b(row.tobytes(), digest_size=6, key=key).digest() for row in rows]
+        return np.array([int.from_bytes(digest, "big") / 2**48 for digest in digests], dtype=np.float64)

@@ -98,15 +98,15 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         """Return the batch, followed by replacements for configs that are already known (``SearchOneRound``)."""
         first = self._first_generation(rng)
         at_random = int(n * self.epsilon)
-        drawn = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
+        random_configs = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
         best = self._evolved(first, 2 * n, rng)
-        return [*best[: n - at_random], *drawn, *best[n - at_random :]]
+        return [*best[: n - at_random], *random_configs, *best[n - at_random :]]
 
     def _first_generation(self, rng: np.random.Generator) -> list[Config]:
         """Return distinct random configs and the best measured ones, with failures last (``SampleInitPopulation``)."""
-        drawn = dict.fromkeys(self.space.sample(rng) for _ in range(self.population))
+        configs = dict.fromkeys(self.space.sample(rng) for _ in range(self.population))
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
-        return [*drawn, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
+        return [*configs, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
 
     def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
         """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""

@@ -28,19 +28,19 @@ def make_arms(arms: Sequence[str | Mapping[str, Any]], space: Space, seed: int) 
     if isinstance(arms, str) or not isinstance(arms, Sequence) or not arms:
         raise SearchlabError(f"option 'arms' is {arms!r}; it must be a list of at least one policy")
     seeds = np.random.SeedSequence(seed).generate_state(len(arms)) >> 1  # XGBoost's seeds have 31 bits
-    return [make_arm(arm, space, int(own)) for arm, own in zip(arms, seeds, strict=True)]
+    return [make_arm(arm, space, int(arm_seed)) for arm, arm_seed in zip(arms, seeds, strict=True)]
 
 
 def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
     """Instantiate the policy that an entry of ``arms`` specifies. Raises SearchlabError if the entry is malformed."""
     entry = dict(spec) if isinstance(spec, Mapping) else {}
-    given = [entry.pop(key, None) for key in ("cost_model", "features")]
+    model_options = [entry.pop(key, None) for key in ("cost_model", "features")]
     plugin, cls = POLICIES.named(entry if isinstance(spec, Mapping) else spec)
     POLICIES.check_class(plugin.name, cls)
     if not cls.traits.takes_cost_model:
-        if any(given):
+        if any(model_options):
             raise SearchlabError(f"arm {plugin.name!r} does not use a cost model; remove 'cost_model' and 'features'")
         return POLICIES.make(plugin, space, seed=seed)
-    model, features = cls.traits.model(*given)
+    model, features = cls.traits.model(*model_options)
     bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
     return POLICIES.make(plugin, space, seed=seed, cost_model=bound)

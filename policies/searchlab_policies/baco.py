@@ -100,15 +100,15 @@ class Baco(NeverTwice):
         """Return the batch, given the trials that succeeded, fastest first."""
         self._works.fit(self.trials)
         acquisition = FeasibleImprovement(selected(ranked, self.memory), self.encoding, self._works)
-        drawn = self._drawn(rng)
+        candidates = self._drawn(rng)
         batch: list[Config] = []
         for _ in range(n):
             acquisition.threshold = self.threshold * int(rng.integers(11)) / 10
-            drawn = [config for config in drawn if config not in batch]
-            values = acquisition(drawn)
-            starts = [drawn[i] for i in np.argsort(-values, kind="stable")[: self.searches - 1].tolist()]
-            found = [self._climbed(config, acquisition, batch, rng) for config in [ranked[0].config, *starts]]
-            value, best = max(found, key=lambda pair: pair[0])
+            candidates = [config for config in candidates if config not in batch]
+            values = acquisition(candidates)
+            starts = [candidates[i] for i in np.argsort(-values, kind="stable")[: self.searches - 1].tolist()]
+            local_maxima = [self._climbed(config, acquisition, batch, rng) for config in [ranked[0].config, *starts]]
+            value, best = max(local_maxima, key=lambda pair: pair[0])
             if value == -math.inf:
                 break
             batch.append(best)

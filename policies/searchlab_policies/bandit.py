@@ -73,12 +73,12 @@ class Bandit(NeverTwice, needs_asks=True):
         self._proposed_by: dict[Config, int] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        places: list[int] = []
+        arms: list[int] = []
         exhausted: set[int] = set()
-        while len(places) < n and len(exhausted) < len(self.arms):
+        while len(arms) < n and len(exhausted) < len(self.arms):
             shares = [0] * len(self.arms)
-            for _ in range(n - len(places)):
-                shares[self.choose([*places, *_spelled_out(shares)], exhausted, rng)] += 1
+            for _ in range(n - len(arms)):
+                shares[self.choose([*arms, *_spelled_out(shares)], exhausted, rng)] += 1
             for arm, share in enumerate(shares):
                 # A config that another arm has already proposed is credited to that arm; the current arm is asked
                 # again.
@@ -88,7 +88,7 @@ class Bandit(NeverTwice, needs_asks=True):
                 for config in asked:
                     if config not in self.seen:
                         self._proposed_by[config] = arm
-                        places.append(arm)
+                        arms.append(arm)
                         yield config
 
     def choose(self, pending: Sequence[int], exhausted: set[int], rng: np.random.Generator) -> int:
@@ -105,7 +105,7 @@ class Bandit(NeverTwice, needs_asks=True):
 
     def score(self, arm: int, pending: Sequence[int]) -> float:
         """Return an arm's credit plus C times its exploration term, or infinity if it was not used in the window."""
-        uses = sum(which == arm for which, _ in self.history) + pending.count(arm)
+        uses = sum(used_arm == arm for used_arm, _ in self.history) + pending.count(arm)
         if not uses:
             return math.inf
         bonus = math.sqrt(2 * math.log2(len(self.history) + len(pending)) / uses)
@@ -117,7 +117,7 @@ class Bandit(NeverTwice, needs_asks=True):
         This is the area under a curve that rises at each new best: for V results numbered i = 1 to V from the oldest,
         2 / (V (V + 1)) times the sum of i over those that were a new best.
         """
-        results = [improved for which, improved in self.history if which == arm]
+        results = [improved for used_arm, improved in self.history if used_arm == arm]
         area = sum(position for position, improved in enumerate(results, 1) if improved)
         return area / (len(results) * (len(results) + 1) / 2) if results else 0.0
 

@@ -75,7 +75,7 @@ class Copula(NeverTwice, transfers=True):
         self._fitted: tuple[int, Fitted | None] | None = None  # the number of trials, and the copula
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
-        self._earlier = [one for space, trials in tasks for one in self._good(space, trials)]
+        self._earlier = [config for space, trials in tasks for config in self._good(space, trials)]
         self._fitted = None
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
@@ -91,16 +91,19 @@ class Copula(NeverTwice, transfers=True):
     def _fit(self) -> Fitted | None:
         """Return the copula fitted to all good trials, or None if there are fewer than two."""
         if self._fitted is None or self._fitted[0] != len(self.trials):
-            own = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
-            known = [*self._earlier, *own]
+            own_configs = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
+            good_configs = [*self._earlier, *own_configs]
             size = _size(self.space)
-            fitted = Fitted.of(known, size, self.shrinkage) if len(known) > 1 else None
+            fitted = Fitted.of(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
             self._fitted = len(self.trials), fitted
         return self._fitted[1]
 
     def _good(self, space: Space, trials: Sequence[Trial]) -> list[Good]:
         """Return the fastest trials of a run: at least one, unless all failed."""
-        working = sorted((one for one in trials if math.isfinite(one.cost)), key=lambda one: one.cost)
+        working = sorted(
+            (working_trial for working_trial in trials if math.isfinite(working_trial.cost)),
+            key=lambda working_trial: working_trial.cost,
+        )
         best = working[: math.ceil(self.quantile * len(working))]
         return [Good(_size(space), dict(_parts(trial.config))) for trial in best]
 
@@ -142,13 +145,13 @@ class Nearest:
     @classmethod
     def of(cls, knob: Knob) -> Nearest:
         described = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
-        parts = tuple(dict.fromkeys(part for one in described for part in one))
-        return cls(knob, parts, np.array([[one.get(part, 0.0) for part in parts] for one in described]))
+        parts = tuple(dict.fromkeys(part for features in described for part in features))
+        return cls(knob, parts, np.array([[features.get(part, 0.0) for part in parts] for features in described]))
 
     def choose(self, sample: dict[Part, float], rng: np.random.Generator) -> Value:
-        known = [place for place, part in enumerate(self.parts) if part in sample]
-        wanted = np.array([sample[self.parts[place]] for place in known])
-        distance = np.abs(self.rows[:, known] - wanted).sum(axis=1)
+        columns = [column for column, part in enumerate(self.parts) if part in sample]
+        target = np.array([sample[self.parts[column]] for column in columns])
+        distance = np.abs(self.rows[:, columns] - target).sum(axis=1)
         nearest = np.flatnonzero(distance <= distance.min() + 1e-9)
         return self.knob.choices[int(nearest[rng.integers(len(nearest))])]
 
@@ -163,29 +166,29 @@ class Fitted:
     factor: Floats  # (parts, parts): the symmetric square root of their covariance, given the size
 
     @classmethod
-    def of(cls, known: Sequence[Good], size: float, shrinkage: float) -> Fitted:
-        """Fit a copula to ``known``. A part that a config lacks counts as 0."""
-        parts = list(dict.fromkeys(part for one in known for part in one.parts))
-        rows = np.array([[one.size, *(one.parts.get(part, 0.0) for part in parts)] for one in known]).T
-        scores = np.array([ndtri((rankdata(row) - 0.5) / len(known)) for row in rows])
+    def of(cls, configs: Sequence[Good], size: float, shrinkage: float) -> Fitted:
+        """Fit a copula to ``configs``. A part that a config lacks counts as 0."""
+        parts = list(dict.fromkeys(part for config in configs for part in config.parts))
+        rows = np.array([[config.size, *(config.parts.get(part, 0.0) for part in parts)] for config in configs]).T
+        scores = np.array([ndtri((rankdata(row) - 0.5) / len(configs)) for row in rows])
         spread = scores.std(axis=1)
         scores = (scores - scores.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)[:, np.newaxis]
         # Constant rows have no correlation with any other.
-        correlation = (1 - shrinkage) * (scores @ scores.T) / len(known)
+        correlation = (1 - shrinkage) * (scores @ scores.T) / len(configs)
         np.fill_diagonal(correlation, 1.0)
         at = _score(rows[0], size)
-        given = correlation[1:, 0]
-        covariance = correlation[1:, 1:] - np.outer(given, given)
+        correlation_with_size = correlation[1:, 0]
+        covariance = correlation[1:, 1:] - np.outer(correlation_with_size, correlation_with_size)
         values, vectors = np.linalg.eigh(covariance)  # the matrix may be singular
         # The signs of eigenvectors, which differ between BLAS kernels, do not affect the symmetric root.
         factor = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-        return cls(parts, np.sort(rows[1:], axis=1), given * at, factor)
+        return cls(parts, np.sort(rows[1:], axis=1), correlation_with_size * at, factor)
 
     def sample(self, rng: np.random.Generator) -> dict[Part, float]:
         """Draw a number for each part."""
         score = self.mean + self.factor @ rng.standard_normal(len(self.parts))
-        place = np.minimum((ndtr(score) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)
-        return dict(zip(self.parts, self.values[np.arange(len(self.parts)), place].tolist(), strict=True))
+        rank = np.minimum((ndtr(score) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)
+        return dict(zip(self.parts, self.values[np.arange(len(self.parts)), rank].tolist(), strict=True))
 
 
 def _score(sizes: Floats, size: float) -> float:

@@ -120,33 +120,33 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             self._next += self._around(self._length)
 
     def _faster(self, trial: Trial) -> bool:
-        ours = trial.measurement.seconds
+        times = trial.measurement.seconds
         if not mean(trial) < np.mean(self._costs):
             return False
-        if min(len(ours), len(self._costs)) < 2:
+        if min(len(times), len(self._costs)) < 2:
             return True
         with warnings.catch_warnings(), np.errstate(all="ignore"):  # equal repeats yield no p-value
             warnings.simplefilter("ignore", RuntimeWarning)
-            return bool(ttest_ind(self._costs, ours).pvalue <= self.pvalue)
+            return bool(ttest_ind(self._costs, times).pvalue <= self.pvalue)
 
     def _around(self, length: int) -> list[Config]:
         """Return new configs that are ``length`` choices away, larger subsets first: at most one more than a batch."""
         knobs = self.space.knobs(self._best)
         positions = [knob.choices.index(self._best[knob.name]) for knob in knobs]
-        found: list[Config] = []
+        neighbours: list[Config] = []
         for subset in range(2 ** len(knobs) - 1, 0, -1):
             for step in (length, -length):
-                if len(found) > self._batch:
-                    return found
-                wanted = {}
+                if len(neighbours) > self._batch:
+                    return neighbours
+                values = {}
                 for bit, (knob, position) in enumerate(zip(reversed(knobs), reversed(positions), strict=True)):
-                    there = max(0, position + step) % len(knob.choices) if subset >> bit & 1 else position
-                    wanted[knob.name] = knob.choices[there]
-                config = self.space.repaired(wanted, private_rng(self.seed, "droplet: repair"))
+                    index = max(0, position + step) % len(knob.choices) if subset >> bit & 1 else position
+                    values[knob.name] = knob.choices[index]
+                config = self.space.repaired(values, private_rng(self.seed, "droplet: repair"))
                 if config not in self._visited:
                     self._visited.add(config)
-                    found.append(config)
-        return found
+                    neighbours.append(config)
+        return neighbours
 
 
 def mean(trial: Trial) -> float:

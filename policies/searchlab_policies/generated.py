@@ -59,18 +59,18 @@ class GeneratedOptimiser(NeverTwice, Generic[Role], needs_asks=True):
         return True
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        known = 0
+        repeats = 0
         for candidate in self._candidates(rng):
             if candidate is not None and candidate[0] not in self.seen:
                 config, role = candidate
                 self._pending[config] = role
-                known = 0
+                repeats = 0
                 yield config
                 continue
-            known += 1
+            repeats += 1
             if candidate is not None and candidate[0] in self._costs and self._settles_known:
                 self._settle(candidate[0], self._costs[candidate[0]], candidate[1], rng)
-            if known == self.most_known:
+            if repeats == self.most_known:
                 return
 
     def tell(self, trials: Sequence[Trial]) -> None:

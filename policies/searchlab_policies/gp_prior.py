@@ -105,23 +105,23 @@ class GpPrior(NeverTwice, transfers=True):
         if self._learnt is None:
             return []
         batch: list[Config] = []
-        for place in range(len(self.trials), len(self.trials) + n):
-            entrants = 1 if place % RANDOM_EVERY == RANDOM_EVERY - 1 else TOURNAMENT
-            drawn = [config for config in self.space.sample_new(rng, entrants, self.seen) if config not in batch]
-            if drawn:
-                batch.append(drawn[int(np.argmin(self._learnt(self.space, drawn)))])
+        for index in range(len(self.trials), len(self.trials) + n):
+            entrants = 1 if index % RANDOM_EVERY == RANDOM_EVERY - 1 else TOURNAMENT
+            candidates = [config for config in self.space.sample_new(rng, entrants, self.seen) if config not in batch]
+            if candidates:
+                batch.append(candidates[int(np.argmin(self._learnt(self.space, candidates)))])
         return batch
 
     def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        known = selected(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
-        candidates = self._candidates(known[:NEAR], rng)
+        trials = selected(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
+        candidates = self._candidates(trials[:NEAR], rng)
         if not candidates:
             return []
-        rows, values = self.encoding([trial.config for trial in known]), standardised([trial.cost for trial in known])
+        rows, values = self.encoding([trial.config for trial in trials]), standardised([trial.cost for trial in trials])
         processes = [Shifted(rows, values, self.encoding)]
         priors = np.zeros(len(candidates))
         if self._learnt is not None:
-            before = self._learnt(self.space, [trial.config for trial in known])
+            before = self._learnt(self.space, [trial.config for trial in trials])
             priors = self._learnt(self.space, candidates)
             processes.append(Shifted(rows, values, self.encoding, before))
         losses = np.array([process.loss for process in processes]) - ODDS * np.arange(len(processes))
@@ -133,27 +133,29 @@ class GpPrior(NeverTwice, transfers=True):
         batch = []
         for _ in range(min(n, len(candidates))):
             predicted = [process.predict(others, priors) for process in processes]
-            gains = sum(w * expected_improvement(*one, best) for w, one in zip(weights, predicted, strict=True))
-            place = int(np.argmax(np.where(left, gains, -np.inf)))
-            left[place] = False
-            batch.append(candidates[place])
-            value = float(sum(w * mean[place] for w, (mean, _) in zip(weights, predicted, strict=True)))
+            gains = sum(
+                w * expected_improvement(*prediction, best) for w, prediction in zip(weights, predicted, strict=True)
+            )
+            index = int(np.argmax(np.where(left, gains, -np.inf)))
+            left[index] = False
+            batch.append(candidates[index])
+            value = float(sum(w * mean[index] for w, (mean, _) in zip(weights, predicted, strict=True)))
             for process in processes:
-                process.believe(others[place], value, priors[place])
+                process.believe(others[index], value, priors[index])
             best = min(best, value)
         return batch
 
     def _candidates(self, best: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return new configs: some that are one or two mutations away from the ``best`` trials, and random ones."""
-        found: dict[Config, None] = {}
+        candidates: dict[Config, None] = {}
         for i in range(self.neighbours):
             config = self.space.mutate(best[i % len(best)].config, rng)
             if rng.random() < 0.4:
                 config = self.space.mutate(config, rng)
             if config not in self.seen:
-                found[config] = None
-        found.update(dict.fromkeys(self.space.sample_new(rng, self.points, self.seen)))
-        return list(found)
+                candidates[config] = None
+        candidates.update(dict.fromkeys(self.space.sample_new(rng, self.points, self.seen)))
+        return list(candidates)
 
 
 def standardised(costs: Sequence[float]) -> Floats:

@@ -96,8 +96,8 @@ class GreedyIls(NeverTwice):
         if cost is None:
             cost = -math.inf
         for config in scan.neighbours:
-            found = yield config
-            if found is not None and found < cost:
+            neighbour_cost = yield config
+            if neighbour_cost is not None and neighbour_cost < cost:
                 return self._around(scan.number + 1, config, scan.idle)
         # Kernel Tuner compares each local optimum with the first config of the run, not with the best so far.
         idle = 0 if cost < self._costs.get(self._first, math.inf) else scan.idle + 1

@@ -120,7 +120,7 @@ class HybridVndx(GeneratedOptimiser[str]):
         """Learn from earlier trials, and start from the fastest."""
         self.tell(trials)
         if self._current is None and self._costs:
-            self._start(*min(self._costs.items(), key=lambda known: known[1]))
+            self._start(*min(self._costs.items(), key=lambda item: item[1]))
 
     # --- a candidate --------------------------------------------------------------------------------
 
@@ -139,8 +139,8 @@ class HybridVndx(GeneratedOptimiser[str]):
         candidates = list(dict.fromkeys(pool))
         if self.repaired:
             candidates = [config for config in candidates if config not in self.seen] or candidates[:1]
-        chosen = min(candidates, key=self._score)
-        return chosen, neighbourhood if chosen in near or not self.repaired else ""
+        candidate = min(candidates, key=self._score)
+        return candidate, neighbourhood if candidate in near or not self.repaired else ""
 
     def _drawn_neighbourhood(self, rng: np.random.Generator) -> str:
         """Draw a neighbourhood in proportion to its weight."""
@@ -204,8 +204,8 @@ class HybridVndx(GeneratedOptimiser[str]):
 
     def _promote(self, config: Config, cost: float) -> None:
         """Add a config to the elites and drop the slowest; the released code drops the fastest instead."""
-        places = [(knob.name, knob.choices.index(config[knob.name])) for knob in self.space.knobs(config)]
-        heapq.heappush(self._elites, (-cost if self.repaired else cost, places, config))
+        positions = [(knob.name, knob.choices.index(config[knob.name])) for knob in self.space.knobs(config)]
+        heapq.heappush(self._elites, (-cost if self.repaired else cost, positions, config))
         if len(self._elites) > self.elites:
             heapq.heappop(self._elites)
 

@@ -133,9 +133,9 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         return batch
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        known = len(self.trials)
+        count = len(self.trials)
         super().tell(trials)
-        self._by_config.update((trial.config, trial) for trial in self.trials[known:])
+        self._by_config.update((trial.config, trial) for trial in self.trials[count:])
 
     def _generation(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the configs to measure next: at least one, unless the search has ended."""
@@ -152,8 +152,8 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         self._searches = [copy for copy in self._searches if self._select(copy, forest, rng)]
         # The copies' best configs come first, since a run may end within a generation.
         ranks = zip_longest(*(copy.selected for copy in self._searches))
-        chosen = list(dict.fromkeys(config for rank in ranks for config in rank if config is not None))
-        return chosen or self._descent(rng)
+        configs = list(dict.fromkeys(config for rank in ranks for config in rank if config is not None))
+        return configs or self._descent(rng)
 
     def _moved(self, copy: Copy) -> bool:
         """Move ``copy`` to the best config of its generation, and return whether it continues."""
@@ -167,8 +167,8 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _select(self, copy: Copy, forest: RandomForestClassifier | None, rng: np.random.Generator) -> bool:
         """Select the neighbours of ``copy`` to measure in this generation, and return whether there are any."""
-        drawn = [near(self.space, copy.current.config, self.radius, rng) for _ in range(self.neighbours)]
-        candidates = [config for config in dict.fromkeys(drawn) if config not in self._visited]
+        neighbours = [near(self.space, copy.current.config, self.radius, rng) for _ in range(self.neighbours)]
+        candidates = [config for config in dict.fromkeys(neighbours) if config not in self._visited]
         if self.fixed:
             count = max(1, int((len(candidates) + 1) * self.selected) - 1)
             copy.selected = self._best(candidates, count, forest, rng)
@@ -192,14 +192,14 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         leaves = forest.apply(rows)  # (configs, trees)
         similar = np.zeros(len(configs))  # the sum of similarities to the configs selected so far
         left = np.ones(len(configs), dtype=bool)
-        chosen: list[int] = []
-        while left.any() and len(chosen) < n:
-            scores = probabilities - self.similarity * similar / max(1, len(chosen))
+        indices: list[int] = []
+        while left.any() and len(indices) < n:
+            scores = probabilities - self.similarity * similar / max(1, len(indices))
             best = int(np.argmax(np.where(left, scores, -np.inf)))
             left[best] = False
-            chosen.append(best)
+            indices.append(best)
             similar += (leaves == leaves[best]).mean(axis=1)
-        return [configs[i] for i in chosen]
+        return [configs[i] for i in indices]
 
     def _trained(self) -> RandomForestClassifier | None:
         """Return a forest trained on all trials, or None if all or none of them are good."""

@@ -121,14 +121,14 @@ class MetaSchedule(NeverTwice):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         measured = self._best(int(self.population * self.measured_ratio))
-        wanted = self.population - len(measured)
-        drawn = self._drawn(wanted, rng)
-        if len(drawn) < min(wanted, MIN_UNMEASURED):
+        sample_count = self.population - len(measured)
+        samples = self._drawn(sample_count, rng)
+        if len(samples) < min(sample_count, MIN_UNMEASURED):
             return
-        evolved = self._evolved([*measured, *drawn], n + len(self.seen), rng)
+        evolved = self._evolved([*measured, *samples], n + len(self.seen), rng)
         picked_at_random = int(n * self.epsilon)
         yield from islice(self._new(evolved), n - picked_at_random)
-        yield from islice(self._new(drawn[i] for i in rng.permutation(len(drawn))), picked_at_random)
+        yield from islice(self._new(samples[i] for i in rng.permutation(len(samples))), picked_at_random)
 
     def _best(self, n: int) -> list[Schedule]:
         """Return up to ``n`` of the fastest measured programs, best first."""
@@ -137,17 +137,17 @@ class MetaSchedule(NeverTwice):
 
     def _drawn(self, n: int, rng: np.random.Generator) -> list[Schedule]:
         """Return up to ``n`` random programs (``SampleInitPopulation``)."""
-        drawn: list[Schedule] = []
+        schedules: list[Schedule] = []
         fruitless = 0
-        while len(drawn) < min(n, MIN_UNMEASURED) and fruitless < MAX_FRUITLESS:
-            before = len(drawn)
+        while len(schedules) < min(n, MIN_UNMEASURED) and fruitless < MAX_FRUITLESS:
+            before = len(schedules)
             for seed in rng.integers(*SEEDS, size=n).tolist():
                 try:
-                    drawn.append(self.traced.draw(seed))
+                    schedules.append(self.traced.draw(seed))
                 except InvalidConfig:
                     continue
-            fruitless += len(drawn) == before
-        return drawn[:n]  # TVM's evolution accepts at most one population
+            fruitless += len(schedules) == before
+        return schedules[:n]  # TVM's evolution accepts at most one population
 
     def _evolved(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
         """Evolve ``population`` and return the ``n`` programs with the highest scores (``EvolveWithCostModel``)."""

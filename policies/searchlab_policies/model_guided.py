@@ -92,13 +92,13 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         slow = self.cost_model.features.builds_programs or self.space.builds_programs
         return min(SLOW_PREDICTIONS, most) if slow else most
 
-    def replace_options(self, given: Mapping[str, int]) -> None:
-        """Record those of the ``given`` options whose values differ from the policy's attributes, which are used."""
-        self.effective = {name: used for name, value in given.items() if (used := getattr(self, name)) != value}
+    def replace_options(self, options: Mapping[str, int]) -> None:
+        """Record those of the ``options`` options whose values differ from the policy's attributes, which are used."""
+        self.effective = {name: used for name, value in options.items() if (used := getattr(self, name)) != value}
 
-    def predicted(self, configs: Sequence[Config], known: dict[Config, float]) -> Floats:
+    def predicted(self, configs: Sequence[Config], predictions: dict[Config, float]) -> Floats:
         """Return the scores (n,) of ``configs``; see :func:`predicted`."""
-        return predicted(self._predict, configs, known)
+        return predicted(self._predict, configs, predictions)
 
     def _predict(self, configs: Sequence[Config]) -> Floats:
         scores = self._acquisition(configs)
@@ -114,12 +114,12 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
 
 
 def predicted(
-    predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], known: dict[Config, float]
+    predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], predictions: dict[Config, float]
 ) -> Floats:
-    """Return the scores (n,) of ``configs``. Scores missing from ``known`` are predicted once and added to it."""
-    new = [config for config in dict.fromkeys(configs) if config not in known]
-    known.update(zip(new, predict(new).tolist(), strict=True))
-    return np.array([known[config] for config in configs])
+    """Return the scores (n,) of ``configs``. Scores missing from ``predictions`` are predicted once and added to it."""
+    new = [config for config in dict.fromkeys(configs) if config not in predictions]
+    predictions.update(zip(new, predict(new).tolist(), strict=True))
+    return np.array([predictions[config] for config in configs])
 
 
 class Works:

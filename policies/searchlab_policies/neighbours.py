@@ -61,17 +61,17 @@ def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int 
     Tuner's ``Searchspace.get_neighbors``, method ``strictly-adjacent``.
     """
     knobs = space.knobs(config)
-    places = [knob.choices.index(config[knob.name]) for knob in knobs]
-    found = config
+    positions = [knob.choices.index(config[knob.name]) for knob in knobs]
+    neighbour = config
     for _ in range(tries):
-        wanted = {}
-        for knob, place in zip(knobs, places, strict=True):
-            low, high = max(0, place - 1), min(len(knob.choices), place + 2)
-            wanted[knob.name] = knob.choices[int(rng.integers(low, high))]
-        found = space.repaired(wanted, rng)
-        if found != config and found == Config.of(wanted):
+        values = {}
+        for knob, position in zip(knobs, positions, strict=True):
+            low, high = max(0, position - 1), min(len(knob.choices), position + 2)
+            values[knob.name] = knob.choices[int(rng.integers(low, high))]
+        neighbour = space.repaired(values, rng)
+        if neighbour != config and neighbour == Config.of(values):
             break
-    return found
+    return neighbour
 
 
 def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Generator) -> list[Config]:
@@ -81,12 +81,12 @@ def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Gener
     config. Here, they are the same.
     """
     draw = neighbour if kind == "Hamming" else adjacent
-    found = dict.fromkeys(draw(space, config, rng) for _ in range(n))
+    neighbours = dict.fromkeys(draw(space, config, rng) for _ in range(n))
     for _ in range(n):
-        if len(found) < n:
-            found[draw(space, config, rng)] = None
-    found.pop(config, None)
-    return list(found)
+        if len(neighbours) < n:
+            neighbours[draw(space, config, rng)] = None
+    neighbours.pop(config, None)
+    return list(neighbours)
 
 
 def perturbed(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:
@@ -116,9 +116,9 @@ def near(space: Space, config: Config, radius: int, rng: np.random.Generator) ->
     knobs = [knob for knob in space.knobs(config) if len(knob.choices) > 1]
     if not knobs:
         return config
-    wanted = dict(config)
+    values = dict(config)
     for i in rng.permutation(len(knobs))[: int(rng.integers(1, radius + 1))].tolist():
         for _ in range(int(rng.integers(1, radius + 1))):
-            steps = knobs[i].adjacent(wanted[knobs[i].name])
-            wanted[knobs[i].name] = steps[int(rng.integers(len(steps)))]
-    return space.repaired(wanted, rng)
+            steps = knobs[i].adjacent(values[knobs[i].name])
+            values[knobs[i].name] = steps[int(rng.integers(len(steps)))]
+    return space.repaired(values, rng)

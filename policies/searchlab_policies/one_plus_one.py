@@ -85,10 +85,10 @@ class OnePlusOne(NeverTwice, needs_asks=True):
 
     def _mutation(self, knobs: Sequence[Knob], rate: float, rng: np.random.Generator) -> Config:
         """Redraw at least one knob, each with probability ``rate``."""
-        chosen = np.zeros(len(knobs), dtype=bool)
-        while not chosen.any():
-            chosen = rng.random(len(knobs)) <= rate
-        mutated = [knob for knob, is_chosen in zip(knobs, chosen, strict=True) if is_chosen]
+        mask = np.zeros(len(knobs), dtype=bool)
+        while not mask.any():
+            mask = rng.random(len(knobs)) <= rate
+        mutated = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
         redrawn = {knob.name: redraw(knob, self.parent[knob.name], rng) for knob in mutated}
         return self.space.repaired({**self.parent, **redrawn}, rng)
 
@@ -104,7 +104,7 @@ class OnePlusOne(NeverTwice, needs_asks=True):
             self.parent, self._cost = config, cost
         self._recent.append((cost, rate))
         if len(self._recent) == self.window:
-            self.rate = min(self._recent, key=lambda one: one[0])[1]
+            self.rate = min(self._recent, key=lambda entry: entry[0])[1]
             self._recent.clear()
 
 

@@ -53,10 +53,10 @@ class Qmc(NeverTwice):
             next(islice(self._points, skipped - 1, None))
             self._place = start
         while self._place < end:
-            place, point = self._place, next(self._points)
+            index, point = self._place, next(self._points)
             self._place += 1
             # A knob without a dimension gets a random coordinate, which is always the same at this place.
-            yield self._cube.config(point, lambda name: private_rng(self.seed, f"qmc: {name}", place).random())  # noqa: B023
+            yield self._cube.config(point, lambda name: private_rng(self.seed, f"qmc: {name}", index).random())  # noqa: B023
 
     def _sequence(self) -> Iterator[Floats]:
         # A Sobol sequence has at least one dimension, but a space may have no knob.

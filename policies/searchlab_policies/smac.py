@@ -89,7 +89,7 @@ class Smac(ParameterPolicy):
             for challenger in self._ranked(self.remembered(), rng):
                 yield self._config(challenger, rng)
 
-    def _ranked(self, known: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
+    def _ranked(self, trials: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
         """Return the results of the local searches, best first, interspersed with random challengers."""
         from smac.acquisition.function.expected_improvement import EI
         from smac.acquisition.maximizer.local_and_random_search import LocalAndSortedRandomSearch
@@ -98,8 +98,8 @@ class Smac(ParameterPolicy):
 
         seeds = rng.integers(2**31, size=4).tolist()
         space = config_space(self.parameters.probed, seeds[0])
-        evaluated = [configuration(space, trial.params) for trial in known]
-        rows = np.array([one.get_array() for one in evaluated])
+        evaluated = [configuration(space, trial.params) for trial in trials]
+        rows = np.array([configuration_vector.get_array() for configuration_vector in evaluated])
         forest = RandomForest(
             space,
             log_y=True,
@@ -111,7 +111,7 @@ class Smac(ParameterPolicy):
             n_jobs=1,
             seed=seeds[1],
         )
-        forest.train(rows, log_scaled(np.array([[trial.cost] for trial in known])))
+        forest.train(rows, log_scaled(np.array([[trial.cost] for trial in trials])))
         improvement = EI(log=True)
         improvement.update(model=forest, eta=float(forest.predict_marginalized(rows)[0].min()))
         maximiser = LocalAndSortedRandomSearch(
@@ -181,6 +181,6 @@ def sort_starts(maximiser: object) -> None:
     """Sort the starts of SMAC's local searches, which come from a set, so that they do not depend on hashes."""
     search = maximiser._local_search  # type: ignore[attr-defined]
     starts = search._get_init_points_from_previous_configs
-    search._get_init_points_from_previous_configs = lambda *given: sorted(
-        starts(*given), key=lambda one: one.get_array().tolist()
+    search._get_init_points_from_previous_configs = lambda *args: sorted(
+        starts(*args), key=lambda start: start.get_array().tolist()
     )

@@ -130,10 +130,10 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
             if not self._turns:
                 yield None
                 continue
-            place = self._turns.popleft()
-            config = self._child(place, rng) if self._hunting else self._newcomer(place, rng)
+            index = self._turns.popleft()
+            config = self._child(index, rng) if self._hunting else self._newcomer(index, rng)
             self._tabu.append(config)
-            yield config, place
+            yield config, index
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         """Learn from earlier trials: the fastest of them take the places of the pack's random configs."""
@@ -141,7 +141,7 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         fastest = sorted(self._costs, key=lambda config: self._costs[config])[: len(self._pack)]
         self._pack[: len(fastest)] = [Wolf(config, self._costs[config]) for config in fastest]
         self._tabu.extend(reversed(fastest))
-        self._turns = deque(place for place in self._turns if place >= len(fastest))
+        self._turns = deque(index for index in self._turns if index >= len(fastest))
 
     # --- an iteration -------------------------------------------------------------------------------
 
@@ -158,9 +158,9 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
             return
         leaders = [wolf.config for wolf in self._pack[:LEADERS]]
         self._turns.extend(
-            place
-            for place, wolf in enumerate(self._pack)
-            if (place >= LEADERS if self.repaired else wolf.config not in leaders)
+            index
+            for index, wolf in enumerate(self._pack)
+            if (index >= LEADERS if self.repaired else wolf.config not in leaders)
         )
         self._leaders = leaders
         progress = (len(self.trials) if self.repaired else self._evaluations) / self.budget
@@ -170,13 +170,13 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
             self._heat += self.temperature * 0.2
         self._shake = min(0.5, self.shake * (1 + self._stagnation / self.patience))
 
-    def _newcomer(self, place: int, rng: np.random.Generator) -> Config:
+    def _newcomer(self, index: int, rng: np.random.Generator) -> Config:
         """Return a random config: one of the first pack, or the replacement of a slow wolf."""
-        return self._newcomers.get(place) or self.space.sample(rng)
+        return self._newcomers.get(index) or self.space.sample(rng)
 
-    def _child(self, place: int, rng: np.random.Generator) -> Config:
+    def _child(self, index: int, rng: np.random.Generator) -> Config:
         """Recombine a wolf with the leaders, shake the child, and move it away if it is tabu."""
-        space, parents = self.space, [*self._leaders, self._pack[place].config]
+        space, parents = self.space, [*self._leaders, self._pack[index].config]
         child = mixed(space, parents, rng)
         if rng.random() < self._shake:
             if rng.random() < self.jump:
@@ -196,26 +196,26 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
         """Return a random neighbour, or ``config`` if it has none."""
         return next(iter(around(self.space, config, neighbourhood, 1, rng)), config)
 
-    def _settle(self, config: Config, cost: float, place: int, rng: np.random.Generator) -> None:
-        """Replace the wolf at ``place`` with its child, depending on the difference in cost and the temperature."""
+    def _settle(self, config: Config, cost: float, index: int, rng: np.random.Generator) -> None:
+        """Replace the wolf at ``index`` with its child, depending on the difference in cost and the temperature."""
         self._evaluations += 1
-        worse = cost - self._pack[place].cost
+        worse = cost - self._pack[index].cost
         if not self._hunting or worse <= 0 or rng.random() < math.exp(-worse / self._heat):
-            self._pack[place] = Wolf(config, cost)
+            self._pack[index] = Wolf(config, cost)
 
 
 def mixed(space: Space, parents: Sequence[Config], rng: np.random.Generator) -> Config:
     """Take each knob from a parent drawn at random, and repair the result."""
-    wanted = {}
+    values = {}
     for name in dict.fromkeys(chain.from_iterable(reversed(parents))):
         parent = parents[int(rng.integers(len(parents)))]
         if name in parent:
-            wanted[name] = parent[name]
-    return space.repaired(wanted, rng)
+            values[name] = parent[name]
+    return space.repaired(values, rng)
 
 
 def jumped(space: Space, config: Config, rng: np.random.Generator) -> Config:
     """Take one knob of ``config`` from a random config."""
     name = list(config)[int(rng.integers(len(config)))]
-    drawn = space.sample(rng)
-    return space.repaired({**config, name: drawn[name]}, rng) if name in drawn else config
+    sample = space.sample(rng)
+    return space.repaired({**config, name: sample[name]}, rng) if name in sample else config

@@ -66,25 +66,25 @@ class Memory:
 
     def _go_on(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
         """Make the choices that follow those already ``made``, and cache the knobs."""
-        known = list(made)
+        names = list(made)
         path: list[Asked] = []
 
         def record(knob: Knob) -> Value:
-            if len(path) >= len(known):
+            if len(path) >= len(names):
                 made[knob.name] = choose(knob)
-            elif knob.name != known[len(path)]:
+            elif knob.name != names[len(path)]:
                 raise _Differs
             path.append(Asked(knob))
             return made[knob.name]
 
         try:
             ask(record)
-            if len(path) < len(known):
+            if len(path) < len(names):
                 raise _Differs
         except _Differs:
             raise SearchlabError(
                 f"{name} asks for different knobs after the same choices, "
-                f"{ {knob: made[knob] for knob in known} }; its behaviour must depend only on the choices"
+                f"{ {knob: made[knob] for knob in names} }; its behaviour must depend only on the choices"
             ) from None
         if self._kept == KEPT:
             self._first, self._kept = None, 0

@@ -158,7 +158,7 @@ def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
     TVM does not list them, but maps an illegal decision to the nearest legal one below it, or to ROOT if none exists.
     The values are therefore found by starting at the deepest loop.
     """
-    found: list[int] = []
+    locations: list[int] = []
     asked = DEEPEST
     while asked >= INLINE:
         sch.sample_compute_location(block, decision=asked)
@@ -167,6 +167,6 @@ def compute_locations(sch: Schedule, block: SBlockRV) -> Choices:
         trace.pop()  # the schedule itself is unchanged
         if made > asked:  # INLINE was requested, but is illegal
             break
-        found.append(made)
+        locations.append(made)
         asked = made - 1
-    return Choices(reversed(found))
+    return Choices(reversed(locations))

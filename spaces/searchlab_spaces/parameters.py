@@ -107,8 +107,8 @@ class Parameters(ProductSpace):
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         return self._tree.knobs(config) or Space.knobs(self, config)  # which reports what is wrong
 
-    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        return self._tree.repaired(wanted, rng)
+    def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        return self._tree.repaired(values, rng)
 
     def size(self, limit: int = 0) -> int:
         return len(self._indices)
@@ -116,7 +116,7 @@ class Parameters(ProductSpace):
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
         """Yield every config once, by ascending index, or in random order with ``rng``."""
         order = range(len(self._indices)) if rng is None else rng.permutation(len(self._indices)).tolist()
-        return (ProductSpace.config_at(self, self._indices[place]) for place in order)
+        return (ProductSpace.config_at(self, self._indices[row]) for row in order)
 
     def config_at(self, index: int) -> Config:
         """Return the config with this index. Raises IndexError if the index is not listed."""
@@ -140,8 +140,8 @@ class Parameters(ProductSpace):
     def fingerprint(self) -> str:
         """A hash of the parameters and the listed configs."""
         knobs = [[knob.name, list(knob.choices)] for knob in self.axes]
-        told = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        identity = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_tree", "_members")}
@@ -150,18 +150,18 @@ class Parameters(ProductSpace):
 def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
     """Return a knob for each parameter. Raises SearchlabError for invalid values."""
     knobs = []
-    for name, given in parameters.items():
-        values = [tuple(value) if isinstance(value, list) else value for value in given] if _is_list(given) else []
+    for name, choices in parameters.items():
+        values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
         if not values or not all(_is_value(value) for value in values) or len(set(values)) < len(values):
             raise SearchlabError(
-                f"parameters: {name!r} must be a list of distinct values (numbers, strings or tiles), not {given!r}"
+                f"parameters: {name!r} must be a list of distinct values (numbers, strings or tiles), not {choices!r}"
             )
         knobs.append(Knob(name, values))
     return knobs
 
 
-def _is_list(given: Any) -> bool:
-    return isinstance(given, Sequence) and not isinstance(given, str)
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _is_value(value: Any) -> bool:
@@ -274,22 +274,22 @@ class _Tree:
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
         """Return the knobs of ``config``, or None if it is not listed."""
-        found: list[Knob] = []
+        knobs: list[Knob] = []
         node = self.root
         for knob in self.axes:
             value = config.get(knob.name)
             if value not in node.rows:
                 return None
-            found.append(node.knob)
+            knobs.append(node.knob)
             node = node.children.get(value) or node.after(value)  # type: ignore[arg-type]
-        return found if len(config) == len(found) else None
+        return knobs if len(config) == len(knobs) else None
 
-    def repaired(self, wanted: Mapping[str, Value], rng: np.random.Generator) -> Config:
+    def repaired(self, config: Mapping[str, Value], rng: np.random.Generator) -> Config:
         """Return the config that :meth:`Space.repaired` returns, with the same draws."""
         values: dict[str, Value] = {}
         node = self.root
         for knob in self.axes:
-            value = wanted.get(knob.name)
+            value = config.get(knob.name)
             if value is None or value not in node.rows:
                 value = node.knob.choices[int(rng.integers(len(node.rows)))]
             values[knob.name] = value

@@ -29,9 +29,9 @@ class Annealer:
         # Trees predict many equal scores. AutoTVM breaks such ties by dropping the lowest index first.
         met = count()
         best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
-        known: dict[Config, float] = {}
+        predictions: dict[Config, float] = {}
         knobs: dict[Config, Sequence[Knob]] = {}  # cached, because a chain stays at a point for many steps
-        scores = predicted(model.predict, points, known)
+        scores = predicted(model.predict, points, predictions)
         best.offer(points, scores)
         temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
         step = changed = 0
@@ -40,16 +40,18 @@ class Annealer:
                 if point not in knobs:
                     knobs[point] = self.space.knobs(point)
             moved = [walked(self.space, point, knobs[point], rng) for point in points]
-            new = predicted(model.predict, moved, known)
+            new = predicted(model.predict, moved, predictions)
             accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
-            points = [there if yes else here for there, here, yes in zip(moved, points, accepted, strict=True)]
+            points = [
+                neighbour if yes else current for neighbour, current, yes in zip(moved, points, accepted, strict=True)
+            ]
             scores = np.where(accepted, new, scores)
             if best.offer(moved, new):
                 changed = step
             step += 1
             temperature -= cooling
         self._points = points
-        ranked = sorted(best.held(), key=lambda held: -held[0])
+        ranked = sorted(best.held(), key=lambda item: -item[0])
         return [config for score, _, config in ranked if score >= 0]
 
 

@@ -94,7 +94,7 @@ class ParameterPolicy(NeverTwice):
                 continue
             self.learn(self._known[-1])
 
-    def learn(self, known: Known) -> None:
+    def learn(self, trial: Known) -> None:
         """Update the model's state, if any, with the next trial told whose config is in the space."""
 
     def remembered(self) -> list[Known]:
@@ -130,9 +130,9 @@ class OptunaPolicy(ParameterPolicy):
             study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
             # Not study.add_trial, which would validate each trial again.
             study_id = storage.get_study_id_from_name(study.study_name)
-            told = [StudyTrial(known.params, known.distributions, known.cost) for known in self.remembered()]
+            trials = [StudyTrial(earlier.params, earlier.distributions, earlier.cost) for earlier in self.remembered()]
             pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told]
-            for trial in (*told, *pending):
+            for trial in (*trials, *pending):
                 storage.create_new_trial(study_id, trial)
             for _ in range(n):
                 config = self.renewed(self._suggestion(study), rng, besides=batch)

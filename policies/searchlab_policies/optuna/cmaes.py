@@ -71,8 +71,8 @@ class CmaEs(OptunaPolicy):
     def sampler(self, seed: int) -> BaseSampler:
         return _Sampler(self.distribution, seed)
 
-    def learn(self, known: Known) -> None:
-        self.distribution.tell(known)
+    def learn(self, trial: Known) -> None:
+        self.distribution.tell(trial)
 
 
 class Normal:
@@ -94,11 +94,11 @@ class Normal:
         indices = np.minimum(self._cma.ask() * self._sizes, self._sizes - 1).astype(int)
         return dict(zip(self.numbers, indices.tolist(), strict=True))
 
-    def tell(self, known: Known) -> None:
-        if not self.numbers or not self.numbers.keys() <= known.params.keys():
+    def tell(self, trial: Known) -> None:
+        if not self.numbers or not self.numbers.keys() <= trial.params.keys():
             return
-        point = (np.array([known.params[name] for name in self.numbers]) + 0.5) / self._sizes
-        self._generation.append((point, known.cost))
+        point = (np.array([trial.params[name] for name in self.numbers]) + 0.5) / self._sizes
+        self._generation.append((point, trial.cost))
         if len(self._generation) == self._cma.population_size:
             self._cma.tell(self._generation)
             self._generation = []

@@ -82,7 +82,7 @@ class Parameters:
             for name, distribution in self.encode(config)[1].items():
                 widest = probed.setdefault(name, distribution)
                 if isinstance(widest, IntDistribution) and isinstance(distribution, IntDistribution):
-                    probed[name] = max(widest, distribution, key=lambda one: one.high)
+                    probed[name] = max(widest, distribution, key=lambda candidate: candidate.high)
         return probed
 
     @cached_property
@@ -113,8 +113,8 @@ def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) 
     """Return the choice with the suggested parts, each replaced with the nearest value that earlier parts allow."""
     left = list(knob.choices)
     for part in parts:
-        wanted = part.values.index(suggest(part))
+        suggested = part.values.index(suggest(part))
         possible = {part.of(value) for value in left}
-        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - wanted)))
+        near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggested)))
         left = [value for value in left if part.of(value) == part.values[near]]
     return left[0]

@@ -94,8 +94,8 @@ class GuidedConv2d(Space):
         self._lowerings[str(choose(Knob("lowering", tuple(self._lowerings))))].ask(choose)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        known = self._memory.knobs(config)
-        return super().knobs(config) if known is None else known  # if anything is wrong, super() reports it
+        knobs = self._memory.knobs(config)
+        return super().knobs(config) if knobs is None else knobs  # if anything is wrong, super() reports it
 
     def schedule(self, config: Config) -> Schedule:
         self.knobs(config)

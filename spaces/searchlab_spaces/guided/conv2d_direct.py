@@ -63,10 +63,10 @@ class Direct:
         w = self.workload
         depth = choose(Knob("depth", tuple(factors(self.depth))))
         blocks, cut = ceil(w.co / channels), depth != self.depth
-        alike = parallel(w, self.target) or cut  # whether the shares of successive blocks of channels matter
+        shares_matter = parallel(w, self.target) or cut  # whether the shares of successive blocks of channels matter
         rows = tuple(factors(w.out_size[0] // height)) if w.out_size[0] % height == 0 else (1,)
-        parts = choose(Knob("shares", rows if alike or blocks > 1 else (1,)))
-        orders = ("channels",) * alike + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
+        parts = choose(Knob("shares", rows if shares_matter or blocks > 1 else (1,)))
+        orders = ("channels",) * shares_matter + ("rows",) if parts != 1 and blocks > 1 else ("channels",)
         if parts == 1 and blocks > 1 and self._weights_outweigh:
             orders += ("weights",)
         choose(Knob("outer", orders))
@@ -165,8 +165,8 @@ class Direct:
         shared = sch.fuse(*strip) if apart else task
         if apart and image:
             sch.compute_at(image, shared, preserve_unit_loops=True)
-        own = not self.packed and (by_block or w.n == parts == 1)
-        if own:
+        packs_per_block = not self.packed and (by_block or w.n == parts == 1)
+        if packs_per_block:
             sch.compute_at(weights, task, preserve_unit_loops=True)
         sch.reverse_compute_at(result, task if cut else column, preserve_unit_loops=True)
         for loop in lane:
@@ -178,7 +178,7 @@ class Direct:
         if ow % width:
             sch.annotate(column, EDGE, 1)
 
-        self._pack(sch, weights, in_parallel and not own)
+        self._pack(sch, weights, in_parallel and not packs_per_block)
         self._store(sch, result, channels, not cut)
         if self._skips_pixels:
             self._copy_pixels(sch, image, in_parallel and not apart)

@@ -72,8 +72,8 @@ class Im2row:
         outer = choose(Knob("outer", tuple(tiles)))
         (inner,) = tiles.keys() - {outer}
         # On one core, the number of shares only matters if k is split.
-        alike = parallel(self.workload, self.target) or depth != self.depths[-1]
-        choose(Knob("shares", tuple(factors(tiles[inner])) if alike else (1,)))
+        shares_matter = parallel(self.workload, self.target) or depth != self.depths[-1]
+        choose(Knob("shares", tuple(factors(tiles[inner])) if shares_matter else (1,)))
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
@@ -186,9 +186,9 @@ class Im2row:
         """Turn ``conv`` into a GEMM, result[n, o, p] += patches[n, k, p] rows[o, k]; return its operands' blocks."""
         patches, rows = sch.reindex(conv, ("read", 0)), sch.reindex(conv, ("read", 1))
         block = sch.get(conv)
-        places = {axis.var: place for place, axis in enumerate(block.iter_vars)}
+        positions = {axis.var: position for position, axis in enumerate(block.iter_vars)}
         # If a kernel's height or width is 1, the patches have no axis for it.
-        read = [places[index.min] for index in block.reads[0].region]
+        read = [positions[index.min] for index in block.reads[0].region]
         sch.transform_layout(conv, ("read", 0), as_patches := self._map(read, (0, 3, 2)))
         sch.transform_layout(conv, ("read", 1), as_rows := self._map([1, 4, 5, 6], (1, 3)))
         sch.transform_layout(conv, ("write", 0), self._map([0, 1, 2, 3], (0, 1, 2)))
@@ -197,15 +197,15 @@ class Im2row:
         sch.transform_block_layout(rows, as_rows)
         return patches, rows
 
-    def _map(self, places: list[int], kept: tuple[int, ...]) -> IndexMap:
-        """Return the map from the axes of (n, o, y, x, c, a, b) at ``places`` to the axes ``kept`` of (n, o, p, k)."""
+    def _map(self, axes: list[int], kept: tuple[int, ...]) -> IndexMap:
+        """Return the map from the axes of (n, o, y, x, c, a, b) at ``axes`` to the axes ``kept`` of (n, o, p, k)."""
         from tvm.tirx import IndexMap
 
         w = self.workload
 
         def fused(*index: Any) -> list[Any]:
-            n, o, y, x, c, a, b = (dict(zip(places, index, strict=True)).get(place, 0) for place in range(7))
+            n, o, y, x, c, a, b = (dict(zip(axes, index, strict=True)).get(position, 0) for position in range(7))
             gemm = (n, o, y * w.out_size[1] + x, (c * w.kh + a) * w.kw + b)
             return [gemm[axis] for axis in kept]
 
-        return IndexMap.from_func(fused, ndim=len(places), index_dtype="int32")
+        return IndexMap.from_func(fused, ndim=len(axes), index_dtype="int32")

@@ -229,9 +229,9 @@ class GuidedGemm(ProductSpace):
             sizes["mr"], sizes["nr"] = map(int, str(config["tile"]).split("x"))
         tile = {dim: sizes.get(f"{EXTENT[dim]}r", UNROLLED) for dim in "ijp"}
         cut, parallel_loop = self._cut(sizes, tile)
-        places = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
-        packed = frozenset(name for name, place in places.items() if place not in (False, "no"))
-        by_panel = frozenset(name for name, place in places.items() if place == "panel")
+        packings = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
+        packed = frozenset(name for name, packing in packings.items() if packing not in (False, "no"))
+        by_panel = frozenset(name for name, packing in packings.items() if packing == "panel")
         sch = blocked(
             self.product,
             Plan(

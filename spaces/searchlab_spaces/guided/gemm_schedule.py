@@ -100,12 +100,12 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     # immediately before it uses a micro-panel. Operands that are not packed are only copied to registers: the elements
     # of one step, or the resident micro-tile.
     before = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
-    places = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], order[0]), strict=True))
-    places |= dict.fromkeys(plan.by_panel, f"{x}r")
-    places |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
+    copy_loops = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], order[0]), strict=True))
+    copy_loops |= dict.fromkeys(plan.by_panel, f"{x}r")
+    copy_loops |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
         if name not in plan.apart:
-            sch.compute_at(copies[name], loops[places[name]], preserve_unit_loops=True)
+            sch.compute_at(copies[name], loops[copy_loops[name]], preserve_unit_loops=True)
     # The result is read from the scratch buffer once it is complete, outside the outermost loop over p.
     first_sum = min(order.index(name) for name in order if name.startswith("p"))
     if first_sum > 0:
@@ -130,7 +130,7 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     if plan.parallel:
         at = order.index(plan.parallel)
         # Packing outside the parallel loop is shared by that loop's tasks, and is itself parallel.
-        shared = [loop for name, loop in packing.items() if name in plan.apart or order.index(places[name]) < at]
+        shared = [loop for name, loop in packing.items() if name in plan.apart or order.index(copy_loops[name]) < at]
         for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
             sch.parallel(loop)
     # This must be last, because it prevents unroll, vectorize and parallel.

@@ -32,41 +32,41 @@ def packed_apart(sch: Schedule, name: str) -> Schedule:
 
     func = sch.mod["main"]
     root = func.body.block
-    (given,) = (parameter for parameter in func.params if parameter.name == name)
-    apart, rest = _constant(list(root.body) if isinstance(root.body, SeqStmt) else [root.body], func, given)
+    (weights,) = (parameter for parameter in func.params if parameter.name == name)
+    apart, rest = _constant(list(root.body) if isinstance(root.body, SeqStmt) else [root.body], func, weights)
     written, read = _variables(apart), _variables(rest)
-    assert _key(given) not in read, f"packing {name} is not separate from the rest of the program"
+    assert _key(weights) not in read, f"packing {name} is not separate from the rest of the program"
     made = [buffer for buffer in root.alloc_buffers if _key(buffer) in written]
     packed = [buffer for buffer in made if _key(buffer) in read]
     params: list[Var] = []
     for parameter in func.params:
-        params += packed if parameter.same_as(given) else [parameter]
+        params += packed if parameter.same_as(weights) else [parameter]
     functions = {
-        "main": _function(func, params, [one for one in root.alloc_buffers if _key(one) not in written], rest),
-        PACK + name: _function(func, [given, *packed], [one for one in made if _key(one) not in read], apart),
+        "main": _function(func, params, [item for item in root.alloc_buffers if _key(item) not in written], rest),
+        PACK + name: _function(func, [weights, *packed], [item for item in made if _key(item) not in read], apart),
     }
     renewed = get_global_func("s_tir.RenewDefs")  # because two functions must not share variables
     named = {name: renewed(function).with_attr("global_symbol", name) for name, function in functions.items()}
     return Schedule(tvm.IRModule(named))
 
 
-def _constant(statements: Sequence[Stmt], func: PrimFunc, given: Var) -> tuple[list[Stmt], list[Stmt]]:
-    """Return the ``statements`` of a function that depend only on the argument ``given``, and the others."""
+def _constant(statements: Sequence[Stmt], func: PrimFunc, weights: Var) -> tuple[list[Stmt], list[Stmt]]:
+    """Return the ``statements`` of a function that depend only on the argument ``weights``, and the others."""
     from tvm.tirx import DeclBuffer
 
-    views = [one.buffer for one in statements if isinstance(one, DeclBuffer)]
+    views = [statement.buffer for statement in statements if isinstance(statement, DeclBuffer)]
     memory = {_key(buffer) for buffer in (*func.params, *func.body.block.alloc_buffers, *views)}
-    known = {_key(given)}
+    constants = {_key(weights)}
     apart: list[Stmt] = []
     rest: list[Stmt] = []
-    for one in statements:
-        written = _stored(one)
-        read = _variables([one]) & memory - written
-        if read and read <= known:
-            known |= written
-            apart.append(one)
+    for statement in statements:
+        written = _stored(statement)
+        read = _variables([statement]) & memory - written
+        if read and read <= constants:
+            constants |= written
+            apart.append(statement)
         else:
-            rest.append(one)
+            rest.append(statement)
     return apart, rest
 
 
@@ -77,9 +77,9 @@ def _stored(statement: Stmt) -> set[int]:
 
     if isinstance(statement, DeclBuffer):
         return {_key(statement.buffer)}
-    found: set[int] = set()
-    structural_walk(statement, [(BufferStore, lambda node: found.add(_key(node.buffer)))])
-    return found
+    variables: set[int] = set()
+    structural_walk(statement, [(BufferStore, lambda node: variables.add(_key(node.buffer)))])
+    return variables
 
 
 def _variables(statements: Sequence[Stmt]) -> set[int]:
@@ -87,10 +87,10 @@ def _variables(statements: Sequence[Stmt]) -> set[int]:
     from tvm.tirx import Var
     from tvm_ffi import structural_walk
 
-    found: set[int] = set()
-    for one in statements:
-        structural_walk(one, [(Var, lambda variable: found.add(_key(variable)))])
-    return found
+    variables: set[int] = set()
+    for statement in statements:
+        structural_walk(statement, [(Var, lambda variable: variables.add(_key(variable)))])
+    return variables
 
 
 def _key(variable: Var) -> int:

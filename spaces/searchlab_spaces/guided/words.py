@@ -118,12 +118,12 @@ def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: in
     count = elements(dtype)
     width = 32 // count
     made = None
-    for place in range(count):
-        p = q * count + place
+    for index in range(count):
+        p = q * count + index
         value = element(p).astype("int32")
         if k % count:
             value = if_then_else(p < k, value, const(0, "int32"))
-        value = value << const(width * place, "int32") if place else value
+        value = value << const(width * index, "int32") if index else value
         made = value if made is None else made | value
     return made
 
@@ -236,14 +236,14 @@ def tensorized(
     sch.annotate(outermost, "pragma_import_llvm", function)
 
     func = sch.mod["main"]
-    given = {buffer.name: buffer for buffer in func.params}
-    if "sums" in given:
-        func = func.specialize({given["sums_read"]: given["sums"]})
+    parameters = {buffer.name: buffer for buffer in func.params}
+    if "sums" in parameters:
+        func = func.specialize({parameters["sums_read"]: parameters["sums"]})
     buffers = {buffer.name: buffer for buffer in func.params}
     root, sums = func.body.block, buffers.pop("sums", None)
     declared = [DeclBuffer(buffers.pop(view), data=buffers[of].data) for view, of in views.items() if view in buffers]
     body = SeqStmt([*declared, root.body]) if declared else root.body
     made = [] if sums is None else [sums]
-    whole = SBlock([], [], [], "root", body, alloc_buffers=[*made, *root.alloc_buffers])
-    main = PrimFunc([*buffers.values()], SBlockRealize([], True, whole), func.ret_type, func.attrs)
+    root_block = SBlock([], [], [], "root", body, alloc_buffers=[*made, *root.alloc_buffers])
+    main = PrimFunc([*buffers.values()], SBlockRealize([], True, root_block), func.ret_type, func.attrs)
     return Schedule(tvm.IRModule({"main": main}))

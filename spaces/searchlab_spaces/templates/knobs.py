@@ -361,6 +361,6 @@ class TemplateConfig:
         return knob.chosen(knob.choices[0] if self._chosen is None else self._chosen[name])
 
 
-def _check_policy(kind: str, name: str, policy: str, known: Sequence[str]) -> None:
-    if policy not in known:
-        raise SearchlabError(f"knob {name!r}: unknown {kind} policy {policy!r}{did_you_mean(policy, known)}")
+def _check_policy(kind: str, name: str, policy: str, policies: Sequence[str]) -> None:
+    if policy not in policies:
+        raise SearchlabError(f"knob {name!r}: unknown {kind} policy {policy!r}{did_you_mean(policy, policies)}")

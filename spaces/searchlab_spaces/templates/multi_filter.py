@@ -170,7 +170,8 @@ def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tup
             )
         combinations = itertools.product(*(entities[name] for name in names))
         answers = (
-            bool(condition(_Listed(entities.keys(), dict(zip(names, chosen, strict=True))))) for chosen in combinations
+            bool(condition(_Listed(entities.keys(), dict(zip(names, combination, strict=True)))))
+            for combination in combinations
         )
         try:
             return np.fromiter(answers, bool, math.prod(shape)).reshape(shape), names

@@ -68,10 +68,10 @@ def template(name: str, *, op: str = "", target: str = "") -> Callable[[Function
     """
 
     def register(function: Function) -> Function:
-        known = _decorated.get(name)
-        if known is not None and _reference(known.function) != _reference(function):
+        existing = _decorated.get(name)
+        if existing is not None and _reference(existing.function) != _reference(function):
             raise SearchlabError(
-                f"{_reference(function)} cannot be registered as template {name!r}: {_reference(known.function)} "
+                f"{_reference(function)} cannot be registered as template {name!r}: {_reference(existing.function)} "
                 f"is already registered under this name; rename one of them"
             )
         _decorated[name] = Template(name, function, op, target)
@@ -135,7 +135,7 @@ def _template_of(name: str, function: Any) -> Template:
             f"template {name!r} cannot be called as template(config, schedule, target): its signature is "
             f"{inspect.signature(function)}; see the docstring of searchlab_spaces.templates.template"
         ) from None
-    decorated = (known for known in _decorated.values() if known.function is function)
+    decorated = (template for template in _decorated.values() if template.function is function)
     return next(decorated, Template(name, function))
 
 

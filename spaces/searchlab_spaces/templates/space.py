@@ -44,9 +44,9 @@ class KnobTemplate(FilteredProduct):
 
     def __init__(self, workload: Workload, target: Target, *, template: str | Function = "") -> None:
         if not template and (workload.op, target.kind) not in DEFAULTS:
-            known = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
+            supported = ", ".join(f"{op} on {kind}" for op, kind in DEFAULTS)
             raise UnsupportedWorkload(
-                f"knob-template has no built-in template for {workload.op} on {target.kind} (only for {known}); "
+                f"knob-template has no built-in template for {workload.op} on {target.kind} (only for {supported}); "
                 f'pass your own with the option template = "module:function"'
             )
         self.template = find_template(template or DEFAULTS[workload.op, target.kind])
@@ -70,14 +70,14 @@ class KnobTemplate(FilteredProduct):
             check_gpu(schedule.mod, self.target)
         return schedule
 
-    def _instantiate(self, chosen: Mapping[str, Value] | None) -> tuple[TemplateConfig, Schedule]:
+    def _instantiate(self, choices: Mapping[str, Value] | None) -> tuple[TemplateConfig, Schedule]:
         from tvm.s_tir import Schedule, ScheduleError
 
         from ..unchecked import Unchecked
 
         # The type checks of TVM's Python methods run only once, with the first choices.
-        schedule = (Schedule if chosen is None else Unchecked)(self.workload.module)
-        config = TemplateConfig(schedule, chosen)
+        schedule = (Schedule if choices is None else Unchecked)(self.workload.module)
+        config = TemplateConfig(schedule, choices)
         try:
             self.template.function(config, schedule, self.target)
         except ScheduleError as error:

@@ -67,14 +67,14 @@ class Chooser(Unchecked):  # type: ignore[misc]
         chosen = self._decide(decision, decisions.COMPUTE_LOCATION, block, [])
         return super().sample_compute_location(block, decision=chosen)
 
-    def _decide(self, given: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
+    def _decide(self, decision: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
         """Return the given decision or, if there is none, the chosen one."""
         position = self._taken
         self._taken += 1
         if self._ended:
             raise SearchlabError("a trace function must not draw another sample after calling last_sample")
-        if given is not None:
-            return given
+        if decision is not None:
+            return decision
         legal = decisions.legal_choices(self, kind, [subject], attrs)
         if legal is None:
             return None

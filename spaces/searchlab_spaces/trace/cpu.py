@@ -47,12 +47,12 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
-    place = _pick(sch, 3)
+    loop_order = _pick(sch, 3)
     rows = sch.sample_perfect_tile(i, n=2, max_innermost_factor=ROWS)
     columns = sch.sample_perfect_tile(j, n=2, max_innermost_factor=min(COLUMNS, ELEMENTS // int(sch.get(rows[1]))))
-    whole = int(sch.get(k).extent)
-    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=whole if place else STEPS)
-    unroll = not place or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
+    extent = int(sch.get(k).extent)
+    depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=extent if loop_order else STEPS)
+    unroll = not loop_order or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
     pack = _pick(sch, 2)
     last_sample(sch)
 
@@ -62,14 +62,14 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
         sch.transform_layout(panels, ("write", 0), lambda p, j: (j // v, p, j % v))
     blocks = _blocks(sch)
     ends = [sch.get_sblock(name) for name in EPILOGUE if name in blocks]
-    if place < 2 and not ends:
+    if loop_order < 2 and not ends:
         ends = [sch.cache_write(block, 0, "global")]
     for before in ends[:-1]:
         sch.compute_inline(before)
     i0, i1 = sch.split(i, rows)
     j0, j1 = sch.split(j, columns)
     k0, k1 = sch.split(k, depth)
-    nest = [(i0, j0, k0), (i0, k0, j0), (j0, k0, i0)][place]
+    nest = [(i0, j0, k0), (i0, k0, j0), (j0, k0, i0)][loop_order]
     sch.reorder(*nest, k1, i1, j1)
     sch.vectorize(j1)
     sch.unroll(i1)
@@ -77,14 +77,14 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
         sch.unroll(k1)
 
     for end in ends[-1:]:
-        if place < 2:
-            sch.reverse_compute_at(end, [j0, i0][place], preserve_unit_loops=True)
+        if loop_order < 2:
+            sch.reverse_compute_at(end, [j0, i0][loop_order], preserve_unit_loops=True)
         else:
             _parallel(sch, sch.get_loops(end)[0])
         _vectorize(sch, sch.get_loops(end)[-1])
     if pack:
         _parallel(sch, sch.get_loops(panels)[0])
-    _parallel(sch, *[(i0, j0), (i0,), (j0,)][place])
+    _parallel(sch, *[(i0, j0), (i0,), (j0,)][loop_order])
     sch.decompose_reduction(block, k0)
 
 

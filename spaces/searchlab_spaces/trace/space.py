@@ -90,9 +90,9 @@ class Trace(Space):
     def __init__(self, workload: Workload, target: Target, *, function: str | TraceFunction = "") -> None:
         super().__init__(workload, target)
         if not function and (workload.op, target.kind) not in FUNCTIONS:
-            known = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
+            supported = ", ".join(f"{op} on {kind}" for op, kind in FUNCTIONS)
             raise UnsupportedWorkload(
-                f"trace has no built-in function for {workload.op} on {target.kind} (only for {known}); "
+                f"trace has no built-in function for {workload.op} on {target.kind} (only for {supported}); "
                 f'pass your own with the option function = "module:function"'
             )
         self.function = function or FUNCTIONS[workload.op, target.kind]
@@ -113,8 +113,8 @@ class Trace(Space):
             self._run(lambda knob, _: choose(knob), samples_only=True)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
-        known = self._memory.knobs(config)
-        return super().knobs(config) if known is None else known  # if anything is wrong, super() reports it
+        knobs = self._memory.knobs(config)
+        return super().knobs(config) if knobs is None else knobs  # if anything is wrong, super() reports it
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
@@ -146,11 +146,11 @@ class Trace(Space):
         """
         trace = schedule.trace
         sampled = [inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING]
-        drawn = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in sampled]
+        values = [decisions.as_value(inst.kind.name, inst.attrs, trace.get_decision(inst)) for inst in sampled]
         made: list[tuple[str, Value]] = []
 
         def read(knob: Knob, position: int) -> Value:
-            value = drawn[position] if position < len(drawn) else None
+            value = values[position] if position < len(values) else None
             if value is None or value not in knob.choices:
                 raise InvalidConfig(f"knob {knob.name!r} cannot be {value!r} after the earlier choices")
             made.append((knob.name, value))
