@@ -40,7 +40,7 @@ def test_all_tests_of_a_report_are_one_family(tmp_path: Path) -> None:
     assert "9 tests" in found.family.says and "No contrast was registered" in found.family.says
 
 
-def test_a_contrast_counts_as_registered_where_every_log_of_both_names_it(tmp_path: Path) -> None:
+def test_a_contrast_is_registered_if_every_log_names_it(tmp_path: Path) -> None:
     found = summary(tmp_path / "all", [("b", "a")])
     assert found.family.registered == [("b", "a")] and "Registered before the runs: b against a" in found.family.says
     explored = summary(tmp_path / "none", [])
@@ -76,7 +76,7 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     assert summary(tmp_path / "none", []).answers == []
 
 
-def test_the_verdict_over_all_workloads_does_not_repeat_the_answers(tmp_path: Path) -> None:
+def test_the_overall_verdict_does_not_repeat_the_answers(tmp_path: Path) -> None:
     none, some, every = (
         summary(tmp_path / str(number), contrasts).overall
         for number, contrasts in enumerate([[], [("b", "a"), ("a", "c")], [("c", "a"), ("b", "c")]])

@@ -87,7 +87,7 @@ def test_a_new_measure_is_everywhere(tmp_path: Path, undrawn: None, declared: No
 
 
 @pytest.mark.parametrize("kind", [StrategySummary, OverallStrategy])
-def test_every_measure_says_what_it_means_and_no_two_columns_have_one_name(kind: type[Row]) -> None:
+def test_measures_are_described_and_columns_have_distinct_names(kind: type[Row]) -> None:
     for measure, column in kind.columns():
         assert measure.meaning.endswith("."), measure.name
         assert column.title or not column.shown, f"{column.name} has a title where tables for people have it"

@@ -9,7 +9,7 @@ from scipy.stats import ttest_1samp
 from searchlab.analysis.power import Variation, seeds_for, t_power, variation, workloads_for
 
 
-def test_variance_components_are_those_of_the_analysis_of_variance() -> None:
+def test_variance_components_equal_those_of_anova() -> None:
     """Balanced: the mean square within, and the mean square between less that, over the seeds."""
     random = np.random.default_rng(0)
     differences = random.normal(0, 0.03, (9, 1)) + random.normal(0, 0.05, (9, 6))

@@ -131,7 +131,7 @@ def test_a_ratio_is_the_geometric_mean_of_what_the_runs_found(tmp_path: Path) ->
     assert (reverse.ahead, reverse.behind) == (pair.behind, pair.ahead)
 
 
-def test_fewer_trials_to_the_target_are_better_and_a_run_that_never_reached_it_counts_with_its_budget(
+def test_a_run_that_misses_the_target_counts_with_its_budget(
     tmp_path: Path,
 ) -> None:
     def reaching(at: int) -> Curve:
@@ -202,7 +202,7 @@ def test_a_strategy_that_makes_the_same_run_from_every_seed(tmp_path: Path) -> N
     assert found.verdict == "holds" and found.against[0].seeds == len(SEEDS)
 
 
-def test_runs_that_find_nothing_that_works_count_with_the_slowest(tmp_path: Path) -> None:
+def test_runs_without_success_count_as_the_slowest(tmp_path: Path) -> None:
     def failing(workload: int, seed: int) -> list[Any]:
         return ["run_error"] * 4 if seed == 0 else [1.0 + 0.01 * seed] * 4
 
@@ -218,7 +218,7 @@ def test_a_strategy_without_runs_is_untested(tmp_path: Path) -> None:
     assert found.verdict == "untested" and found.says == "a against b: there are no runs of b here."
 
 
-def test_every_measure_of_a_claim_is_a_measure_of_reports_with_a_number_for_each_seed(tmp_path: Path) -> None:
+def test_every_measure_of_claims_has_a_number_for_each_seed(tmp_path: Path) -> None:
     study(tmp_path, 1, a=about(1.0, 0.1))
     row = summarize(read_runs(tmp_path)).workloads[0].strategies[0]
     for measure in get_args(get_type_hints(Claim)["measure"]):

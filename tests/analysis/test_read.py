@@ -108,7 +108,7 @@ def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:
     ]
 
 
-def test_the_share_of_trials_that_a_table_answered_by_its_nearest_config_is_told(tmp_path: Path) -> None:
+def test_the_share_of_nearest_answers_is_reported(tmp_path: Path) -> None:
     for strategy, nearest in (("a", 2), ("b", 0), ("c", 1)):
         path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
         path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))

@@ -207,7 +207,7 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whe
     assert not (tmp_path / "results").exists() and not (tmp_path / "logs" / "report").exists()
 
 
-def test_a_best_program_beyond_the_trials_that_all_seeds_have_is_drawn(tmp_path: Path) -> None:
+def test_a_best_program_beyond_the_common_trials_is_drawn(tmp_path: Path) -> None:
     """No target is reached within the trials that are compared."""
     write(tmp_path, "a", 0, ["crash"])
     write(tmp_path, "a", 1, ["crash", 5])
@@ -253,5 +253,5 @@ assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
 
 
-def test_nothing_but_the_core_is_imported_and_matplotlib_only_to_draw(tmp_path: Path) -> None:
+def test_matplotlib_is_imported_only_to_draw(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", BLOCKED, str(study(tmp_path))], check=True)

@@ -96,7 +96,7 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     ]
 
 
-def test_a_stopped_seed_that_reached_the_target_counts_for_ert_in_seconds_too(tmp_path: Path) -> None:
+def test_a_stopped_seed_that_reached_the_target_counts_for_ert(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 1, 1, 1])
     write(tmp_path, "a", 1, [1, 1, 1, 10])
     write(tmp_path, "a", 2, [1, 10], spent=(0, 0, 0, 3))
@@ -121,7 +121,7 @@ def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None
     assert not any(contrast.significant for contrast in item.contrasts) and item.verdict.startswith("So far, ")
 
 
-def test_strategies_with_unequal_trials_are_compared_at_the_common_budget(tmp_path: Path) -> None:
+def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
     """Once, each was compared over its own trials: the same strategy with more of them was better, significantly."""
     for seed in range(10):
         run = [1, 2, 3 + seed % 3, 4, 5, 6, 7, 10]
@@ -138,7 +138,7 @@ def test_strategies_with_unequal_trials_are_compared_at_the_common_budget(tmp_pa
     assert not item.verdict.startswith("So far")
 
 
-def test_a_strategy_that_makes_the_same_run_from_every_seed_is_one_run(tmp_path: Path) -> None:
+def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
     """Once, it was tested as a sample of equal runs."""
     for seed in range(12):
         write(tmp_path, "grid", seed, [1, 1, 1], shared=["x", "y", "z"])
@@ -173,7 +173,7 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
     assert only(tmp_path).verdict.startswith("No winner: there is no test of grid (one run). grid ")
 
 
-def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Path) -> None:
+def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> None:
     write(tmp_path, "stops", 0, [1, 10], ended=True)
     write(tmp_path, "stops", 1, [1, 2, 5], ended=True)
     write(tmp_path, "random", 0, [1, 1, 4, 4, 4])
@@ -194,7 +194,7 @@ def test_a_run_that_ended_by_itself_keeps_its_best_up_to_the_budget(tmp_path: Pa
     ]
 
 
-def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tmp_path: Path) -> None:
+def test_runs_that_ended_and_interrupted_runs_are_combined(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 10], ended=True)
     write(tmp_path, "a", 1, [1, 2, 3, 4])
     write(tmp_path, "b", 0, [1, 1, 1, 1])
@@ -211,7 +211,7 @@ def test_some_runs_of_a_strategy_end_by_themselves_and_others_are_interrupted(tm
     ]
 
 
-def test_where_all_runs_ended_by_themselves_the_longest_is_the_budget(tmp_path: Path) -> None:
+def test_if_all_runs_ended_early_the_longest_is_the_budget(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2], ended=True)
     write(tmp_path, "b", 0, [1, 2, 4, 8], ended=True)
     item = only(tmp_path)
@@ -323,7 +323,7 @@ def test_the_order_of_seeds_changes_nothing(
     assert numbers(made) == numbers(shuffled)
 
 
-def test_the_optimum_of_a_complete_table_is_the_best_known_whoever_found_it(tmp_path: Path) -> None:
+def test_the_optimum_of_a_complete_table_is_the_best_known(tmp_path: Path) -> None:
     """20 GFLOPS: no run found more than 10, which is half of it."""
     how = {"optimum": 5e-5, "policy": Plugin("random")}
     write(tmp_path, "random", 0, [5, 10, 1], **how)
@@ -339,7 +339,7 @@ def test_the_optimum_of_a_complete_table_is_the_best_known_whoever_found_it(tmp_
     assert other.score.value < 1, "it did not find the optimum of the space"
 
 
-def test_a_run_that_found_the_optimum_is_named_and_noise_may_go_below_it(tmp_path: Path) -> None:
+def test_a_run_that_found_the_optimum_is_named_despite_noise(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [5, 20], optimum=1e6 / 20 / 1e9)
     assert (best := only(tmp_path).best) is not None and (best.strategy, best.trial) == ("a", 1)
     write(tmp_path, "b", 0, [5, 25], optimum=1e6 / 20 / 1e9)
@@ -374,7 +374,7 @@ def test_what_was_measured_again_is_said_not_to_count(tmp_path: Path) -> None:
     )
 
 
-def test_the_random_start_that_all_share_is_left_out_of_the_score(tmp_path: Path) -> None:
+def test_the_shared_random_start_is_excluded_from_the_score(tmp_path: Path) -> None:
     """Once, a score was the mean over trials that were mostly this start, and all strategies had much the same."""
     for seed in range(3):
         start = [f"start {seed} {trial}" for trial in range(4)]
@@ -388,7 +388,7 @@ def test_the_random_start_that_all_share_is_left_out_of_the_score(tmp_path: Path
     assert rows["learns"].score_by_seed == rows["own"].score_by_seed == pytest.approx([1] * 3)
 
 
-def test_random_search_over_a_complete_table_is_as_its_runs_say_where_they_drew_it_whole(tmp_path: Path) -> None:
+def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> None:
     gflops = np.array([1.0, 2, 4, 8, 16, 3, 5])
     costs = 1e-3 / gflops
     draws = Draws.of(costs, 7)

@@ -77,9 +77,7 @@ def area(configs: Order) -> float:
 
 @pytest.mark.parametrize("measure", [hits, area])
 @pytest.mark.parametrize(("strategies", "seeds"), [(2, 5), (2, 8), (2, 10), (4, 5), (4, 10)])
-def test_equal_strategies_are_called_different_in_five_of_a_hundred_at_most(
-    strategies: int, seeds: int, measure: Callable[[Order], float]
-) -> None:
+def test_equal_strategies_rarely_get_a_verdict(strategies: int, seeds: int, measure: Callable[[Order], float]) -> None:
     random, number, found = np.random.default_rng(strategies * 100 + seeds), 300 if strategies == 2 else 100, 0
     for _ in range(number):
         every = runs(random, seeds, [0.0] * strategies)

@@ -161,7 +161,7 @@ def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) ->
     assert b"main_kernel" in (tmp_path / "best.so").read_bytes()
 
 
-def test_logs_that_cannot_be_applied_are_rejected_with_one_sentence(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_applied_are_rejected(tmp_path: Path) -> None:
     def refused(log: Path, said: str) -> None:
         with pytest.raises(SearchlabError, match=said):
             searchlab.apply_best(log)

@@ -94,7 +94,7 @@ def test_only_tuned_functions_are_replaced_and_dlight_keeps_them(tmp_path: Path)
     np.testing.assert_array_equal(run(again, *arrays), run(module, *arrays))
 
 
-def test_a_directory_of_logs_and_every_function_that_computes_one(tmp_path: Path) -> None:
+def test_a_directory_of_logs_schedules_every_matching_function(tmp_path: Path) -> None:
     def emit(builder: relax.BlockBuilder, x: Any, w: Any, b: Any) -> Any:
         once = builder.emit(rectified(builder, x, w, b))
         return biased(builder, builder.emit(relax.op.matmul(once, w)), w, b)

@@ -98,7 +98,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     assert "beyond the repeats' noise" in times and untuned.endswith("not in turn)")
 
 
-def test_wrong_or_crashing_programs_are_reported_with_exit_code_1(tmp_path: Path) -> None:
+def test_wrong_and_crashing_programs_give_exit_code_1(tmp_path: Path) -> None:
     """The other programs are verified nevertheless."""
     faults = ("none", "segfaults", "is wrong")
     log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
@@ -111,7 +111,7 @@ def test_wrong_or_crashing_programs_are_reported_with_exit_code_1(tmp_path: Path
 
 
 @pytest.mark.parametrize("failing", [{"fault": "tiled"}, {}], ids=["tuned", "untuned"])
-def test_a_program_that_fails_when_it_is_timed_does_not_harm_the_others(
+def test_a_program_that_fails_when_timed_harms_no_other(
     failing: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remeasure = LocalMeasurer.remeasure
@@ -135,7 +135,7 @@ def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
     assert one.failure == "wrong_answer" and "(inputs from seed" in one.message and not one.seconds
 
 
-def test_another_program_than_was_measured_and_a_log_of_recorded_measurements(real_log: Path, tmp_path: Path) -> None:
+def test_a_changed_program_and_a_log_of_a_table_are_reported(real_log: Path, tmp_path: Path) -> None:
     best = load_log(real_log).best.trial
     log = tmp_path / "a.jsonl"
     text = real_log.read_text().replace(best.measurement.program, "0123456789abcdef")
@@ -179,7 +179,7 @@ def test_of_none_nothing_is_said(real_log: Path) -> None:
             verify_log(real_log, top=top, seed=seed)
 
 
-def test_logs_that_cannot_be_verified_here_are_rejected_with_one_sentence(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_verified_here_are_rejected(tmp_path: Path) -> None:
     config = {"fault": "none"}
     numbers = iter(range(100))
 

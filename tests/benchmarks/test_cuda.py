@@ -62,7 +62,7 @@ class FakeLibrary:
         return run
 
 
-def test_the_cache_is_flushed_before_each_run_and_outside_its_reading() -> None:
+def test_the_cache_is_flushed_before_each_run_is_timed() -> None:
     library = FakeLibrary()
     runtime = cuda_timing.CudaRuntime(1 << 20, library)
     library.calls.clear()
@@ -81,7 +81,7 @@ def test_an_error_of_cuda_is_raised_with_its_function_and_number() -> None:
         runtime.readings(library.side(1.0), 1)
 
 
-def test_sides_run_in_turn_and_are_compared_with_the_fastest_of_the_library() -> None:
+def test_sides_are_compared_with_the_fastest_library_kernel() -> None:
     library = FakeLibrary()
     sides = {"sketch": library.side(4.0), "cuDNN": library.side(3.0), "cuDNN fused": library.side(2.0)}
     times = cuda_timing.in_turn(sides, cuda_timing.CudaRuntime(1 << 20, library), rounds=4)
@@ -98,9 +98,7 @@ def test_sides_run_in_turn_and_are_compared_with_the_fastest_of_the_library() ->
 # --- parts ------------------------------------------------------------------------------------------------------
 
 
-def test_parts_are_kept_as_they_end_and_those_that_are_not_whole_come_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_parts_are_kept_and_others_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ran: list[str] = []
 
     def fine(end: float) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_one_check_alone(home: Path) -> None:
     assert done.stdout.splitlines() == ["pass     signature", "pass     starts", "2 of 2 checks pass"]
 
 
-def test_a_constructor_that_raises_and_a_class_of_another_kind_fail(home: Path) -> None:
+def test_a_raising_constructor_and_a_foreign_class_fail(home: Path) -> None:
     done = check(home, "policy", "mine:Raises")
     assert done.returncode == 1 and "RuntimeError: no licence, raised at" in done.stdout
     done = check(home, "policy", "mine:Duck")
@@ -142,9 +142,7 @@ def test_pytest_is_only_imported_by_its_own_module() -> None:
         ("Refusing", ["none of 2 random configs has a program", "because: it is too wide"]),
     ],
 )
-def test_a_space_whose_schedule_fails_is_told_the_config_and_the_reason(
-    home: Path, space: str, said: list[str]
-) -> None:
+def test_a_failing_schedule_is_reported_with_its_config(home: Path, space: str, said: list[str]) -> None:
     done = check(home, "space", f"mine:{space}", "--only", "schedules", "--workload", "gemm:64x64x64")
     assert done.returncode == 1
     for text in said:

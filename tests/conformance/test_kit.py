@@ -91,7 +91,7 @@ def test_the_line_of_the_plugin_is_named() -> None:
     assert f"IndexError: tuple index out of range, raised at {policies.__file__}:{line}\n" in failure
 
 
-def test_where_none_of_it_is_the_plugins_the_innermost_line_is_named() -> None:
+def test_outside_plugins_the_innermost_line_is_named() -> None:
     try:
         "".join([1])  # type: ignore[list-item]
     except TypeError as error:

@@ -171,7 +171,7 @@ def test_a_class_that_a_script_calls_checks_its_options_too(given: dict[str, Any
         Declares(toys.Small(), seed=0, **given)
 
 
-def test_what_is_not_declared_takes_any_value_and_an_int_becomes_a_declared_float() -> None:
+def test_undeclared_options_are_free_and_ints_become_floats() -> None:
     anything = object()
     policy = Declares(toys.Small(), seed=0, legs=None, weight=2, odd=anything, plain=anything, bare=anything)
     assert type(policy.given.pop("weight")) is float

@@ -79,7 +79,7 @@ def test_a_run_of_a_class_resumes_after_its_module_has_moved(install: Install, t
     assert len(read_log(tmp_path / "run.jsonl").records) == 9
 
 
-def test_a_class_that_a_package_hands_on_has_the_name_it_is_registered_by() -> None:
+def test_a_re_exported_class_has_its_registered_name() -> None:
     for kind in (SPACES, POLICIES, COST_MODELS):
         for name in kind.installed():
             if name != "gp":  # which needs PyTorch
@@ -87,7 +87,7 @@ def test_a_class_that_a_package_hands_on_has_the_name_it_is_registered_by() -> N
     assert POLICIES.name_of(toys.Small) == "searchlab.conformance.toys:Small"
 
 
-def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(install: Install) -> None:
+def test_an_unknown_option_is_refused_with_the_nearest_name(install: Install) -> None:
     install("first")
     with pytest.raises(SearchlabError, match="no option 'n_startups'; did you mean 'n_startup'"):
         POLICIES.check_options("climb", POLICIES.load("climb"), {"n_startups": 3})

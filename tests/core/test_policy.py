@@ -28,7 +28,7 @@ class Endless(NeverTwice):
             yield LISTED[self.taken % len(LISTED)]
 
 
-def test_no_more_is_taken_of_what_a_policy_proposes_once_the_batch_is_full() -> None:
+def test_proposals_beyond_a_full_batch_are_not_drawn() -> None:
     policy = Endless(toys.Small(), seed=0)
     assert policy.ask(8) == LISTED[1:9]
     assert policy.taken == 8
@@ -67,7 +67,7 @@ class Shorter(Short, own_model=OwnModel("ridge", "program"), uses_seed=True):
     pass
 
 
-def test_a_class_declares_its_traits_and_inherits_those_of_its_base() -> None:
+def test_a_class_inherits_the_traits_of_its_base() -> None:
     assert Endless.traits == Traits()
     assert Short.traits == Traits(stops=True, uses_seed=False)
     own = OwnModel("ridge", "program")
@@ -81,7 +81,7 @@ def test_an_unknown_trait_is_refused_where_the_class_is_made() -> None:
         type("Misspelled", (Endless,), {}, stop=True)
 
 
-def test_traits_travel_to_other_processes_with_a_class_that_has_no_module() -> None:
+def test_traits_of_a_class_without_module_are_pickled() -> None:
     class Local(Endless, stops=True):
         pass
 

@@ -134,7 +134,7 @@ class Open(ProductSpace):
         raise NotImplementedError
 
 
-def test_roles_are_drawn_by_weight_and_those_that_are_missing_count_for_nothing() -> None:
+def test_roles_are_drawn_by_weight_among_those_present() -> None:
     rng = np.random.default_rng(0)
     knobs = [Knob("t", toys.tiles(64, 3)), Knob("u", (0, 16, 64), role="unroll"), Knob("w", ("a", "b"))]
     space = Open(knobs)
@@ -164,7 +164,7 @@ def test_adjacent_choices_are_one_step_away_if_there_is_an_order() -> None:
 
 
 @given(spaces, seeds)
-def test_a_childs_knobs_come_from_its_parents_where_knobs_are_independent(space: Space, seed: int) -> None:
+def test_children_inherit_independent_knobs_from_parents(space: Space, seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = space.sample(rng), space.sample(rng)
     if isinstance(space, ProductSpace):
@@ -199,7 +199,7 @@ class Asked(toys.Large):
 
 
 @given(seeds)
-def test_a_product_takes_the_same_random_choices_whether_each_knob_is_asked_for_or_not(seed: int) -> None:
+def test_a_product_draws_the_same_choices_by_either_method(seed: int) -> None:
     def walk(space: ProductSpace) -> list[list[tuple[str, object]]]:
         rng = np.random.default_rng(seed)
         a, b = space.sample(rng), space.sample(rng)
@@ -293,7 +293,7 @@ def test_sampling_is_uniform_over_choices() -> None:
     assert counts.min() > 900
 
 
-def test_fingerprints_tell_spaces_apart_and_are_the_same_in_every_process() -> None:
+def test_fingerprints_are_distinct_and_equal_in_every_process() -> None:
     assert toys.Small().fingerprint == toys.Small().fingerprint
     assert len({kind().fingerprint for kind in SPACES}) == len(SPACES)
     assert toys.Dependent().fingerprint == "ce2a88b9bab3f663"
@@ -338,7 +338,7 @@ class Switches(ProductSpace):
         raise NotImplementedError
 
 
-def test_a_space_of_more_configs_than_len_can_say_is_counted_indexed_and_enumerated() -> None:
+def test_a_space_larger_than_len_allows_is_enumerated() -> None:
     space = Switches()
     assert space.size() == 2**64
     assert bool(space)

@@ -188,7 +188,7 @@ def test_the_tolerance_is_that_of_a_product() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_the_tolerance_admits_other_orders_of_summation_but_no_omitted_term(dtype: str) -> None:
+def test_the_tolerance_admits_reordering_but_no_omitted_term(dtype: str) -> None:
     workload = from_primfunc(rows(1000, dtype))
     rtol, atol = workload.tolerance()
     within = partial(np.allclose, rtol=rtol, atol=atol)

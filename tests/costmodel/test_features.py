@@ -32,7 +32,7 @@ def test_knobs_are_seen_as_log2_of_factors_numbers_and_words() -> None:
     assert features(configs).tolist() == [[3, 1, 64, 1, 1, 0], [0, 4, 0, 0, 0, 1]]
 
 
-def test_a_knob_that_a_config_lacks_is_nan_and_one_that_was_never_seen_is_no_column() -> None:
+def test_an_absent_knob_is_nan_and_an_unseen_knob_no_column() -> None:
     features = KnobFeatures(toys.Dependent())
     tiled = Config({"sketch": "tiled", "tile": (4, 2, 2), "vector": 2, "parallel": True})
     plain = Config({"sketch": "plain", "parallel": False})
@@ -52,7 +52,7 @@ def makes_a_program(space: Space, config: Config) -> bool:
         return False
 
 
-def test_program_features_are_finite_distinct_and_nan_where_there_is_no_program(native: Target) -> None:
+def test_program_features_are_finite_and_nan_without_a_program(native: Target) -> None:
     space = KnobTemplate(parse_workload("gemm:32x32x32"), native)
     configs = [space.config_at(i) for i in (0, 5, 77)]
     matrix = ProgramFeatures(space)(configs)

@@ -76,7 +76,7 @@ def test_definitions(data: st.DataObject) -> None:
     assert top_k_recall(measured, measured, k) == 1
 
 
-def test_without_ties_it_is_tensets_pairwise_accuracy_and_taus_own_relation() -> None:
+def test_without_ties_kendall_tau_gives_pairwise_accuracy() -> None:
     rng = np.random.default_rng(0)
     predicted, measured = rng.random((2, 40))
     both = [(m.reshape(-1, 1) - m) > 0 for m in (predicted, measured)]  # as defined in metric.py of TenSet

@@ -31,7 +31,7 @@ def test_it_ranks_what_it_learned(loss: str) -> None:
     assert np.corrcoef(model.predict(unseen), truth)[0, 1] > 0.8
 
 
-def test_a_base_model_counts_less_with_every_trial_and_is_dropped() -> None:
+def test_a_base_model_loses_weight_and_is_dropped() -> None:
     model = AutoTVM(seed=0, transfer="base-margin", plan_size=8)
     assert model.start_from(*rows(600), GROUP)
     unseen, truth = rows(100)

@@ -89,7 +89,7 @@ def test_a_gaussian_process_keeps_the_fastest_and_the_latest() -> None:
 
 
 @pytest.mark.parametrize("forest", [RandomForest, ExtraTrees])
-def test_a_forest_predicts_what_scikit_learn_does_to_the_last_bit(forest: type[Forest]) -> None:
+def test_a_forest_predicts_exactly_what_scikit_learn_does(forest: type[Forest]) -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 7)) * 10.0 ** rng.integers(-8, 8, 7)
     rows[rng.random(rows.shape) < 0.1] = np.nan

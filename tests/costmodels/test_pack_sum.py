@@ -59,7 +59,7 @@ def test_the_number_of_stores_may_differ_from_that_in_training() -> None:
     assert np.corrcoef(model.predict(more), programs(50, 2, seed=1)[1])[0, 1] > 0.9
 
 
-def test_a_failed_program_has_no_weight_and_no_program_the_score_0() -> None:
+def test_a_failed_program_has_no_weight_and_a_missing_one_0() -> None:
     features, scores = programs(100, 3)
     failed = programs(100, 3, seed=5)[0]
     both = np.concatenate([features, failed]), np.concatenate([scores, np.zeros(100)])

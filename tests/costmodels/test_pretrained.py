@@ -33,7 +33,7 @@ def agreement(model: Pretrained, features: Floats = UNSEEN) -> tuple[float, floa
     return tuple(float(np.corrcoef(predicted, UNSEEN[:, column])[0, 1]) for column in (0, 1))  # type: ignore[return-value]
 
 
-def test_other_tasks_lead_at_first_and_count_less_with_every_trial() -> None:
+def test_other_tasks_lose_weight_with_every_trial() -> None:
     first, second = agreement(started())
     assert first > 0.9 and abs(second) < 0.3
     weights, firsts, seconds = [], [], []

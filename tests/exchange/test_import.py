@@ -101,7 +101,7 @@ def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> No
         assert steps == one["i"][1][1]
 
 
-def test_a_metaschedule_database_is_recognised_by_its_structural_hash(tmp_path: Path) -> None:
+def test_a_metaschedule_workload_is_recognised_by_its_hash(tmp_path: Path) -> None:
     log = imported(DATABASE, tmp_path / "a.jsonl")
     given = [json.loads(line) for line in (DATABASE / "database_tuning_record.json").read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "metaschedule"

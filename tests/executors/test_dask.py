@@ -25,9 +25,7 @@ distributed: Any = pytest.importorskip("distributed", reason="requires Dask: pip
 dask: Any = pytest.importorskip("dask")
 
 
-def test_a_worker_that_is_killed_changes_no_log_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_worker_changes_no_log_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -88,9 +86,7 @@ def test_a_wrong_address_is_one_sentence_and_leaves_no_client(tmp_path: Path, ad
         DaskExecutor(False, tmp_path, address=address)
 
 
-def test_a_scheduler_that_is_killed_ends_the_study_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_scheduler_ends_the_study_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("searchlab.executors.dask.LOST_SECONDS", 1.0)
     handler = logging.StreamHandler(logged := io.StringIO())
     monkeypatch.setattr(logging.getLogger("distributed"), "handlers", [handler])

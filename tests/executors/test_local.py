@@ -23,7 +23,7 @@ def executor(tmp_path: Path) -> Iterator[LocalExecutor]:
         yield made
 
 
-def test_results_and_errors_come_back_and_a_process_that_dies_is_replaced(executor: LocalExecutor) -> None:
+def test_results_and_errors_return_and_dead_workers_are_replaced(executor: LocalExecutor) -> None:
     first = executor.submit(os.getpid)
     error = executor.submit(int, "x")
     with pytest.raises(ValueError, match="invalid literal"):

@@ -37,9 +37,7 @@ def test_a_job_that_dies_is_an_error_and_keeps_its_files(tmp_path: Path, monkeyp
     executor.shutdown()
 
 
-def test_a_job_that_is_submitted_just_before_shutdown_is_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_submitted_just_before_shutdown_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watching thread must not end while a job is being submitted."""
     executor = SlurmExecutor(False, tmp_path, cluster="local", poll_seconds=0.1)
     shutdown = threading.Thread(target=executor.shutdown)

@@ -28,7 +28,7 @@ def run(sizes: list[int], batch: int, workers: int) -> Log:
 @pytest.mark.parametrize(
     ("workers", "builders"), [(1, [1] * 4), (2, [2, 2, 2, 1]), (16, [4, 4, 3, 1]), (2**63, [4, 4, 3, 1])]
 )
-def test_building_is_shared_by_no_more_workers_than_a_batch_has_programs(workers: int, builders: list[int]) -> None:
+def test_no_more_workers_build_than_a_batch_has_programs(workers: int, builders: list[int]) -> None:
     sizes = [4, 4, 3, 1]
     log = run(sizes, batch=4, workers=workers)
     assert log.starts == [0, *np.cumsum(sizes)[:-1]]
@@ -37,7 +37,7 @@ def test_building_is_shared_by_no_more_workers_than_a_batch_has_programs(workers
     np.testing.assert_allclose(log.elapsed, np.cumsum(log.charged[:, 0] + build + 1))
 
 
-def test_in_the_draft_batches_are_as_large_as_the_policy_was_asked_for() -> None:
+def test_in_the_draft_format_batches_have_the_requested_size() -> None:
     records = tuple(Record(index=index, config={}) for index in range(10))
     assert Log(Path("a"), msgspec.structs.replace(HEADER, batch=4), records).starts == [0, 4, 8]
 

@@ -21,7 +21,7 @@ from searchlab.space import Config
 from tests.support.logs import HEADER, trial, written
 
 
-def test_a_log_that_need_not_survive_is_the_same_log_once_it_is_closed(tmp_path: Path) -> None:
+def test_a_log_that_is_not_durable_is_the_same_once_closed(tmp_path: Path) -> None:
     whole = written(tmp_path / "durable.jsonl", 5)
     path = tmp_path / "other.jsonl"
     for first in (0, 3):  # it is resumed as any
@@ -80,7 +80,7 @@ def test_a_torn_last_line_is_cut_off_before_the_next_append(tmp_path: Path, lost
     assert [record.index for record in read_log(path).records] == [0, 1, 2]
 
 
-def test_a_torn_header_is_rewritten_and_a_foreign_file_is_not_touched(tmp_path: Path) -> None:
+def test_a_torn_header_is_rewritten_but_no_foreign_file(tmp_path: Path) -> None:
     header = written(tmp_path / "a.jsonl", 0)
     for keep in (0, 1, 10, len(header) - 1):
         path = tmp_path / f"torn{keep}.jsonl"
@@ -216,7 +216,7 @@ def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
     assert log.costs.tolist() == [1e-3, 2e-3]
 
 
-def test_the_cause_of_a_difference_is_named_before_its_consequences(tmp_path: Path) -> None:
+def test_the_cause_of_a_difference_precedes_its_consequences(tmp_path: Path) -> None:
     """A fingerprint may depend on the target, and means nothing to a reader."""
     written(tmp_path / "a.jsonl", 1)
     other = msgspec.structs.replace(HEADER, target={"kind": "cuda"}, fingerprint="other")

@@ -155,7 +155,7 @@ def test_the_page_of_a_study() -> None:
     assert lines(Study.from_dict({"suite": "v1/dev", "policies": ["random"]})._repr_html_())["suite"] == "v1/dev"
 
 
-def test_a_comparison_shows_its_verdicts_and_most_of_many_workloads(tmp_path: Path) -> None:
+def test_a_comparison_shows_verdicts_and_most_workloads(tmp_path: Path) -> None:
     for size in range(1, 15):
         for name in ("a", "b"):
             write(tmp_path, name, 0, [1, 2], workload=f"gemm:{size}x8x8")

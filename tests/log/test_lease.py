@@ -23,7 +23,7 @@ def no_locks() -> object:
     patch.undo()
 
 
-def test_a_writer_that_was_thought_lost_stops_when_another_continues(tmp_path: Path) -> None:
+def test_a_writer_thought_lost_stops_when_another_continues(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     first = LogWriter(path, HEADER)
     first.append(trial(0))

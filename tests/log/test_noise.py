@@ -72,7 +72,7 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
     assert drift(steady) == [] and largest_drift(steady) is None and sentences(steady) == []
 
 
-def test_a_best_that_takes_another_time_when_it_is_measured_again_is_doubted(tmp_path: Path) -> None:
+def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
     for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
         final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
         log = read_log(written(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
@@ -146,7 +146,7 @@ class Scripted(Remeasurer):
         return [(self.times[i],) * rounds for i in self.asked]
 
 
-def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> None:
+def test_finalists_are_distinct_programs_close_to_the_best() -> None:
     costs = [1.0, 1.05, 2.0, 1.02, math.inf, 1.09, 1.01, 1.0]
     trials = [record(i, *([cost] if math.isfinite(cost) else [])).trial for i, cost in enumerate(costs)]
     twin = Trial(7, Config({"x": 7}), Measurement((1.0,), program="p0"))
@@ -160,7 +160,7 @@ def test_finalists_are_the_fastest_different_programs_close_to_the_best() -> Non
         assert measure_finalists(Scripted({}), toys.Small(), trials) is None
 
 
-def test_best_is_the_winner_of_the_finalists_until_the_run_is_extended(tmp_path: Path) -> None:
+def test_best_is_the_winning_finalist_until_the_run_is_extended(tmp_path: Path) -> None:
     path = written(
         tmp_path / "a.jsonl",
         record(0, 1.0),
@@ -176,7 +176,7 @@ def test_best_is_the_winner_of_the_finalists_until_the_run_is_extended(tmp_path:
     assert not best.retimed and best.gflops == best.gflops_as_trial
 
 
-def test_throughput_as_timed_again_and_as_in_the_search_are_both_there_by_name(tmp_path: Path) -> None:
+def test_throughput_is_given_as_retimed_and_as_searched(tmp_path: Path) -> None:
     path = written(
         tmp_path / "a.jsonl",
         record(0, 1.0),

@@ -37,7 +37,7 @@ class Says(ProductSpace):
         raise (InvalidConfig if config["how"] == "invalid" else RuntimeError)(LONE)
 
 
-def test_a_failure_whose_text_cannot_be_encoded_costs_its_own_trial(measurer: LocalMeasurer, tmp_path: Path) -> None:
+def test_a_failure_with_unencodable_text_costs_one_trial(measurer: LocalMeasurer, tmp_path: Path) -> None:
     found = list(
         measurer.measure(Says(toys.WORKLOAD, measurer.target), [Config({"how": how}) for how in ("invalid", "raises")])
     )

@@ -68,7 +68,7 @@ def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted
     assert [m.pruned for m in (first, best, last)] == [False, False, True]
 
 
-def test_what_was_pruned_in_one_run_is_measured_in_full_in_a_slower_one(local: LocalMeasurer, space: Counted) -> None:
+def test_a_slower_run_measures_in_full_what_another_pruned(local: LocalMeasurer, space: Counted) -> None:
     local.known.clear()
     pruned, _ = one(local, space, 4000, 3e-4)
     again, runs = one(local, space, 4000, 4e-4)
@@ -79,7 +79,7 @@ def test_what_was_pruned_in_one_run_is_measured_in_full_in_a_slower_one(local: L
     assert last.reused and last.seconds == full.seconds and runs == 0
 
 
-def test_a_resumed_run_knows_its_best_and_the_log_says_what_was_pruned(space: Counted, tmp_path: Path) -> None:
+def test_a_resumed_run_prunes_by_its_recorded_best(space: Counted, tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     for trials in (3, 4):
         tune(

@@ -64,7 +64,7 @@ def told(worker: MeasuringWorker, message: object) -> Any:
 # --- what travels ---------------------------------------------------------------------------------------------
 
 
-def test_a_cuda_program_built_by_a_worker_is_unpacked_in_another_process(tmp_path: Path) -> None:
+def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
     worker = MeasuringWorker(threads=1)
     try:
         assert isinstance(worker.recv(Started), Started)
@@ -154,7 +154,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     assert runners[4] == []
 
 
-def test_a_program_that_failed_is_not_unloaded_before_the_process_has_answered() -> None:
+def test_a_failed_program_is_unloaded_only_after_the_answer() -> None:
     unloaded: list[int] = []
 
     class Program:
@@ -273,7 +273,7 @@ def test_every_family_is_measured_and_gives_the_right_answer(space: str, workloa
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_kernel_that_fails_costs_its_own_trial_and_the_next_one_works(fault: str) -> None:
+def test_a_failing_kernel_costs_one_trial_and_the_next_works(fault: str) -> None:
     expected = {
         "none": {None},
         "traps": {"run_error", "crash"},

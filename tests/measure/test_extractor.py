@@ -56,7 +56,7 @@ def faults(*names: str) -> list[Config]:
     return [Config({"fault": name}) for name in names]
 
 
-def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: BuildPool, native: Target) -> None:
+def test_a_config_that_ends_its_process_has_no_features(pool: BuildPool, native: Target) -> None:
     space = Faulty(parse_workload("gemm:8x8x8"), native)
     good = faults("none", "tiled", "is wrong")
     bad = faults("invalid", "schedule raises", "schedule segfaults", "schedule hangs")
@@ -74,7 +74,7 @@ def test_a_config_that_ends_a_process_has_no_features_and_harms_no_other(pool: B
     assert [len(row) for row in again] == [328] * 16 + [0]
 
 
-def test_a_run_survives_a_config_that_kills_the_process_extracting_its_features(tmp_path: Path) -> None:
+def test_a_run_survives_a_config_that_kills_the_extractor(tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning, match="cannot extract program features for .* SIGSEGV"):
         result = tune(
             "gemm:8x8x8",

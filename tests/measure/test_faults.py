@@ -58,7 +58,7 @@ def test_a_program_that_is_refused_memory_dies_alone(bounded: LocalMeasurer) -> 
     assert (found.failure, fine.failure) == ("crash", None), found.message
 
 
-def test_a_program_without_end_and_a_compiler_without_end_run_out_of_time(native: Target) -> None:
+def test_endless_programs_and_compilers_run_out_of_time(native: Target) -> None:
     settings = LocalSettings(repeat=1, min_repeat_ms=0, build_timeout=4.0, run_timeout=0.5, memory_limit_mb=0)
     with LocalMeasurer(settings, native, {}, 2) as measurer:
         spins, endless = measured(measurer, "spins", "compiler has no end")
@@ -76,7 +76,7 @@ def test_gigabytes_of_output_go_nowhere(bounded: LocalMeasurer, tmp_path: Path) 
     assert measured(bounded, "none")[0].failure is None
 
 
-def test_a_building_process_imports_nothing_slow_that_its_programs_do_not_need(native: Target) -> None:
+def test_a_builder_imports_no_slow_module_without_need(native: Target) -> None:
     with LocalMeasurer(LocalSettings(repeat=1, min_repeat_ms=0), native, {}, 1) as measurer:
         built, told = measurer.measure(Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})])
     modules = told.message.split()

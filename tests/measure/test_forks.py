@@ -92,7 +92,7 @@ def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
     assert not worker.alive and worker._process.end and worker._process.end.megabytes > 10 and worker.cpu_seconds > 0
 
 
-def test_a_server_that_is_killed_takes_its_workers_and_is_replaced(worker: MeasuringWorker) -> None:
+def test_a_killed_fork_server_is_replaced_with_its_workers(worker: MeasuringWorker) -> None:
     server = psutil.Process(worker.pid).parent()
     assert server and "searchlab.measure.forks" in server.cmdline()
     os.kill(server.pid, signal.SIGKILL)

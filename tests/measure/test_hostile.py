@@ -107,7 +107,7 @@ def test_what_a_candidate_leaves_is_ended_before_the_next(measurer: LocalMeasure
             time.sleep(0.01)
 
 
-def test_a_config_that_spoils_the_process_costs_no_other_its_features(measurer: LocalMeasurer) -> None:
+def test_a_config_that_spoils_its_process_harms_no_features(measurer: LocalMeasurer) -> None:
     space = hostile.Misbehaving(
         parse_workload("gemm:16x16x16"), measurer.target, "building", {"mode": hostile.code_of("limits open files")}
     )
@@ -118,7 +118,7 @@ def test_a_config_that_spoils_the_process_costs_no_other_its_features(measurer: 
     np.testing.assert_array_equal(rows[-1], fine[-1])
 
 
-def test_a_program_that_writes_to_its_inputs_is_wrong_and_costs_no_other(measurer: LocalMeasurer) -> None:
+def test_a_program_that_writes_to_its_inputs_harms_no_other(measurer: LocalMeasurer) -> None:
     from tests.support.measure.hostile import Hostile
 
     measurer.known.clear()

@@ -136,7 +136,7 @@ def test_a_space_that_cannot_be_sent_to_a_worker_is_one_sentence(measurer: Local
             used.close()
 
 
-def test_the_code_of_programs_is_kept_in_a_folder_and_timed_later_without_a_build(
+def test_kept_code_of_programs_is_timed_later_without_a_build(
     native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = LocalSettings(

@@ -108,7 +108,7 @@ def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
     assert pool.processes == [] and not any(process.is_running() for process in processes)
 
 
-def test_a_program_whose_process_was_spoilt_as_it_compiled_is_compiled_again(
+def test_a_program_compiled_in_a_spoilt_process_is_recompiled(
     pool: BuildPool, space: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recv = MeasuringWorker.recv

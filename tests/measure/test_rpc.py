@@ -309,7 +309,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
     wait_for(lambda: sum(queue.free for queue in listed(fleet, "mortal")) == 2)
 
 
-def test_a_device_that_vanishes_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
+def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
     measurer, server = mortal, fleet.server_at("mortal")
     measured(measurer, "none", "tiled")
     measurer.known.clear()

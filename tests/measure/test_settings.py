@@ -44,7 +44,7 @@ def test_the_identity_is_the_settings_that_decide_the_numbers() -> None:
         assert json.dumps(settings.identity()) == json.dumps(identity)  # type: ignore[attr-defined]
 
 
-def test_only_a_measurement_of_this_machine_is_exclusive_and_only_a_table_replays() -> None:
+def test_only_local_runs_are_exclusive_and_only_tables_replay() -> None:
     kinds = (LocalSettings, RpcSettings, TableSettings)
     assert [kind.exclusive for kind in kinds] == [True, False, False]
     assert [kind.replays for kind in kinds] == [False, False, True]

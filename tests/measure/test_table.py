@@ -73,7 +73,7 @@ def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
         TableMeasurer([tmp_path]).whole(space)
 
 
-def test_another_space_another_target_and_an_unmeasured_config_are_refused(tmp_path: Path) -> None:
+def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path) -> None:
     path = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     other = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))
     for space in (toys.Dependent(), other):
@@ -116,7 +116,7 @@ def test_a_compressed_table_is_the_table(tmp_path: Path) -> None:
         assert list(TableMeasurer([place]).measure(space, configs)) == [toys.flaky(config) for config in configs]
 
 
-def test_a_compressed_log_is_not_written_and_a_broken_one_is_one_sentence(tmp_path: Path) -> None:
+def test_compressed_logs_are_read_only_and_broken_ones_refused(tmp_path: Path) -> None:
     plain = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     packed = tmp_path / "a.jsonl.gz"
     whole = gzip.compress(plain.read_bytes())
@@ -192,7 +192,7 @@ def every_other(path: Path) -> Path:
     return path
 
 
-def test_nearest_answers_are_marked_and_warned_of_once_and_are_no_measurements(tmp_path: Path) -> None:
+def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
     space = toys.Small()
     table = every_other(tmp_path / "half.jsonl")
     held = {trial.config: trial.measurement for trial in read_log(table).trials}
@@ -302,7 +302,7 @@ def test_without_a_target_it_is_that_of_the_table(tmp_path: Path) -> None:
         study(str(table), target="native").run(tmp_path / "native")
 
 
-def test_a_study_is_of_the_workloads_and_spaces_that_its_tables_hold(tmp_path: Path) -> None:
+def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -> None:
     for kind in (toys.Small, toys.Dependent):
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
     spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "One")]
@@ -322,7 +322,7 @@ def test_tables_of_several_targets_need_one_to_be_given(tmp_path: Path) -> None:
     assert len(study(tables, target=given_one).run(tmp_path / "out")[0].trials) == 5
 
 
-def test_a_complete_table_gives_its_optimum_to_the_log_of_every_run(tmp_path: Path) -> None:
+def test_every_log_over_a_complete_table_records_its_optimum(tmp_path: Path) -> None:
     space = toys.Small()
     write_table(tmp_path / "whole.jsonl", space, toys.flaky, counted=True)
     best = min(toys.flaky(config).cost for config in space.enumerate())

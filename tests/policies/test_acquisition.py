@@ -39,7 +39,7 @@ def fitted(name: str = "random-forest", **options: Any) -> BoundCostModel:
 
 
 @pytest.mark.parametrize("name", UNCERTAIN)
-def test_an_ensemble_is_deterministic_and_disagrees_where_nothing_is_known(name: str) -> None:
+def test_an_ensemble_disagrees_where_there_is_no_data(name: str) -> None:
     model = fitted(name)
     members = model.predict_members(others())
     assert members.shape[0] > 1
@@ -53,7 +53,7 @@ def test_an_ensemble_is_deterministic_and_disagrees_where_nothing_is_known(name:
     assert model.predict_members([]).shape[1] == 0
 
 
-def test_copies_are_trained_again_with_the_model_and_leave_it_unchanged() -> None:
+def test_retraining_copies_leaves_the_model_unchanged() -> None:
     model = fitted("xgboost", rounds=10)
     before = model.predict(others())
     members = model.predict_members(others())

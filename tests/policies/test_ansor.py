@@ -59,7 +59,7 @@ def test_the_model_is_asked_only_after_its_warm_up() -> None:
     assert len(policy.ask(8)) == 8 and len(features.asked) > 128
 
 
-def test_a_batch_is_the_best_met_and_a_twentieth_from_the_first_generation() -> None:
+def test_a_batch_has_a_twentieth_from_the_first_generation() -> None:
     policy, features = knowing()
     batch = policy.ask(64)
     costs = [toys.smooth(config).cost for config in batch]

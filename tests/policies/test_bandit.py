@@ -102,7 +102,7 @@ def test_only_the_window_counts() -> None:
     assert policy.credit(0) == 0.0
 
 
-def test_a_result_counts_for_the_arm_that_proposed_it_and_only_new_bests_improve() -> None:
+def test_only_a_new_best_counts_for_the_arm_that_proposed_it() -> None:
     policy = bandit(f"{HERE}:Packed", f"{HERE}:Unpacked")
     trials = toys.run(policy, packed_improves, 40)
     best, expected = np.inf, []
@@ -169,7 +169,7 @@ def test_every_arm_is_told_every_trial() -> None:
         assert arm.trials == trials
 
 
-def test_what_two_arms_propose_counts_for_the_first_and_is_proposed_once() -> None:
+def test_a_config_of_two_arms_counts_for_the_first() -> None:
     policy = bandit("grid", "grid")
     trials = toys.run(policy, toys.flaky, 1000)
     assert len({trial.config for trial in trials}) == len(trials) == 120

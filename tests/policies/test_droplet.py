@@ -50,7 +50,7 @@ def test_it_descends_to_a_planted_optimum_and_stops(start: Any) -> None:
     assert policy.ask(8) == []
 
 
-def test_it_begins_at_the_first_choices_and_looks_around_along_subsets_of_knobs() -> None:
+def test_it_moves_from_the_first_choices_along_knob_subsets() -> None:
     policy = Droplet(Valley(), seed=0)
     (first,) = policy.ask(8)
     assert tuple(first.values()) == (0, 0, 0)

@@ -104,7 +104,7 @@ def test_nothing_is_bred_without_mutation_and_crossover() -> None:
     assert len(features.asked) == 40
 
 
-def test_children_are_their_parents_with_one_factor_moved_or_one_knob_redrawn() -> None:
+def test_a_mutation_moves_one_factor_or_redraws_one_knob() -> None:
     policy, features = knowing(population=60, mutation_prob=1, generations=1)
     policy.search(1, np.random.default_rng(0))
     first, bred = features.asked[:60], features.asked[60:]
@@ -118,7 +118,7 @@ def test_children_are_their_parents_with_one_factor_moved_or_one_knob_redrawn() 
     assert tiles > 0.8 * len(bred), "of the weight, a tenth is for knobs that are no tiles"
 
 
-def test_crossover_alone_takes_every_value_from_the_first_generation() -> None:
+def test_crossover_alone_adds_no_value_to_the_first_generation() -> None:
     policy, features = knowing(population=40, mutation_prob=0, crossover_prob=1)
     policy.search(1, np.random.default_rng(0))
     first, bred = features.asked[:40], features.asked[40:]

@@ -44,7 +44,7 @@ def test_what_it_has_learnt_is_faster_than_what_is_random() -> None:
     assert typical(found[8:]) < 0.7 * typical(found[:8])
 
 
-def test_other_workloads_choose_the_first_trials_all_but_every_fourth() -> None:
+def test_other_workloads_choose_three_of_four_first_trials() -> None:
     at_random = typical(toys.run(policy(), toys.smooth, 8))
     first = toys.run(policy(earlier()), toys.smooth, 8)
     chosen, drawn = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]

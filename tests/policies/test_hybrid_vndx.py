@@ -46,7 +46,7 @@ def test_the_elites_are_the_slowest_unless_it_is_repaired(repaired: bool, kept: 
     assert all(config not in {t.config for t in trials[10:-10]} for *_, config in policy._elites)
 
 
-def test_a_failure_makes_predictions_infinite_unless_it_is_repaired() -> None:
+def test_failures_make_predictions_infinite_unless_repaired() -> None:
     def predicted(repaired: bool) -> float:
         policy = HybridVndx(toys.Small(), seed=0, repaired=repaired)
         configs = list(toys.Small().enumerate())[:4]

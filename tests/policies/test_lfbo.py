@@ -49,7 +49,7 @@ def test_the_batch_size_does_not_matter(variant: Any) -> None:
     assert toys.run(small, toys.smooth, 90, 7) == toys.run(large, toys.smooth, 90, 64)
 
 
-def test_a_generation_is_a_tenth_of_the_distinct_neighbours_of_the_five_best() -> None:
+def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
     policy = started()
     fastest = {t.config for t in sorted(policy.trials, key=lambda t: t.cost)[:5]}
     generation = policy.ask(1000)
@@ -94,7 +94,7 @@ def test_rejected_neighbours_are_lost_only_in_the_original() -> None:
         assert (len(policy._visited) > FIRST + len(generation)) == lost
 
 
-def test_a_copy_with_few_new_neighbours_ends_only_in_the_original() -> None:
+def test_only_the_original_ends_a_copy_with_few_neighbours() -> None:
     for variant, ended in (("fixed", False), ("original", True)):
         policy = started(variant=variant, neighbours=5, polish=0)
         assert (policy.ask(8) == []) == ended

@@ -160,7 +160,7 @@ def test_finds_better_than_random_search() -> None:
     assert np.median(found) < np.median(by_chance)
 
 
-def test_measured_programs_are_not_proposed_again_however_they_were_spelled() -> None:
+def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
     """Two configs whose compute locations TVM takes for the same are one program."""
     space = sketch(CONV2D)
     rng = np.random.default_rng(1)
@@ -171,7 +171,7 @@ def test_measured_programs_are_not_proposed_again_however_they_were_spelled() ->
     assert not {space.canonical(config) for config in spelled} & set(searching.propose(16, rng))
 
 
-def test_trials_that_made_no_program_teach_nothing_and_do_no_harm() -> None:
+def test_trials_without_a_program_are_ignored() -> None:
     searching = policy(sketch(), n_startup=1)
     stray = [Config({"no such knob": 1}), Config({"sketch": 99})]
     searching.tell(toys.trials_of(stray, lambda _: toys.timed(1e-9)))

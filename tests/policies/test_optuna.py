@@ -85,7 +85,7 @@ def test_every_config_comes_back_from_its_parameters(space: Space, seed: int) ->
 
 
 @pytest.mark.parametrize("space", [toys.Small(), toys.Dependent()])
-def test_whatever_is_suggested_is_a_config_and_every_config_can_be(space: Space) -> None:
+def test_every_suggestion_is_a_config_and_vice_versa(space: Space) -> None:
     rng = np.random.default_rng(0)
 
     def anything(part: Part) -> Value:

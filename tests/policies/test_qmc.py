@@ -64,7 +64,7 @@ def test_its_place_is_a_function_of_what_is_known(space: Space, strangers: int) 
         assert lived.ask(8) == only_told.ask(8)
 
 
-def test_a_knob_that_the_probe_did_not_meet_is_random_and_always_the_same() -> None:
+def test_a_knob_without_dimension_is_random_but_reproducible() -> None:
     class Unprobed(toys.Small):
         def probe(self, count: int = 64) -> list[Config]:
             return [Config()]

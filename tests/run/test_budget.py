@@ -58,7 +58,7 @@ def trials_of(log: Path) -> list[dict[str, Any]]:
     return [line for line in decided(log) if "config" in line]
 
 
-def test_a_run_ends_with_the_batch_in_which_its_seconds_are_spent(table: Path, tmp_path: Path) -> None:
+def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path: Path) -> None:
     seconds = charged(table, tmp_path, 22)
     path = tmp_path / "a.jsonl"
     log = run(table, path, seconds=seconds)
@@ -73,7 +73,7 @@ def test_a_run_ends_with_the_batch_in_which_its_seconds_are_spent(table: Path, t
     assert path.read_bytes() == before and len(seen) == 2 * len(log.records) and all(seen), "the budget is spent"
 
 
-def test_a_run_extended_to_a_larger_budget_ends_where_a_single_run_would(table: Path, tmp_path: Path) -> None:
+def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Path) -> None:
     """The time of the policy is not in the table, so both runs are judged by the steps of one log."""
     for name, small, large in (
         ("stop_after", 5, 40),
@@ -111,7 +111,7 @@ def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: 
     assert len(Budget(stop_after=4).cut(by_space).records) < 120 and Budget(trials=1000).cut(by_space) is by_space
 
 
-def test_a_smaller_budget_measures_nothing_and_warns_that_the_log_has_more_trials(table: Path, tmp_path: Path) -> None:
+def test_a_budget_smaller_than_the_log_warns(table: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     run(table, path, trials=100)
     before = path.read_bytes()
@@ -144,7 +144,7 @@ costs = st.one_of(st.just(None), st.floats(1e-6, 1.0))
 
 
 @given(st.lists(costs, max_size=30), st.integers(1, 6), st.integers(1, 12), st.floats(0.1, 30.0))
-def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
+def test_the_log_of_a_smaller_budget_is_a_prefix(
     found: list[float | None], size: int, stop_after: int, seconds: float
 ) -> None:
     """Each trial is charged one second."""
@@ -171,7 +171,7 @@ def test_the_log_of_a_smaller_budget_is_the_beginning_of_that_of_a_larger_one(
                 assert not working or min(before) <= 1.01 * min(working)
 
 
-def test_a_study_with_seconds_is_planned_run_forecast_and_reported(table: Path, tmp_path: Path) -> None:
+def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path: Path) -> None:
     seconds = charged(table, tmp_path, 30)
     spec: dict[str, Any] = {
         "workloads": [str(toys.WORKLOAD)],

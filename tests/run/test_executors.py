@@ -242,7 +242,7 @@ def test_a_run_that_waited_for_a_job_is_reported_with_that_job(tmp_path: Path) -
     assert told == [(1, 0), (2, 0)]
 
 
-def test_files_of_a_killed_study_are_removed_and_those_of_a_live_one_are_kept(tmp_path: Path) -> None:
+def test_only_the_files_of_a_killed_study_are_removed(tmp_path: Path) -> None:
     dead = tmp_path / ".shared-dead"
     dead.mkdir()
     live = ScratchFolder(str(tmp_path), ".shared-")

@@ -106,7 +106,7 @@ def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) 
     assert "in ask" in traceback and "Traceback" in traceback
 
 
-def test_the_command_line_shows_one_sentence_and_on_request_the_traceback(table: Path, tmp_path: Path) -> None:
+def test_the_command_line_shows_tracebacks_on_request(table: Path, tmp_path: Path) -> None:
     words = [
         "tune",
         "gemm:64x64x64",
@@ -163,14 +163,14 @@ def words(table: Path, log: Path, how: str) -> list[Any]:
     ]
 
 
-def test_a_policy_that_ends_the_process_is_a_sentence_and_exit_code_1(table: Path, tmp_path: Path) -> None:
+def test_a_policy_that_exits_is_a_sentence_and_exit_code_1(table: Path, tmp_path: Path) -> None:
     done = searchlab(*words(table, tmp_path / "a.jsonl", "_exit"))
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and "BadPolicy' failed in ask: PluginExit: it called os._exit(0)" in line
     assert len(read_log(tmp_path / "a.jsonl").records) == 4
 
 
-def test_os_exit_still_ends_a_child_of_a_policy_and_whoever_is_no_plugin() -> None:
+def test_os_exit_still_ends_children_and_code_outside_plugins() -> None:
     with POLICIES.blamed(BadPolicy, "ask"):
         child = os.fork()
         if child == 0:

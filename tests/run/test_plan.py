@@ -64,7 +64,7 @@ def test_a_class_that_is_no_policy_is_refused(tmp_path: Path) -> None:
         tune("gemm:64x64x64", space=toys.Small(), policy=NoPolicy, log=tmp_path / "log.jsonl")  # type: ignore[arg-type]
 
 
-def test_a_run_that_ends_in_the_warm_up_of_its_policy_is_warned_of_once(study: Study, tmp_path: Path) -> None:
+def test_a_run_within_its_policys_warm_up_is_warned_of_once(study: Study, tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning, match="'xgb' does not use what it has learned until after 16 trials") as warned:
         study.plan()
     assert len(warned) == 1

@@ -193,7 +193,7 @@ def test_the_return_value_of_on_trial_does_not_stop_the_run(tables: Path, tmp_pa
     assert len(result.trials) == 13
 
 
-def test_an_error_of_on_trial_ends_the_run_which_resumes_after_that_trial(tables: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_after_the_trial_whose_callback_raised(tables: Path, tmp_path: Path) -> None:
     class Enough(Exception):
         pass
 

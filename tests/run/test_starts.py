@@ -46,7 +46,7 @@ def test_shared_starts_are_the_same_and_own_starts_are_not(study: dict[str, Any]
         assert len({str(own[name, seed]) for name in ("random", "twin", "xgb")} | {str(shared["random", seed])}) == 4
 
 
-def test_a_study_with_own_starts_is_the_same_each_time_and_resumes(study: dict[str, Any], tmp_path: Path) -> None:
+def test_a_study_with_own_starts_is_reproducible_and_resumes(study: dict[str, Any], tmp_path: Path) -> None:
     own = study | {"starts": "own"}
     whole = configs(own, tmp_path, tmp_path / "whole")
     configs(own | {"trials": 5}, tmp_path, tmp_path / "later")

@@ -87,7 +87,7 @@ def test_a_run_resumes_with_its_statistic() -> None:
     assert run("steps.jsonl", MEAN).trials == whole.trials
 
 
-def test_a_study_has_one_for_all_its_runs_and_a_report_goes_by_it() -> None:
+def test_a_study_has_one_statistic_that_its_report_uses() -> None:
     spec = {
         "workloads": [str(toys.WORKLOAD)],
         "spaces": ["tests.support.toys:Small"],

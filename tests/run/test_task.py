@@ -45,7 +45,7 @@ def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(("kept", "failing", "made"), [(False, "", 3), (True, "", 1), (True, "it failed", 3)])
-def test_a_measurer_is_kept_for_the_next_run_if_it_ends_with_the_executor(
+def test_a_measurer_that_ends_with_its_executor_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, failing: str, made: int
 ) -> None:
     measurers: list[object] = []

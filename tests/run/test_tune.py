@@ -81,7 +81,7 @@ def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
     assert table.read_bytes() == before
 
 
-def test_a_space_given_as_made_is_searched_for_its_own_target_alone(tmp_path: Path, native: Target) -> None:
+def test_a_space_object_is_searched_for_its_own_target_only(tmp_path: Path, native: Target) -> None:
     space = GuidedGemm(gemm(64, 64, 64), native)
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.smooth))}
     how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}

@@ -104,9 +104,7 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
         (KnobFeatures, "lightgbm"),
     ],
 )
-def test_a_model_that_knows_another_workload_is_better_from_the_start(
-    features: type[Features], model: str, native: Target
-) -> None:
+def test_a_model_of_another_workload_helps_from_the_start(features: type[Features], model: str, native: Target) -> None:
     """Real programs with a synthetic cost that depends on a feature of the program and of the knobs."""
     spaces = {n: KnobTemplate(parse_workload(f"gemm:{n}x32x32"), native) for n in (32, 64)}
     chosen = {n: space.sample_new(np.random.default_rng(0), 48, ()) for n, space in spaces.items()}
@@ -231,7 +229,7 @@ def spec(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_each_run_of_a_study_starts_from_the_logs_that_it_can_use(table: Path, tmp_path: Path) -> None:
+def test_every_run_is_warm_started_from_the_logs_it_can_use(table: Path, tmp_path: Path) -> None:
     own = run(table, tmp_path / "earlier" / "own.jsonl")
     run(table, tmp_path / "earlier" / "other.jsonl", space=DEPENDENT)
     spaces = [{"name": SMALL, "label": "small"}, {"name": DEPENDENT, "label": "dependent"}]

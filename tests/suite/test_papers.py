@@ -42,7 +42,7 @@ def verdicts() -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
-def test_each_study_has_claims_about_its_strategies_and_says_what_it_costs(file: Path, verdicts: ModuleType) -> None:
+def test_each_study_has_claims_and_states_its_cost(file: Path, verdicts: ModuleType) -> None:
     study = Study.load(file)
     assert study.spec.claims and all(one.source for one in study.spec.claims)
     assert verdicts.Costed.read(file).command.split()[2] == file.relative_to(ROOT).as_posix()

@@ -98,7 +98,7 @@ def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
             study(wrong)
 
 
-def test_logs_are_the_same_wherever_the_suite_is_and_however_many_jobs_run(bare: Path, tmp_path: Path) -> None:
+def test_logs_do_not_depend_on_jobs_or_the_suites_directory(bare: Path, tmp_path: Path) -> None:
     shutil.copytree(bare, tmp_path / "elsewhere" / "other")
     study(str(bare), seeds=2).run(tmp_path / "a")
     study(str(tmp_path / "elsewhere" / "other"), seeds=2).run(tmp_path / "b", jobs=2)
@@ -110,7 +110,7 @@ def test_logs_are_the_same_wherever_the_suite_is_and_however_many_jobs_run(bare:
     assert header["measure"].keys() == {"kind", "name", "digest"} and "searchlab" not in str(header["measure"])
 
 
-def test_two_tables_of_one_workload_stay_apart_and_the_optimum_is_the_best_known(bare: Path, results: Path) -> None:
+def test_two_tables_of_one_workload_are_kept_separate(bare: Path, results: Path) -> None:
     summary = summarize(read_runs(results))
     assert [item.workload for item in summary.workloads] == sorted(TABLES)
     assert all(set(item.by_strategy) == {"random", "evolutionary", "xgb"} for item in summary.workloads)
@@ -174,7 +174,7 @@ def change_header(directory: Path, table: str, **changes: Any) -> None:
     path.write_bytes(gzip.compress(json.dumps(json.loads(first) | changes).encode() + b"\n" + rest))
 
 
-def test_a_missing_table_another_space_and_a_target_unknown_here_are_named(copy: Path) -> None:
+def test_missing_tables_and_foreign_spaces_are_named(copy: Path) -> None:
     change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver99"})
     with pytest.raises(SearchlabError, match=r"measured for a target that this TVM does not support.*znver99"):
         study(str(copy / "test")).plan()

@@ -107,7 +107,7 @@ def test_a_table_in_which_all_fail_has_a_card(copy: Path) -> None:
     assert "no config runs" in text and "144 (100.0 %)" in text
 
 
-def test_a_sealed_suite_is_right_and_sealing_again_changes_nothing(copy: Path) -> None:
+def test_a_sealed_suite_is_right_and_sealing_is_idempotent(copy: Path) -> None:
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     assert problems(copy, None) == []
     seal(find_suite(copy))
@@ -184,7 +184,7 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 # --- baselines ----------------------------------------------------------------------------------------
 
 
-def test_the_sealed_baseline_of_ansor_is_read_with_its_features_by_their_name_of_today() -> None:
+def test_the_ansor_baseline_is_read_with_renamed_features() -> None:
     path = SUITE / "baselines" / "ansor.json.gz"
     assert json.loads(gzip.decompress(path.read_bytes()))["features"] == "store"
     (ansor,) = baselines(find_suite(SUITE), ["ansor"])
@@ -229,9 +229,7 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
-def test_a_run_that_hangs_on_the_last_bit_of_a_logarithm_replays_as_on_other_cpus(
-    sealed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_depends_on_a_last_bit_replays_elsewhere(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "avx512", lambda: ["AVX512_SKX"])
     real = verify.Replayer.difference
     answers = iter(["random differs", "random differs, too"])
@@ -260,7 +258,7 @@ def test_logs_that_are_no_runs_over_the_suite_are_refused(sealed: Path, results:
 # --- the command line ---------------------------------------------------------------------------------
 
 
-def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
+def test_a_users_policy_is_compared_and_replayed_by_others(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -294,7 +292,7 @@ def test_a_policy_of_ones_own_is_compared_and_a_stranger_replays_it(
     assert wrong.returncode == 1 and "HillClimb over mini/" in wrong.stdout
 
 
-def test_a_policy_runs_over_dev_unless_the_test_split_is_asked_for_and_its_uses_are_counted(
+def test_the_test_split_is_opt_in_and_its_uses_are_counted(
     sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -340,7 +338,7 @@ def test_a_script_asks_whether_a_policy_is_better(sealed: Path, tmp_path: Path) 
     assert sum(family["tables"] for family in answer["families"]) == 1
 
 
-def test_a_policy_that_refuses_a_space_is_compared_over_the_other_tables(sealed: Path, tmp_path: Path) -> None:
+def test_a_policy_that_refuses_a_space_is_compared_elsewhere(sealed: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from searchlab.errors import UnsupportedSpace\nfrom searchlab_policies.random import Random\n\n\n"
         "class Picky(Random):\n    def __init__(self, space, *, seed):\n        super().__init__(space, seed=seed)\n"
@@ -356,7 +354,7 @@ def test_a_policy_that_refuses_a_space_is_compared_over_the_other_tables(sealed:
     assert {"random", "Picky"} <= {one["strategy"] for one in answer["ranking"]} and len(answer["against"]) == 1
 
 
-def test_a_comparison_that_was_not_registered_before_the_runs_is_named(sealed: Path, tmp_path: Path) -> None:
+def test_a_comparison_registered_after_its_runs_is_named(sealed: Path, tmp_path: Path) -> None:
     words = ("suite", "run", sealed, "--policy", "evolutionary", "--label", "mine", "--seeds", "2", "--out", tmp_path)
     assert searchlab(*words, "--against", "random").returncode == 0
     again = searchlab(*words, "--against", "random,xgb")
@@ -415,7 +413,7 @@ def test_the_power_of_a_policy_against_the_baselines(sealed: Path, tmp_path: Pat
     assert refused.returncode == 2 and "pass only the directory from `suite run --out`" in refused.stderr
 
 
-def test_the_runs_of_a_policy_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
+def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) -> None:
     (one,) = baselines(find_suite(copy), ["random"])
     name, runs = next(iter(one.tables.items()))
     tables = {**one.tables, name: msgspec.structs.replace(runs, digest="0")}

@@ -39,7 +39,7 @@ def small_study(**more: object) -> Study:
     return Study.from_dict({**data, "measure": QUICK, **more})
 
 
-def test_a_table_holds_the_whole_space_once_in_random_order_and_replays(tmp_path: Path) -> None:
+def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
     runs, left_out = plan_tables(study, limit=None)
     (table,) = tables = placed(runs, None, tmp_path, passes=0)
@@ -70,7 +70,7 @@ def test_a_table_holds_the_whole_space_once_in_random_order_and_replays(tmp_path
         assert trial.measurement.seconds == recorded[trial.config]
 
 
-def test_a_sample_goes_on_where_it_was_and_is_compressed_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> None:
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
 
     def build(limit: int, out: Path) -> None:
@@ -167,7 +167,7 @@ def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
     assert found["seconds"] == pytest.approx(4 * (2 / 1 + 0.5)), "batches of one have one worker"
 
 
-def test_info_of_a_log_that_counted_nothing_and_of_one_in_which_nothing_runs(tmp_path: Path) -> None:
+def test_info_of_logs_without_configs_and_without_success(tmp_path: Path) -> None:
     found = TableInfo(read_log(write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky))).to_json()
     assert found["exhaustive"] is None and found["space_size"] is None and found["noise"] == 0
     found = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid))).to_json()

@@ -58,7 +58,7 @@ def passes(path: Path, trials: list[Trial], count: int = 3) -> TimedPasses:
     return TimedPasses(toys.Small(), trials, count, repeat=3, seed=0, path=path / "passes.jsonl")
 
 
-def test_every_program_is_timed_once_in_each_pass_and_the_orders_differ(tmp_path: Path) -> None:
+def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> None:
     trials = ran(100)
     timed = passes(tmp_path, trials)
     machine = Machine()
@@ -76,7 +76,7 @@ def test_every_program_is_timed_once_in_each_pass_and_the_orders_differ(tmp_path
     assert timed.again == 0 and machine.calls == 3 * 4 + 1
 
 
-def test_blocks_in_which_the_machine_was_slow_are_timed_again_and_only_they(tmp_path: Path) -> None:
+def test_only_blocks_with_a_slow_machine_are_timed_again(tmp_path: Path) -> None:
     timed = passes(tmp_path, ran(100))
     machine = Machine(lambda call: 1.5 if call in (3, 7) else 1.0)
     timed.time(machine)
@@ -85,7 +85,7 @@ def test_blocks_in_which_the_machine_was_slow_are_timed_again_and_only_they(tmp_
         assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
 
 
-def test_a_block_in_which_only_the_programs_were_slow_is_timed_again(tmp_path: Path) -> None:
+def test_a_block_with_slow_programs_is_timed_again(tmp_path: Path) -> None:
     class Uneven(Machine):
         """Slow for all programs but the sentinel, at one call."""
 
@@ -103,7 +103,7 @@ def test_a_block_in_which_only_the_programs_were_slow_is_timed_again(tmp_path: P
     assert timed.again == 1 and machine.calls == 3 * 4 + 1 + 1
 
 
-def test_a_machine_that_is_never_steady_gives_no_table_and_a_steady_one_goes_on_from_there(tmp_path: Path) -> None:
+def test_an_unsteady_machine_gives_no_table_until_it_is_steady(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
     again = passes(tmp_path, ran(100))
@@ -113,7 +113,7 @@ def test_a_machine_that_is_never_steady_gives_no_table_and_a_steady_one_goes_on_
     assert machine.calls <= 12 * TRIES and not again.deviating(again.blocks)
 
 
-def test_the_fastest_programs_are_timed_again_until_the_machine_is_steady(tmp_path: Path) -> None:
+def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="1 of 13 blocks still deviate, by a factor of up to 1.5"):
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
     timed, machine = passes(tmp_path, ran(100)), Machine()
@@ -121,7 +121,7 @@ def test_the_fastest_programs_are_timed_again_until_the_machine_is_steady(tmp_pa
     assert machine.calls == 1 and not timed.deviating(timed.blocks)
 
 
-def test_a_block_that_deviates_once_the_fastest_are_timed_is_timed_again(tmp_path: Path) -> None:
+def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None:
     """The median that blocks are compared with is of all blocks, the last one too."""
 
     class Exact(Machine):

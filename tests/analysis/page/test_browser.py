@@ -101,7 +101,7 @@ def grey(browser: Browser, chart: str = "w0-convergence") -> list[str]:
     return sorted(s for s, colour in colours if colour == shared)
 
 
-def test_a_strategy_is_made_grey_everywhere_and_highlighted_again(view: Browser) -> None:
+def test_a_strategy_is_greyed_everywhere_and_highlighted_again(view: Browser) -> None:
     assert not view.run("[...document.querySelectorAll('b')].some(b => b.textContent === 'xgb')")
     for toggle in ("[data-toggle='2']", "#w0-ranking tr[data-strategy='1'] th .name"):
         view.click(toggle)
@@ -258,7 +258,7 @@ def test_each_seed_is_drawn_on_demand(view: Browser, width: int) -> None:
     assert view.run(traces) == []
 
 
-def test_the_random_start_that_strategies_share_is_shaded_and_named(view: Browser) -> None:
+def test_the_shared_random_start_is_shaded_and_labelled(view: Browser) -> None:
     view.see("#w0-convergence")
     assert view.run("document.querySelector('#w0-convergence .shade-name').textContent") == (
         f"shared random start: {SHARED} trials"
@@ -428,7 +428,7 @@ def test_sections_are_unpacked_as_they_come_into_sight(browser: Browser, large: 
     assert browser.messages == []
 
 
-def test_six_strategies_are_highlighted_and_the_registered_one_is_marked(browser: Browser, large: Path) -> None:
+def test_of_many_strategies_only_six_are_highlighted(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)
     pressed = browser.run("[...document.querySelectorAll('[data-toggle][aria-pressed=true]')].map(b => b.title)")

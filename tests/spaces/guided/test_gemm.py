@@ -83,7 +83,7 @@ def test_result_is_right_on_two_threads(spelling: str) -> None:
 
 @pytest.mark.parametrize("spelling", ["gemm:40x530x150", "gemm:16x512x256:float64:bias:relu"])
 @pytest.mark.parametrize("cores", [1, 2])
-def test_result_is_right_in_several_passes_over_k_and_blocks_of_n(spelling: str, cores: int) -> None:
+def test_results_are_right_with_several_blocks_of_k_and_n(spelling: str, cores: int) -> None:
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(16 << 10, 8))
     workload, target = parse_workload(spelling), replace(native(cores), caches=small)
     cut = cut_up(workload, target, 3, 2 * GuidedGemm(workload, target).lanes)

@@ -86,7 +86,7 @@ def test_every_algorithm_is_right_however_packed(
         "gemm:1x1x1",
     ],
 )
-def test_every_algorithm_is_right_in_every_dtype_and_at_the_edges(
+def test_every_algorithm_is_right_in_all_dtypes_and_at_edges(
     algorithm: str, workload: str, measurer: LocalMeasurer, native: Target
 ) -> None:
     assert_right(measurer, GuidedGemm(parse_workload(workload), native, algorithm=algorithm))
@@ -202,7 +202,7 @@ def test_open_choices_hold_the_programs_of_the_default(cpu: str, mr: int, nr: in
     assert structural_equal(space.schedule(chosen).mod, default.schedule(Config({"mr": mr, "nr": nr})).mod)
 
 
-def test_fitting_tiles_neither_spill_nor_stall_nor_waste_and_kc_is_cut_evenly() -> None:
+def test_fitting_tiles_do_not_spill_and_kc_is_cut_evenly() -> None:
     def knobs(m: int, k: int, cpu: str = "haswell") -> dict[str, Any]:
         return {knob.name: knob.choices for knob in GuidedGemm(gemm(m, 512, k), resolve_target(cpu), **OPEN).axes}
 

@@ -131,7 +131,7 @@ def test_sums_stay_in_registers(dtype: str, name: str, caches: tuple[Cache, ...]
     assert len(re.findall(store, kernel)) <= 8 * 2  # after a trip at most, not after each step
 
 
-def test_it_is_off_unless_asked_for_and_refused_where_it_cannot_be() -> None:
+def test_words_are_optional_and_refused_where_impossible() -> None:
     target = resolve_target({**X86, "mcpu": "cascadelake"})
     workload = gemm(64, 64, 64, "int8")
     config = Config({"mr": 4, "nr": 32})

@@ -70,9 +70,7 @@ def test_a_config_is_what_the_trace_of_its_program_decides(native: Target) -> No
 
 
 @pytest.mark.parametrize("spelling", [PADDED, "conv2d:1x7x7x4x3x3x3:s2:p1:bias"])
-def test_a_location_that_tiles_leave_no_loop_for_makes_the_program_of_the_nearest(
-    spelling: str, native: Target
-) -> None:
+def test_a_location_without_a_loop_yields_the_nearest_program(spelling: str, native: Target) -> None:
     space = sketches(spelling, native)
     rng = np.random.default_rng(1)
     moved = 0

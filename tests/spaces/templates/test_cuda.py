@@ -87,7 +87,7 @@ def test_sampled_configs_compile_for_the_gpu(spelling: str, tmp_path: Path) -> N
         assert done.returncode == 0, f"{config}: {done.stderr}"
 
 
-def test_program_is_one_kernel_tiled_cached_and_fetched_by_all_threads() -> None:
+def test_a_program_is_one_kernel_fetched_by_all_threads() -> None:
     script = space("conv2d:1x7x7x64x16x3x3:p1").schedule(conv()).mod.script()
     for axis, blocks, virtual, threads in [("z", 4, 1, 8), ("y", 1, 1, 7), ("x", 1, 7, 1)]:
         assert script.count(f'T.thread_binding({blocks}, thread="blockIdx.{axis}"') == 1
@@ -143,7 +143,7 @@ def test_target_says_how_many_threads_and_how_much_shared_memory() -> None:
         space("conv2d:1x7x7x64x16x3x3:p1", tight).schedule(conv())
 
 
-def test_registers_that_would_spill_past_local_memory_are_refused() -> None:
+def test_more_registers_than_local_memory_are_refused() -> None:
     made = space("gemm:512x512x2")
     config = {"tile_i": (1, 1, 1, 512), "tile_j": (1, 1, 1, 512), "tile_k": (1, 1, 2)}
     with pytest.raises(InvalidConfig, match="a thread uses 10.* bytes of local memory, but only 524288 are allowed"):

@@ -45,9 +45,7 @@ def test_factors_are_all_the_exact_splits_in_autotvm_s_order(extent: int, num_ou
 
 
 @given(st.integers(1, 100), st.integers(2, 3), st.sampled_from(["power2", "verbose"]), st.integers(1, 64))
-def test_other_policies_cover_the_loop_and_waste_less_than_one_trip(
-    extent: int, num_outputs: int, policy: str, most: int
-) -> None:
+def test_other_policies_waste_less_than_one_iteration(extent: int, num_outputs: int, policy: str, most: int) -> None:
     tiles = splits(extent, num_outputs, policy, max_factor=most)
     powers = {1 << i for i in range(10)}
     allowed = {f for f in (powers if policy == "power2" else powers | set(factors(extent))) if f <= min(most, extent)}
@@ -135,7 +133,7 @@ def test_orders() -> None:
     assert knob.to_entity((2, 0, 1)) == [2, 0, 1]
 
 
-def test_orders_of_an_interval_and_of_parts_that_are_not_there_yet() -> None:
+def test_intervals_may_be_ordered_before_their_parts_exist() -> None:
     def define(cfg: TemplateConfig, loops: list[Any]) -> None:
         y = cfg.axis(loops[0])
         x = cfg.axis(8)
@@ -169,7 +167,7 @@ def test_interleaved_chains_are_one_order(policy: str, order: str) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=3))
-def test_merged_chains_are_the_one_order_that_takes_from_the_longest(lengths: list[int]) -> None:
+def test_merged_chains_take_from_the_longest_chain(lengths: list[int]) -> None:
     chains = [tuple((number, step) for step in range(length)) for number, length in enumerate(lengths)]
     found = []
     for order in set(itertools.permutations([number for number, length in enumerate(lengths) for _ in range(length)])):

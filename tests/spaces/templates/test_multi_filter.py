@@ -59,7 +59,7 @@ def brute(space: Filtered) -> list[Config]:
 
 
 @given(filtered())
-def test_enumeration_size_and_index_are_those_of_the_filtered_product(space: Filtered) -> None:
+def test_enumeration_and_index_follow_the_filtered_product(space: Filtered) -> None:
     left = brute(space)
     assert list(space.enumerate()) == left
     assert len(space) == space.size() == len(left)
@@ -142,7 +142,7 @@ def made(name: str, native: Target) -> KnobTemplate:
     return KnobTemplate(gemm(1024, 1024, 8), native, template=f"{__name__}:{name}")
 
 
-def test_a_filtered_template_keeps_autotvm_s_index_and_prints_both_lengths(native: Target) -> None:
+def test_a_filtered_template_keeps_the_index_of_autotvm(native: Target) -> None:
     space = made("tiles", native)
     assert repr(space) == (
         "ConfigSpace (len=8, range_length=18, space_map=\n"
@@ -161,7 +161,7 @@ def test_a_filtered_template_keeps_autotvm_s_index_and_prints_both_lengths(nativ
         space.from_entity({"entity": [["tile_x", "sp", [64, 16]], ["tile_y", "sp", [16, 64]], ["unroll", "ot", 0]]})
 
 
-def test_a_filtered_template_travels_and_is_another_space_than_the_whole(native: Target) -> None:
+def test_a_filtered_template_is_pickled_as_its_own_space(native: Target) -> None:
     space = made("tiles", native)
     for copy in (pickle.loads(pickle.dumps(space)), cloudpickle.loads(cloudpickle.dumps(space))):
         assert copy.fingerprint == space.fingerprint and list(copy.enumerate()) == list(space.enumerate())

@@ -99,7 +99,7 @@ def space(name: str, target: Target, workload: str = "gemm:12x20x18") -> KnobTem
 # --- AutoTVM's form -------------------------------------------------------------------------------------
 
 
-def test_space_has_autotvm_s_size_and_prints_as_autotvm_prints_it(autotvm: KnobTemplate) -> None:
+def test_a_space_has_the_size_and_text_of_autotvm(autotvm: KnobTemplate) -> None:
     assert len(autotvm) == 10_454_400
     assert repr(autotvm) == (  # ConfigSpace.__repr__ of TVM 0.17, which added range_length
         "ConfigSpace (len=10454400, range_length=10454400, space_map=\n"
@@ -311,9 +311,7 @@ def test_target_without_a_template_is_refused_with_the_way_out() -> None:
         KnobTemplate(parse_workload("gemm:8x8x8"), Target({"kind": "c"}))
 
 
-def test_space_travels_to_a_worker_even_where_its_template_cannot_be_imported(
-    native: Target, registered: dict[str, Any]
-) -> None:
+def test_a_space_is_pickled_without_importing_its_template(native: Target, registered: dict[str, Any]) -> None:
     def local(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
         cfg.define_knob("nothing", [0, 1])
 

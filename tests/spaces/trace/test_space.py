@@ -192,7 +192,7 @@ def test_later_choices_depend_on_earlier_ones(native: Target) -> None:
         space.schedule(Config({"tile_j": (4, 4), "pick": 0, "pick_2": 0}))
 
 
-def test_compute_locations_are_those_that_are_legal_there_and_then(native: Target) -> None:
+def test_compute_locations_are_legal_at_their_instruction(native: Target) -> None:
     space = Trace(parse_workload(PADDED), native, function=locate)
     tiled = steps(space, {"tile_y": (3, 3)})["location_pad"]
     assert tiled == [-2, -1, 1, 2, 3, 4]  # inlined, at the root, or at a loop: 0 is the one image
@@ -372,7 +372,7 @@ def test_whoever_chooses_may_fail_and_is_heard(native: Target) -> None:
         Trace(gemm(8, 8, 8), native).decide(choose)
 
 
-def test_a_bug_in_the_function_is_not_taken_for_an_invalid_config(native: Target) -> None:
+def test_a_bug_in_the_function_is_not_an_invalid_config(native: Target) -> None:
     with pytest.raises(AttributeError):
         Trace(gemm(8, 8, 8), native, function=lambda sch: sch.no_such_primitive())
 
