@@ -442,15 +442,13 @@ class Run:
     strategy: Strategy
     seed: int
     batch: int  # the number of configs to request from the policy at a time
-    trials: int  # for this, seconds and stop_after, see Budget
+    budget: Budget
     settings: Settings
     log: Path
     warm_start: WarmStart = field(default_factory=WarmStart)
     effective: Mapping[str, Any] = field(default_factory=dict)  # see Policy.effective
     contrasts: tuple[tuple[str, str], ...] = ()  # the pairs of strategies that the study registers for comparison
     starts: str = ""  # see Header.starts
-    seconds: float | None = None
-    stop_after: int | None = None
     code: Mapping[str, str] = field(default_factory=dict)  # see code_of
     defaults: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # see defaults_of
     discard: bool = False  # whether to move a log aside that this run cannot continue
@@ -459,8 +457,9 @@ class Run:
         return f"<Run {self.log.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
 
     @property
-    def budget(self) -> Budget:
-        return Budget(self.trials, self.seconds, self.stop_after)
+    def trials(self) -> int:
+        """The maximum number of trials."""
+        return self.budget.trials
 
     @property
     def space(self) -> Space:
@@ -599,12 +598,10 @@ def plan_run(
         strategy,
         seed,
         batch,
-        budget.trials,
+        budget,
         settings,
         log,
         warm_start,
-        seconds=budget.seconds,
-        stop_after=budget.stop_after,
     )
     policy, _ = run.start()
     learned = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch

@@ -16,6 +16,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..log.format import TABLE, Log, read_log
+from ..log.plan import Budget
 from ..log.writer import check_identity, pack, write_log
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
@@ -152,7 +153,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
             )
         trials = min(number for number in (size, limit) if number is not None)
         log = Path(f"{run.log.parent.parent}.jsonl")
-        runs.append(replace(run, searched=replace(run.searched, size=size), trials=trials, log=log))
+        runs.append(replace(run, searched=replace(run.searched, size=size), budget=Budget(trials), log=log))
     return runs, left_out
 
 

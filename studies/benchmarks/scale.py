@@ -27,6 +27,7 @@ import psutil
 import searchlab
 from searchlab.conformance import toys
 from searchlab.log.format import read_log
+from searchlab.log.plan import Budget
 from searchlab.measure.contract import Measurer
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
@@ -50,7 +51,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
         searched, strategy = SpaceChoice(space, Plugin("made-up")), Strategy.of(policy)
-        run = Run(searched, strategy, 0, batch, records, TableSettings("none"), path)
+        run = Run(searched, strategy, 0, batch, Budget(records), TableSettings("none"), path)
         search(run, MadeUp())
         start = time.perf_counter()
         log = read_log(path)
@@ -63,7 +64,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
             alone.tell(trials[first : first + batch])
         alone.ask(batch)
         policy_done = time.perf_counter()
-        search(replace(run, trials=records + batch), MadeUp())
+        search(replace(run, budget=Budget(records + batch)), MadeUp())
         resumed = time.perf_counter()
         size = path.stat().st_size / 1e6
     print(f"{records:,} records, {size:.1f} MB, policy {policy}")
