@@ -14,7 +14,7 @@ import pytest
 from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import MOST_LINES, read_log
+from searchlab.log.format import DEEPEST, LARGEST, MOST_LINES, read_log
 from searchlab.log.writer import examine, is_locked
 from tests.support.analysis.logs import write
 
@@ -124,3 +124,15 @@ def test_the_inputs_of_the_border_are_damaged(name: str, tmp_path: Path) -> None
     shutil.copy(BORDER / f"{name}.jsonl", tmp_path)
     with pytest.raises(SearchlabError, match="line 1: the header is damaged"):
         read_log(tmp_path / f"{name}.jsonl")
+
+
+def test_the_format_names_the_bounds() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "design" / "log-format.md").read_text()
+    table = dict(
+        line.strip("| ").split(" | ", 1) for line in text.partition("## Bounds")[2].splitlines() if "|" in line
+    )
+    assert table["the number of lines"] == f"{MOST_LINES:,}"
+    assert table["a name, and the name or value of a knob"] == f"{LONGEST_TEXT:,} characters"
+    assert table["a `message`"].startswith(f"{6 * LONGEST_TEXT:,} characters")
+    assert table["nesting in the header"] == f"{DEEPEST} levels" and f"{LARGEST:g}" == "1e+300"
+    assert "1e300" in table["a number in the header"]
