@@ -51,6 +51,7 @@ def test_a_damaged_log_is_answered_with_one_sentence(tmp_path: Path, name: str, 
 
 def test_damaged_logs_do_not_hide_a_sound_one(tmp_path: Path) -> None:
     shutil.copy(SOUND, tmp_path)
+    assert {log.stem for log in (DATA / "computation").iterdir()} == {*UNREADABLE, *UNUSABLE}
     for log in (DATA / "computation").iterdir():  # most of them are logs of the same run, of which only one counts
         shutil.copy(log, tmp_path)
     for command in ("best", "report"):

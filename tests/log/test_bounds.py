@@ -128,9 +128,8 @@ def test_the_inputs_of_the_border_are_damaged(name: str, tmp_path: Path) -> None
 
 def test_the_format_names_the_bounds() -> None:
     text = (Path(__file__).parents[2] / "docs" / "design" / "log-format.md").read_text()
-    table = dict(
-        line.strip("| ").split(" | ", 1) for line in text.partition("## Bounds")[2].splitlines() if "|" in line
-    )
+    rows = text.partition("## Bounds")[2].partition("## ")[0]
+    table = dict(line.strip("| ").split(" | ", 1) for line in rows.splitlines() if " | " in line)
     assert table["the number of lines"] == f"{MOST_LINES:,}"
     assert table["a name, and the name or value of a knob"] == f"{LONGEST_TEXT:,} characters"
     assert table["a `message`"].startswith(f"{6 * LONGEST_TEXT:,} characters")
