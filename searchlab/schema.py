@@ -10,7 +10,7 @@ import msgspec
 from .errors import SearchlabError, did_you_mean
 from .options import checked, plain
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
 
 
@@ -27,6 +27,8 @@ def convert(data: Any, kind: Any, source: str) -> Any:
             raise SearchlabError(f"{source}: {_explain(data, kind, '', str(error))}") from None
     except RecursionError:
         raise SearchlabError(f"{source} is nested too deeply, or contains itself") from None
+    except UnicodeEncodeError as error:
+        raise SearchlabError(f"{source}: {error.object!r} is not valid Unicode") from None
 
 
 def check_fields(settings: msgspec.Struct) -> None:

@@ -26,6 +26,7 @@ from ..files import write_file
 from ..log.format import Log, Record, read_bytes
 from ..plugins import Plugin
 from ..records import Failure, Statistic
+from ..schema import UNREADABLE
 from ..space import SPACES, Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
@@ -223,7 +224,7 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _converted(data: Any, kind: type[Any], problem: str) -> Any:
     try:
         return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
+    except UNREADABLE as error:
         raise SearchlabError(f"{problem}: {error}") from None
 
 

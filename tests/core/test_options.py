@@ -15,9 +15,11 @@ from msgspec.inspect import IntType
 from searchlab import NeverTwice, SearchlabError
 from searchlab.costmodel import COST_MODELS
 from searchlab.executors.contract import EXECUTORS
+from searchlab.measure.settings import Settings
 from searchlab.options import Between, Count, NonNegative, Trials, UnitInterval, checked, in_words, number_of
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES
+from searchlab.schema import convert
 from searchlab.space import SPACES
 from tests.support import toys
 from tests.support.cli import searchlab
@@ -186,3 +188,9 @@ def test_bounds_may_be_open_and_words_keep_their_order() -> None:
     assert in_words(Trials) == "a whole number from 1 to 1000000000"
     assert checked("n", 10**30, Count) == 10**30
     assert get_origin(Count) is Annotated and get_args(Count)[0] is int
+
+
+@pytest.mark.parametrize("data", [{"kind": "\ud800"}, {"kind": "local", "statistic": "\ud800"}])
+def test_text_that_is_no_unicode_is_one_sentence(data: dict[str, str]) -> None:
+    with pytest.raises(SearchlabError, match=r"measure: '\\ud800' is not valid Unicode"):
+        convert(data, Settings, "measure")

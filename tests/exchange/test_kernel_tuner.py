@@ -256,6 +256,12 @@ def test_a_damaged_record_is_named(tmp_path: Path, field: str, value: Any) -> No
         import_file(written(tmp_path / "c.json", content), tmp_path / "t.jsonl", As())
 
 
+def test_text_that_is_no_unicode_is_one_sentence(tmp_path: Path) -> None:
+    result = {"configuration": {"x": 1}, "times": "\ud800"}
+    with pytest.raises(SearchlabError, match="record 1 is damaged"):
+        import_file(written(tmp_path / "c.json", t4_of(result)), tmp_path / "t.jsonl", As())
+
+
 @given(cut=st.integers(0, 2000))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_truncated_file_yields_its_complete_records(tmp_path: Path, cut: int) -> None:
