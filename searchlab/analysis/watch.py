@@ -74,7 +74,10 @@ class StudyProgress:
             self.plan = read_plan(self.directory)
         except SearchlabError as error:
             self.problem = str(error)
-        self.looks = {run.log: self._look(run) for run in (self.plan.runs if self.plan else self._unplanned())}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SearchlabWarning)
+            runs = self.plan.runs if self.plan else self._unplanned()
+            self.looks = {run.log: self._look(run) for run in runs}
 
     @property
     def has_begun(self) -> bool:
@@ -110,13 +113,12 @@ class StudyProgress:
         ]
 
     def _look(self, run: PlannedRun) -> _Look:
-        path = self.directory / run.log
-        if not path.exists():
-            path = path.with_name(f"{path.name}.gz")
-        before = self.looks.get(run.log)
+        path, before = self.directory / run.log, self.looks.get(run.log)
         try:
+            if not path.exists():
+                path = path.with_name(f"{path.name}.gz")
             file = path.stat()
-        except OSError:
+        except (OSError, ValueError):  # a plan may contain any name
             return _Look(RunStatus(run))
         stamp = file.st_ino, file.st_size, file.st_mtime_ns
         is_current = before is not None and before.stamp == stamp and before.status.run == run
@@ -132,9 +134,7 @@ class StudyProgress:
 
     def _read(self, path: Path) -> Log | None:
         data = read_bytes(path, self.directory)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SearchlabWarning)
-            return decode_log(path, data) if b"\n" in data else None
+        return decode_log(path, data) if b"\n" in data else None
 
 
 class WatchServer(ThreadingHTTPServer):
@@ -162,6 +162,7 @@ class WatchServer(ThreadingHTTPServer):
         self.asked.set()
         self._read = read
         self._closed = Event()
+        self._thread = Thread(target=self._keep_up_to_date, daemon=True)
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -170,11 +171,13 @@ class WatchServer(ThreadingHTTPServer):
                 f"omit it"
             ) from None
         self.url = f"http://{HOST}:{self.server_port}/"
-        Thread(target=self._keep_up_to_date, daemon=True).start()
+        self._thread.start()
 
     def server_close(self) -> None:
-        self._closed.set()
         super().server_close()
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()  # a process must not end while a thread executes C++ code
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):  # a browser may close a connection at any time

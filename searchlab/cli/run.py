@@ -230,9 +230,8 @@ def watch(
     if study.suffix == ".toml":
         directory = Path("results") / study.stem
         read = partial(read_study_runs, Study.load(study))
-    with WatchServer(directory, read, port) as server:
+    with suppress(KeyboardInterrupt), WatchServer(directory, read, port) as server:
         say(str(server.progress))
         say(f"the report: {server.url} (Ctrl-C closes the page; the study continues)")
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
-        say("\nthe page is closed; a running study continues")
+        server.serve_forever()
+    say("\nthe page is closed; a running study continues")

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -178,6 +179,19 @@ def test_progress_without_a_plan(tmp_path: Path) -> None:
         writer.append(trial(0))
         (tmp_path / "b.jsonl").write_text("no log\n")
         assert str(StudyProgress(tmp_path)) == "2 logs, 1 running, 1 damaged; 1 trial done"
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "a\0b", "loop", "pipe", "../secret"], ids=["long", "null", "loop", "pipe", "outside"]
+)
+def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    run = {"workload": "w", "space": "s", "strategy": name, "seed": 0, "budget": {}}
+    (tmp_path / PLAN).write_text(json.dumps({"searchlab_study": 1, "runs": [run | {"log": f"{name}.jsonl"}]}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # they would be repeated at every look
+        assert str(StudyProgress(tmp_path)).startswith(("0 of 1 run finished, 1 ", "There are no runs here yet."))
 
 
 def test_only_a_directory_can_be_watched(tmp_path: Path) -> None:
