@@ -17,13 +17,9 @@ evolutionary reach 95 % of the best known and random does not; but eight seeds c
 # %%
 import searchlab
 
+policies = ["random", "evolutionary", "xgb"]
 study = searchlab.Study.from_dict(
-    {
-        "suite": "v1/gemm-255x129x65-guided-1t",
-        "policies": ["random", "evolutionary", "xgb"],
-        "trials": 48,
-        "seeds": 8,
-    }
+    {"suite": "v1/gemm-255x129x65-guided-1t", "policies": policies, "trials": 48, "seeds": 8}
 )
 
 # %% [markdown]
