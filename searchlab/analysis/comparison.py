@@ -68,8 +68,8 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
         return Comparison(_checked(read_runs(Path(what[0]))), planned_claims(Path(what[0])))
     logs: dict[Path, tuple[str | None, Columns]] = {}
     texts: Texts = {}
-    for one in what:
-        labelled = one.items() if isinstance(one, Mapping) else [(None, one)]
+    for argument in what:
+        labelled = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for label, source in labelled:
             group = {real_path(log.path): log for log in _logs(source, texts)}
             for path, log in (group if label is None else _labelled(label, group)).items():
@@ -88,8 +88,8 @@ def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
     elif isinstance(source, str | Path):
         yield from (run.log for item in read_runs(Path(source)).values() for run in item.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
-        for one in source:
-            yield from _logs(one, texts)
+        for part in source:
+            yield from _logs(part, texts)
     else:
         raise SearchlabError(
             f"compare accepts results, logs, directories of logs, and lists of these, not {type(source).__name__}"
@@ -104,7 +104,7 @@ def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
     new = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
     def renamed(log: Columns) -> Columns:
-        contrasts = tuple((new.get(one, one), new.get(other, other)) for one, other in log.header.contrasts)
+        contrasts = tuple((new.get(first, first), new.get(second, second)) for first, second in log.header.contrasts)
         return replace(log, header=msgspec.structs.replace(log.header, label=new[log.header.name], contrasts=contrasts))
 
     return {path: renamed(log) for path, log in group.items()}
@@ -113,11 +113,11 @@ def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
 def _checked(runs: Runs) -> Runs:
     searched = {name: workload for workload, item in runs.items() for name in item.by_strategy}
     if len(searched) > 1 and all(len(item.by_strategy) == 1 for item in runs.values()):
-        (one, here), (other, there) = list(searched.items())[:2]
+        (first, first_workload), (second, second_workload) = list(searched.items())[:2]
         raise SearchlabError(
-            f"nothing to compare: no two strategies searched the same workload; for example, {one!r} searched "
-            f"{here}, while {other!r} searched {there}; to compare runs of the same strategy, pass a mapping from "
-            "labels to runs"
+            f"nothing to compare: no two strategies searched the same workload; for example, {first!r} searched "
+            f"{first_workload}, while {second!r} searched {second_workload}; to compare runs of the same strategy, "
+            "pass a mapping from labels to runs"
         )
     return runs
 
@@ -177,10 +177,13 @@ class Comparison:
         if len(self.verdicts) == 1:
             sentences = list(self.verdicts.values())
         else:
-            sentences = [f"{workload}: {said}" for workload, said in self.verdicts.items()]
+            sentences = [f"{workload}: {texts}" for workload, texts in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []
-        said = [f"{one.verdict}: {one.claim.text} {one.says}" for one in self.summary.claims]
-        return "\n".join([*said, *(answer.says for answer in self.summary.answers), *over_all, *sentences])
+        texts = [
+            f"{claim_verdict.verdict}: {claim_verdict.claim.text} {claim_verdict.says}"
+            for claim_verdict in self.summary.claims
+        ]
+        return "\n".join([*texts, *(answer.says for answer in self.summary.answers), *over_all, *sentences])
 
     def strategies_frame(self) -> pd.DataFrame:
         """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
@@ -265,11 +268,11 @@ class Comparison:
         """
         from .charts.pictures import gaps_picture
 
-        found = differences(self.summary)
-        if not found:
+        gaps = differences(self.summary)
+        if not gaps:
             raise SearchlabError("no differences to plot: no two strategies ran on every workload")
-        name = next(iter(found)) if reference is None else reference
-        return gaps_picture(name, _pick(found, name, "strategy"), self._looks)
+        name = next(iter(gaps)) if reference is None else reference
+        return gaps_picture(name, _pick(gaps, name, "strategy"), self._looks)
 
     def save(self, out: str | Path) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
@@ -284,16 +287,16 @@ class Comparison:
         return f"<Comparison of {len(self.strategies)} strategies on {len(self.runs)} workloads, {runs} runs>"
 
     def _repr_html_(self) -> str:
-        shown = self.summary.workloads[:_MOST]
+        workloads = self.summary.workloads[:_MOST]
         overall = self.summary.overall
-        said = [answer.says for answer in self.summary.answers]
-        text = html_paragraphs([*said, overall.verdict] if overall else said)
-        for item in shown:
+        texts = [answer.says for answer in self.summary.answers]
+        text = html_paragraphs([*texts, overall.verdict] if overall else texts)
+        for item in workloads:
             ranking = table(item.strategies, Shown.TERMINAL, **item.words(self.summary.target))
             heads = ["strategy", *(head.title for head in ranking.heads)]
             rows = [(name, *(cell.text + cell.beside for cell in cells)) for name, cells in ranking.rows]
             text += html_table(heads, rows, caption=item.workload) + html_paragraphs([item.verdict])
-        left = len(self.summary.workloads) - len(shown)
+        left = len(self.summary.workloads) - len(workloads)
         return text + html_paragraphs([f"{left} more workloads are in strategies_frame()"] * bool(left))
 
     def _item(self, workload: object) -> WorkloadSummary:
@@ -334,7 +337,7 @@ _WITHOUT = {
 """For each line chart, the reason why it may be missing."""
 
 
-def _pick(known: Mapping[str, T], name: str, kind: str) -> T:
-    if name not in known:
-        raise SearchlabError(f"this comparison contains no {kind} {name!r}{did_you_mean(name, known)}")
-    return known[name]
+def _pick(items: Mapping[str, T], name: str, kind: str) -> T:
+    if name not in items:
+        raise SearchlabError(f"this comparison contains no {kind} {name!r}{did_you_mean(name, items)}")
+    return items[name]

@@ -133,7 +133,7 @@ class Row:
     measures: ClassVar[dict[str, Measure[Any, Any]]]
 
     def __init_subclass__(cls) -> None:
-        cls.measures = {name: one for name, one in vars(cls).items() if isinstance(one, Measure)}
+        cls.measures = {name: measure for name, measure in vars(cls).items() if isinstance(measure, Measure)}
 
     def __init__(self, strategy: str, source: Any) -> None:
         self.strategy = strategy
@@ -206,9 +206,9 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         numbers = [column.number(value) for value in values]
         if column.if_differs and len(set(numbers)) == 1:
             continue
-        known = [number for number in numbers if number is not None]
-        best = column.best(known) if column.best and known and len(rows) > 1 else None
-        are_words = any(isinstance(number, str) for number in known)
+        defined = [number for number in numbers if number is not None]
+        best = column.best(defined) if column.best and defined and len(rows) > 1 else None
+        are_words = any(isinstance(number, str) for number in defined)
         heads.append(Head(column.title.format(**words), column.meaning or measure.meaning, measure.unit, are_words))
         cells = []
         for row, value, number in zip(rows, values, numbers, strict=True):
@@ -217,7 +217,7 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
             detail = column.detail(value) if column.detail and value is not None else ""
             cells.append(Cell(text, beside, detail, missing, best is not None and number == best))
         columns.append(cells)
-    return Table(heads, [(row.strategy, [cells[place] for cells in columns]) for place, row in enumerate(rows)])
+    return Table(heads, [(row.strategy, [cells[index] for cells in columns]) for index, row in enumerate(rows)])
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -328,8 +328,8 @@ def _complete(runs: StrategyRuns) -> bool:
 
 
 def _failures(runs: StrategyRuns) -> dict[str, int]:
-    found = np.concatenate([run.log.failures for run in runs.runs])
-    return {kind: int((found == number).sum()) for number, kind in enumerate(FAILURES)}
+    failures = np.concatenate([run.log.failures for run in runs.runs])
+    return {kind: int((failures == number).sum()) for number, kind in enumerate(FAILURES)}
 
 
 def _seconds(runs: StrategyRuns) -> Seconds:

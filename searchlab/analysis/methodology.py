@@ -51,15 +51,15 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         raise SearchlabError("no runs to score; pass at least one log")
     if len(np.unique(table.costs[np.isfinite(table.costs)])) < 2:
         raise SearchlabError(f"{table.path} cannot be used to score runs: it contains fewer than two different costs")
-    places = _places(table, runs)
+    indices = _places(table, runs)
     space = _statistics(table)
     first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)
     trials, moments = np.arange(max(first, 1), last + 1), np.linspace(begin, end, MOMENTS)
-    if len(places) < last:
+    if len(indices) < last:
         raise SearchlabError(
-            f"the runs over {table.path} have only {len(places)} trials, but scoring them requires {last}"
+            f"the runs over {table.path} have only {len(indices)} trials, but scoring them requires {last}"
         )
-    strategy = StochasticOptimizationAlgorithm(_described(space, places))
+    strategy = StochasticOptimizationAlgorithm(_described(space, indices))
     ascending, baseline = space.objective_performances_total_sorted, RandomSearchCalculatedBaseline(space)
     state = np.random.get_state()
     np.random.seed(seed)
@@ -79,12 +79,12 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
 def _places(table: Log, runs: Sequence[Log]) -> Ints:
     """Return the index of each trial's config in the table's records: shape (trials in the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
-    found = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
-    for run, row in zip(runs, found, strict=True):
+    rows_of_runs = [[rows.get(Config(record.config)) for record in run.records] for run in runs]
+    for run, row in zip(runs, rows_of_runs, strict=True):
         if None in row:
             raise SearchlabError(f"trial {row.index(None)} of {run.path} has a config that is not in {table.path}")
-    trials = min(map(len, found))
-    return np.array([row[:trials] for row in found], dtype=np.int64).reshape(len(runs), trials).T
+    trials = min(map(len, rows_of_runs))
+    return np.array([row[:trials] for row in rows_of_runs], dtype=np.int64).reshape(len(runs), trials).T
 
 
 def _statistics(table: Log) -> Any:
@@ -110,11 +110,11 @@ def _result(record: Record, cost: float) -> dict[str, Any]:
     }
 
 
-def _described(space: Any, places: Ints) -> Any:
-    """Return the runs that tried the configs at ``places``, in the form in which the package describes a strategy."""
-    trials, runs = places.shape
-    elapsed: Floats = np.cumsum(space.objective_times_total[places], axis=0)
-    best: Floats = np.fmin.accumulate(space.objective_performances_total[places], axis=0)
+def _described(space: Any, indices: Ints) -> Any:
+    """Return the runs that tried the configs at ``indices``, in the form in which the package describes a strategy."""
+    trials, runs = indices.shape
+    elapsed: Floats = np.cumsum(space.objective_times_total[indices], axis=0)
+    best: Floats = np.fmin.accumulate(space.objective_performances_total[indices], axis=0)
     results = SimpleNamespace(
         fevals_results=np.repeat(np.arange(1.0, trials + 1)[:, np.newaxis], runs, axis=1),
         objective_time_results=elapsed,

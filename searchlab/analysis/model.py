@@ -50,11 +50,11 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     def significant(self) -> bool:
         return self.adjusted is not None and self.adjusted <= ALPHA
 
-    def ahead(self, one: str, other: str) -> bool:
-        """Return whether ``one`` is significantly better than ``other``."""
-        if (one, other) == (self.first, self.second):
+    def ahead(self, strategy: str, other: str) -> bool:
+        """Return whether ``strategy`` is significantly better than ``other``."""
+        if (strategy, other) == (self.first, self.second):
             return self.significant and self.effect > 0
-        return (other, one) == (self.first, self.second) and self.significant and self.effect < 0
+        return (other, strategy) == (self.first, self.second) and self.significant and self.effect < 0
 
 
 class PairCell(NamedTuple):
@@ -67,12 +67,12 @@ class PairCell(NamedTuple):
     word: str  # "better" or "worse" if the difference is significant, otherwise empty
 
     @classmethod
-    def of(cls, contrast: Contrast, one: str, other: str) -> Self:
+    def of(cls, contrast: Contrast, strategy: str, other: str) -> Self:
         chance, lower, upper = contrast.improvement, contrast.lower, contrast.upper
-        if contrast.first != one:
+        if contrast.first != strategy:
             chance = 1 - chance
             lower, upper = (None if end is None else 1 - end for end in (upper, lower))
-        word = "better" if contrast.ahead(one, other) else "worse" if contrast.ahead(other, one) else ""
+        word = "better" if contrast.ahead(strategy, other) else "worse" if contrast.ahead(other, strategy) else ""
         return cls(chance, lower, upper, contrast.adjusted, word)
 
 

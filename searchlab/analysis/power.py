@@ -95,35 +95,40 @@ def power_plan(
     names = sorted({row.strategy for item in summary.workloads for row in item.strategies})
     if strategy and strategy not in names:
         raise SearchlabError(f"no runs of the strategy {strategy!r}{did_you_mean(strategy, names)}")
-    everything = list(combinations(names, 2))
-    which = [pair for pair in everything if not strategy or strategy in pair]
-    tests = registered or tests or max(1, summary.family.tests * len(which) // max(1, len(everything)))
+    all_pairs = list(combinations(names, 2))
+    pairs = [pair for pair in all_pairs if not strategy or strategy in pair]
+    tests = registered or tests or max(1, summary.family.tests * len(pairs) // max(1, len(all_pairs)))
     rows = [item.by_strategy for item in summary.workloads]
-    seeds = max((len(row.seeds) for own in rows for row in own.values()), default=0)
+    seeds = max((len(row.seeds) for by_strategy in rows for row in by_strategy.values()), default=0)
     alpha = ALPHA * (RESERVED if registered else 1) / tests
 
-    def need(first: str, second: str, varies: Variation, here: int) -> Need:
-        alone, together = (seeds_for(varies, difference, n, power=power, alpha=alpha) for n in (1, here))
+    def need(first: str, second: str, varies: Variation, count: int) -> Need:
+        alone, together = (seeds_for(varies, difference, n, power=power, alpha=alpha) for n in (1, count))
         others = workloads_for(varies, difference, seeds, power=power, alpha=alpha)
         return Need(first, second, varies, alone, together, others)
 
     needs = []
-    for first, second in which:
+    for first, second in pairs:
         differences = [_differences(row[first], row[second]) for row in rows if first in row and second in row]
         if varies := variation(differences):
             needs.append(need(first, second, varies, len(differences)))
-    needs.sort(key=lambda one: (one.variation.seeds, one.first, one.second))
+    needs.sort(key=lambda pair_need: (pair_need.variation.seeds, pair_need.first, pair_need.second))
     if new and needs:
-        between = [one.variation.workloads for one in needs if one.variation.workloads is not None]
-        usual = Variation(median(one.variation.seeds for one in needs), median(between) if between else None)
+        between = [pair_need.variation.workloads for pair_need in needs if pair_need.variation.workloads is not None]
+        usual = Variation(
+            median(pair_need.variation.seeds for pair_need in needs), median(between) if between else None
+        )
         needs.insert(0, need(NEW, strategy, usual, len(rows)))
     return PowerPlan(difference, power, tests, registered is not None, len(rows), seeds, needs)
 
 
 def _differences(first: StrategySummary, second: StrategySummary) -> Floats:
     """Return the differences in area for the seeds that both strategies have."""
-    ours, theirs = first.by_seed(AREA), second.by_seed(AREA)
-    return np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())], dtype=np.float64)
+    first_areas, second_areas = first.by_seed(AREA), second.by_seed(AREA)
+    return np.array(
+        [first_areas[seed] - second_areas[seed] for seed in sorted(first_areas.keys() & second_areas.keys())],
+        dtype=np.float64,
+    )
 
 
 def variation(differences: Sequence[Floats]) -> Variation | None:
@@ -133,17 +138,17 @@ def variation(differences: Sequence[Floats]) -> Variation | None:
     variance, with equal weight for each workload. The variance between workloads is that of the means minus the part
     due to seeds, but at least 0 (Searle, Casella and McCulloch, "Variance components", 1992, chapter 3).
     """
-    several = [own for own in differences if len(own) > 1]
+    several = [sample for sample in differences if len(sample) > 1]
     if not several:
         return None
-    freedom = sum(len(own) - 1 for own in several)
-    within = sum(float(((own - own.mean()) ** 2).sum()) for own in several) / freedom
+    freedom = sum(len(sample) - 1 for sample in several)
+    within = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in several) / freedom
     if not round(within, 2 * DECIMALS):
         return None
-    means = np.array([own.mean() for own in differences if len(own)])
+    means = np.array([sample.mean() for sample in differences if len(sample)])
     if len(means) < 2:
         return Variation(math.sqrt(within), None)
-    of_means = within * float(np.mean([1 / len(own) for own in differences if len(own)]))
+    of_means = within * float(np.mean([1 / len(sample) for sample in differences if len(sample)]))
     return Variation(math.sqrt(within), math.sqrt(max(0.0, float(means.var(ddof=1)) - of_means)))
 
 

@@ -145,13 +145,13 @@ def _write(folder: Path, result: Published) -> Path:
     sums = {path.relative_to(folder).as_posix(): hashlib.sha256(read_bytes(path)).hexdigest() for path in files}
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     write_file(folder / SUMS, text)
-    shown = [(name, quote(name), _size(folder / name)) for name in sums if not name.startswith(f"{LOGS}/")]
-    pictures = [row for row in shown if row[0].endswith((".png", ".svg"))]
+    rows = [(name, quote(name), _size(folder / name)) for name in sums if not name.startswith(f"{LOGS}/")]
+    pictures = [row for row in rows if row[0].endswith((".png", ".svg"))]
     _render(
         folder / "index.html",
         title=card.title,
         card=card,
-        files=[row for row in shown if row not in pictures],
+        files=[row for row in rows if row not in pictures],
         pictures=pictures,
         logs=sum(name.startswith(f"{LOGS}/") for name in sums),
         commands=[f"pip install searchlab=={version('searchlab')}", f"sha256sum --check {SUMS}", *result.commands],
@@ -168,10 +168,10 @@ def _copy_logs(directory: Path, to: Path) -> Path:
     if not (logs := find_logs(directory)):
         raise no_logs([directory])
     for log in logs:
-        place = log.relative_to(directory)
-        if REPORT in place.parts[:-1]:
+        relative_path = log.relative_to(directory)
+        if REPORT in relative_path.parts[:-1]:
             continue
-        copy_file(log, to / place, under=directory)
+        copy_file(log, to / relative_path, under=directory)
     for path in find_files(directory, (PLAN, TOML, JSON)):
         copy = to / path.relative_to(directory)
         if path.name in (PLAN, TOML, JSON) and copy.parent.is_dir():
@@ -180,16 +180,16 @@ def _copy_logs(directory: Path, to: Path) -> Path:
 
 
 def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> Card:
-    said = [answer.says for answer in summary.answers]
-    if not said:
-        said = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
+    texts = [answer.says for answer in summary.answers]
+    if not texts:
+        texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
     runs = [run for item in comparison.values() for run in item.runs]
     about = dict(facts(runs))
     strategies = {run.strategy for run in runs}
     sizes = (f"{len(strategies)} strategies", counted(len(comparison), "workload"), counted(len(runs), "run"))
     return Card(
         title=result.title,
-        answers=said[:3],
+        answers=texts[:3],
         date=time.strftime("%Y-%m-%d"),
         measured=about.get("made on", ""),
         machine=result.machine or about.get("host", ""),

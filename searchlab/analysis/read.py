@@ -58,8 +58,8 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
         folder, name = os.path.split(path)
         return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder(folder), name)
 
-    for place in where:
-        for path, budget in _logs(place, everything):
+    for source in where:
+        for path, budget in _logs(source, everything):
             paths.setdefault(real(path), (path, budget))
     if not paths:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
@@ -79,7 +79,9 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
 
 def planned_claims(*where: Path) -> list[Claim]:
     """Return the claims of all studies whose plans are in the directories in ``where``."""
-    plans = (read_plan(path.parent) for place in where if place.is_dir() for path in find_files(place, (PLAN,)))
+    plans = (
+        read_plan(path.parent) for directory in where if directory.is_dir() for path in find_files(directory, (PLAN,))
+    )
     return [claim for plan in plans if plan for claim in plan.claims]
 
 
@@ -112,25 +114,25 @@ def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str]
     return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
 
 
-def _logs(place: Path, everything: bool) -> list[tuple[Path, Budget]]:
-    """Return the log or logs at ``place``, each with the budget within which its trials count."""
-    if place.is_dir():
-        paths = [path for path in find_logs(place) if REPORT not in path.relative_to(place).parts[:-1]]
+def _logs(source: Path, everything: bool) -> list[tuple[Path, Budget]]:
+    """Return the log or logs at ``source``, each with the budget within which its trials count."""
+    if source.is_dir():
+        paths = [path for path in find_logs(source) if REPORT not in path.relative_to(source).parts[:-1]]
         if not paths:
             raise SearchlabError(
-                f"{place} contains no logs (*.jsonl); run a study there first, or pass another directory"
+                f"{source} contains no logs (*.jsonl); run a study there first, or pass another directory"
             )
-        return [(path, Budget()) for path in paths] if everything else _of_studies(place, paths)
-    if not place.exists():
-        raise SearchlabError(f"cannot report on {place}: there is no such directory or log; check the path")
-    if not place.name.endswith((".jsonl", ".jsonl.gz")):
-        raise SearchlabError(f"{place} is not a log: log names end in .jsonl or .jsonl.gz")
-    return [(place, Budget())]
+        return [(path, Budget()) for path in paths] if everything else _of_studies(source, paths)
+    if not source.exists():
+        raise SearchlabError(f"cannot report on {source}: there is no such directory or log; check the path")
+    if not source.name.endswith((".jsonl", ".jsonl.gz")):
+        raise SearchlabError(f"{source} is not a log: log names end in .jsonl or .jsonl.gz")
+    return [(source, Budget())]
 
 
-def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
+def _of_studies(root: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
     """Return the ``paths`` that are in the plan of their study, or do not belong to a study, with their budgets."""
-    plans = {path.parent: plan.by_log for path in find_files(place, (PLAN,)) if (plan := read_plan(path.parent))}
+    plans = {path.parent: plan.by_log for path in find_files(root, (PLAN,)) if (plan := read_plan(path.parent))}
     logs: list[tuple[Path, Budget]] = []
     left_out: list[Path] = []
 
@@ -147,7 +149,7 @@ def _of_studies(place: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]
             left_out.append(path)
     if left_out and not logs:
         raise SearchlabError(
-            f"{place} contains no logs that are currently part of its study; run the study, or report on all logs "
+            f"{root} contains no logs that are currently part of its study; run the study, or report on all logs "
             f"there (--all or, in Python, everything=True)"
         )
     if left_out:
@@ -238,20 +240,20 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             f"The machine drifted during {most}{run.file}, where the first program once took {ratio:.2f} times as "
             "long as in its own trial."
         )
-    if again := sum(run.log.final is not None for run in runs):
+    if retimed := sum(run.log.final is not None for run in runs):
         notes.append(
-            f"The fastest trials of {counted(again, 'run')} were measured again after the search. The best programs "
+            f"The fastest trials of {counted(retimed, 'run')} were measured again after the search. The best programs "
             "are shown with these times; the comparison uses the times measured during the search."
         )
     by_strategy: dict[str, list[LoggedRun]] = {}
     for run in runs:
         by_strategy.setdefault(run.strategy, []).append(run)
     shares = []
-    for strategy, own in by_strategy.items():
-        if used := own[0].log.header.effective:
+    for strategy, strategy_runs in by_strategy.items():
+        if used := strategy_runs[0].log.header.effective:
             values = listed([f"{option} {value}" for option, value in used.items()])
             notes.append(f"{strategy} used smaller values than its options request: {values}.")
-        near = np.concatenate([run.log.nearest for run in own])
+        near = np.concatenate([run.log.nearest for run in strategy_runs])
         if near.any():
             shares.append(f"{100 * int(near.sum()) / len(near):.1f} % of the trials of {strategy}")
     if shares:

@@ -73,7 +73,7 @@ def report(
         SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
             :func:`~searchlab.analysis.read.read_runs`), or if the report cannot be written.
     """
-    paths = [Path(place) for place in where]
+    paths = [Path(path) for path in where]
     directory = report_directory(*paths, out=out)
     comparison = read_runs(*paths, everything=everything, readings=False)
     return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial)
@@ -119,16 +119,16 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
         return Path(out)
     if len(where) != 1 or not Path(where[0]).is_dir():
         return OUT
-    place = Path(where[0])
-    for log in place.glob("*.jsonl*"):
+    directory = Path(where[0])
+    for log in directory.glob("*.jsonl*"):
         with suppress(SearchlabError):  # unreadable logs have been reported
             if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:
                 break
     else:
-        resolve_inside(place / REPORT, place)
-        return place / REPORT
+        resolve_inside(directory / REPORT, directory)
+        return directory / REPORT
     raise SearchlabError(
-        f"{place} is a folder of tables, such as {log.name}; specify where to write the report with --out DIR (in "
+        f"{directory} is a folder of tables, such as {log.name}; specify where to write the report with --out DIR (in "
         f"Python, out=DIR)"
     )
 
@@ -143,33 +143,33 @@ def summary_table(summary: Summary) -> list[RenderableType]:
     contain a table of how fast strategies converge, the verdict, and a table of seconds and failed trials. They end
     with the table and verdict over all workloads, and a description of the tests.
     """
-    shown: list[RenderableType] = claim_texts(summary.claims)
-    shown += [Text(answer.says, "bold") for answer in summary.answers]
+    parts: list[RenderableType] = claim_texts(summary.claims)
+    parts += [Text(answer.says, "bold") for answer in summary.answers]
     for item in summary.workloads:
         words = item.words(summary.target)
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
-        shown += [
+        parts += [
             _Table(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
             Text(" ".join([item.verdict, *item.notes])),
             _Table("", measures.table(item.strategies, Shown.COSTS, **words)),
         ]
-    return [*shown, *overall_tables(summary), Text(summary.family.says)]
+    return [*parts, *overall_tables(summary), Text(summary.family.says)]
 
 
 def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
     """Return a text for each claim: its verdict, its source, the published numbers and the numbers from the runs."""
     return [
         Text.assemble(
-            (one.verdict, f"bold {CLAIM_STYLES.get(one.verdict, '')}"),
-            (f": {one.claim.text}", "bold"),
-            f" ({one.claim.source})",
-            *([f"\n  published: {one.claim.published}"] if one.claim.published else []),
-            *(f"\n  here: {other.says}" for other in one.against),
+            (claim_verdict.verdict, f"bold {CLAIM_STYLES.get(claim_verdict.verdict, '')}"),
+            (f": {claim_verdict.claim.text}", "bold"),
+            f" ({claim_verdict.claim.source})",
+            *([f"\n  published: {claim_verdict.claim.published}"] if claim_verdict.claim.published else []),
+            *(f"\n  here: {other.says}" for other in claim_verdict.against),
         )
-        for one in claims
+        for claim_verdict in claims
     ]
 
 
@@ -178,12 +178,12 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     overall = summary.overall
     if overall is None:
         return []
-    found = measures.table(overall.strategies, Shown.TERMINAL, cutoffs=summary.score_cutoffs)
+    table = measures.table(overall.strategies, Shown.TERMINAL, cutoffs=summary.score_cutoffs)
     ranks = overall.diagram.by_strategy
-    found.heads.insert(0, measures.Head("rank"))
-    for name, cells in found.rows:
+    table.heads.insert(0, measures.Head("rank"))
+    for name, cells in table.rows:
         cells.insert(0, Cell(f"{ranks[name]:.2f}"))
-    return [_Table(f"across all {len(overall.workloads)} workloads", found), Text(overall.verdict)]
+    return [_Table(f"across all {len(overall.workloads)} workloads", table), Text(overall.verdict)]
 
 
 @dataclass(frozen=True)
@@ -208,19 +208,19 @@ class _Table:
         )
         longest = max((len(name) for name, _ in self.content.rows), default=0)
         table.add_column("strategy", overflow="fold", min_width=min(longest, 20), max_width=30)
-        shown = []  # for each column, whether the texts next to its numbers are shown
+        are_beside = []  # for each column, whether the texts next to its numbers are shown
         for head in self.content.heads:
             lines = head.title.split("\n")
             about = [line for line in lines if line.startswith(("[", "("))]  # the heading of these texts
-            shown.append(beside or not about)
+            are_beside.append(beside or not about)
             title = Text("\n".join(line for line in lines if beside or line not in about))
             table.add_column(title, justify="left" if head.words else "right", no_wrap=not head.words)
         for name, cells in self.content.rows:
             table.add_row(
                 Text(name),
                 *(
-                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside if there else "")
-                    for cell, there in zip(cells, shown, strict=True)
+                    Text.assemble((cell.text, "bold" if cell.best else ""), cell.beside if is_beside else "")
+                    for cell, is_beside in zip(cells, are_beside, strict=True)
                 ),
             )
         return table
@@ -311,8 +311,8 @@ def number_tables(
 ) -> dict[str, Rows]:
     """Return the content of all CSV files except ``figures.csv``, by name; see :func:`report`."""
 
-    def values(table: str, one: Any) -> list[Any]:
-        return [at(one, path) for path in COLUMNS[table].values()]
+    def values(table: str, record: Any) -> list[Any]:
+        return [at(record, path) for path in COLUMNS[table].values()]
 
     items, overall = summary.workloads, summary.overall
     ranks = overall.diagram.by_strategy if overall else {}
@@ -330,18 +330,18 @@ def number_tables(
         "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
         "contrasts": Rows(
             ("workload", *COLUMNS["contrasts"]),
-            ((name, *values("contrasts", one)) for name, found in contrasts for one in found),
+            ((name, *values("contrasts", record)) for name, found in contrasts for record in found),
         ),
         "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), curves),
-        "programs": Rows(list(COLUMNS["programs"]), (values("programs", one) for one in programs)),
+        "programs": Rows(list(COLUMNS["programs"]), (values("programs", record) for record in programs)),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
-        "lead": Rows(list(COLUMNS["lead"]), (values("lead", one) for one in (overall.claims if overall else ()))),
+        "lead": Rows(list(COLUMNS["lead"]), (values("lead", record) for record in (overall.claims if overall else ()))),
         PUBLISHED: Rows(
             ("claim", *COLUMNS[PUBLISHED], *Comparand.__struct_fields__),
             (
-                (number, *values(PUBLISHED, one), *msgspec.structs.astuple(other))
-                for number, one in enumerate(summary.claims, 1)
-                for other in one.against
+                (number, *values(PUBLISHED, record), *msgspec.structs.astuple(other))
+                for number, record in enumerate(summary.claims, 1)
+                for other in record.against
             ),
         ),
     }
@@ -373,13 +373,13 @@ def write_json(path: Path, value: Any) -> None:
 
 def run_programs(comparison: ComparedRuns) -> list[Program]:
     """Return the best program of each run that has one, in the order of the comparison."""
-    found = []
+    programs = []
     for run in (run for item in comparison.values() for run in item.runs):
         log = run.log
         if not np.isfinite(log.costs).any():
             continue
         index, seconds, tied = fastest(log.costs, log.final)
-        found.append(
+        programs.append(
             Program(
                 workload=run.workload,
                 strategy=run.strategy,
@@ -393,7 +393,7 @@ def run_programs(comparison: ComparedRuns) -> list[Program]:
                 log=run.file,
             )
         )
-    return found
+    return programs
 
 
 def best_programs(programs: Sequence[Program]) -> list[Program]:
@@ -402,6 +402,6 @@ def best_programs(programs: Sequence[Program]) -> list[Program]:
     If several programs are equally fast, the one with the lowest seed is chosen.
     """
     best: dict[tuple[str, str], Program] = {}
-    for program in sorted(programs, key=lambda one: (-one.gflops, one.seed)):
+    for program in sorted(programs, key=lambda item: (-item.gflops, item.seed)):
         best.setdefault((program.workload, program.strategy), program)
-    return sorted(best.values(), key=lambda one: (one.workload, -one.gflops, one.strategy))
+    return sorted(best.values(), key=lambda item: (item.workload, -item.gflops, item.strategy))

@@ -182,7 +182,7 @@ class StrategyRuns:
 
 def held(values: Sequence[Floats], trials: int) -> Floats:
     """Return the first ``trials`` values of each run, repeating the last value as needed: shape (runs, trials)."""
-    return np.array([one[np.minimum(np.arange(trials), len(one) - 1)] for one in values])
+    return np.array([curve[np.minimum(np.arange(trials), len(curve) - 1)] for curve in values])
 
 
 def reach(runs: Sequence[LoggedRun]) -> int:
@@ -200,11 +200,11 @@ def _of_half(counts: Collection[int]) -> int:
 
 def alike(runs: Sequence[Array]) -> int:
     """Return the number of initial configs that the runs share, in the same order."""
-    for place, configs in enumerate(zip(*runs, strict=False)):
+    for position, configs in enumerate(zip(*runs, strict=False)):
         if len(set(configs)) > 1:
             first, *others = map(msgspec.json.decode, configs)
             if any(config != first for config in others):  # and not the same config with its knobs in a different order
-                return place
+                return position
     return min(map(len, runs), default=0)
 
 
@@ -237,8 +237,8 @@ class WorkloadRuns:
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
         """The strategies that have trials, each with its runs that have trials."""
-        begun = {name: [run for run in runs if run.log.trials] for name, runs in self.by_strategy.items()}
-        return {name: StrategyRuns(runs, self) for name, runs in begun.items() if runs}
+        non_empty = {name: [run for run in runs if run.log.trials] for name, runs in self.by_strategy.items()}
+        return {name: StrategyRuns(runs, self) for name, runs in non_empty.items() if runs}
 
     @property
     def flops(self) -> int:
@@ -385,8 +385,8 @@ def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | No
     In the estimate, each config has its median cost, weighted by the number of runs that drew it, because a space whose
     knobs depend on each other draws some configs more often than others. Returns None if no draw works.
     """
-    if known := [run.log.header.random for run in runs if run.log.header.random]:
-        most = max(known, key=lambda random: len(random.expected))
+    if draws := [run.log.header.random for run in runs if run.log.header.random]:
+        most = max(draws, key=lambda random: len(random.expected))
         return Draws(np.array(most.expected), most.median, most.slowest)
     costs = list(by_config([run for run in runs if run.is_random]).values())
     sample = np.array([np.median(of_one) for of_one in costs])

@@ -62,7 +62,7 @@ class Subject:
         # Another process does not receive cached instances or runs.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def make(self, contract: type[Any], refused: str, *args: Any, **given: Any) -> Any:
+    def make(self, contract: type[Any], refused: str, *args: Any, **kwargs: Any) -> Any:
         """Instantiate the plug-in.
 
         Raises:
@@ -70,7 +70,7 @@ class Subject:
             Breach: If the instance does not derive from ``contract``.
         """
         try:
-            instance = self.cls(*args, **given)
+            instance = self.cls(*args, **kwargs)
         except SearchlabError as error:
             raise Refused(f"{refused}: {error}") from error
         if not isinstance(instance, contract):
@@ -171,11 +171,11 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
 @checks_arguments
 def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
     """Return the checks called ``names``, or all if ``names`` is empty. Raises SearchlabError for an unknown name."""
-    known = {check.name: check for check in checks}
+    checks_by_name = {check.name: check for check in checks}
     for name in names:
-        if name not in known:
-            raise SearchlabError(f"unknown check {name!r}{did_you_mean(name, known)}")
-    return [check for name, check in known.items() if not names or name in names]
+        if name not in checks_by_name:
+            raise SearchlabError(f"unknown check {name!r}{did_you_mean(name, checks_by_name)}")
+    return [check for name, check in checks_by_name.items() if not names or name in names]
 
 
 def innermost(error: BaseException, cls: type[Any]) -> str:
@@ -283,15 +283,15 @@ def in_two_processes(function: Callable[[Any], Any], argument: Any) -> tuple[Any
         process.stdin.write(cloudpickle.dumps((function, argument)))
         process.stdin.close()
         process.stdin = None
-        here = json.loads(json.dumps(function(argument)))
-        text, said = process.communicate()
+        result = json.loads(json.dumps(function(argument)))
+        text, errors = process.communicate()
     finally:
         process.kill()
         process.wait()
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines() or ["no message"]
+        lines = errors.decode(errors="replace").strip().splitlines() or ["no message"]
         raise Breach(f"in a new process, it ended with exit code {process.returncode}: {lines[-1]}")
-    return here, json.loads(text.decode().strip().rpartition("\n")[2])
+    return result, json.loads(text.decode().strip().rpartition("\n")[2])
 
 
 @contextmanager

@@ -168,8 +168,8 @@ def several_tasks(model: CostModelSubject) -> None:
 def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> None:
     scored = predicted(model, features, scores, groups)
     if wrong := np.flatnonzero(~np.isfinite(scored).reshape(len(scored), -1).all(axis=1)).tolist():
-        told = f"{scored[wrong[0]]} in {len(wrong)} of {len(scored)} rows"
-        raise Breach(f"trained on features of shape {features.shape}, it predicts {told}")
+        description = f"{scored[wrong[0]]} in {len(wrong)} of {len(scored)} rows"
+        raise Breach(f"trained on features of shape {features.shape}, it predicts {description}")
 
 
 @rule("pass the seed to everything random, and use a single thread where the summation order matters", RUNS)

@@ -227,28 +227,28 @@ def state_is_what_was_told(policy: PolicySubject) -> None:
         for _ in range(2):
             asked = list(lived.ask(8))
             for how, other in (("all at once", at_once), ("one by one", singly)):
-                again = list(other.ask(8))
-                if again != asked:
-                    other_first = _first_other(again, asked)
+                proposals = list(other.ask(8))
+                if proposals != asked:
+                    other_first = _first_other(proposals, asked)
                     raise Breach(
                         f"told {len(trials)} trials in space {name!r} {how}, it then continues with {other_first}"
                     )
-            told = trials_of(asked, flaky, len(trials))
+            answers = trials_of(asked, flaky, len(trials))
             for instance in (lived, at_once, singly):
-                instance.tell(list(told))
-            trials += told
+                instance.tell(list(answers))
+            trials += answers
 
 
 @rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", RUNS)
 def leaves_what_it_is_told(policy: PolicySubject) -> None:
     """It does not modify the trials that it is told, or the lists that contain them."""
     instance = policy.start(policy.spaces["large"])
-    told: list[tuple[list[Trial], list[Trial]]] = []
+    batches: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
         trials = trials_of(instance.ask(8), flaky, 8 * batch)
-        told.append((trials, [Trial(trial.index, Config(trial.config), trial.measurement) for trial in trials]))
+        batches.append((trials, [Trial(trial.index, Config(trial.config), trial.measurement) for trial in trials]))
         instance.tell(trials)
-        for trials, before in told:
+        for trials, before in batches:
             if trials != before:
                 raise Breach(
                     f"it modified the list of {len(before)} trials passed to tell, which now contains {len(trials)}"
@@ -259,30 +259,31 @@ def leaves_what_it_is_told(policy: PolicySubject) -> None:
 def warm_start(policy: PolicySubject) -> None:
     """It learns from another run's trials and does not propose their configs again."""
     for where in policy.spaces.values():
-        known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
+        earlier = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
         instance = policy.start(where)
-        instance.warm_start(list(known))
+        instance.warm_start(list(earlier))
         left = where.space.size(64)
         trials = run(instance, flaky, 24)
-        if not trials and (left is None or left > len(known)) and not policy.traits.stops:
-            raise Breach(f"after a warm start with {len(known)} trials in a larger space, it proposes nothing")
-        if again := {trial.config for trial in trials} & {trial.config for trial in known}:
-            raise Breach(f"it proposes a config from its warm start: {next(iter(again)).to_json()}")
+        if not trials and (left is None or left > len(earlier)) and not policy.traits.stops:
+            raise Breach(f"after a warm start with {len(earlier)} trials in a larger space, it proposes nothing")
+        if repeated := {trial.config for trial in trials} & {trial.config for trial in earlier}:
+            raise Breach(f"it proposes a config from its warm start: {next(iter(repeated)).to_json()}")
 
 
 @rule("make warm starts depend only on the trials and the seed: a resumed run repeats them", [*STEADY, "warm-start"])
 def same_warm_start(policy: PolicySubject) -> None:
     """The same seed and warm start give the same proposals, and the list of trials is not modified."""
     where = policy.spaces["large"]
-    known = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
+    earlier = trials_of(where.space.sample_new(np.random.default_rng(9), 40, ()), flaky)
     runs = []
     for _ in range(2):
-        given = list(known)
+        argument = list(earlier)
         instance = policy.start(where)
-        instance.warm_start(given)
-        if given != known:
+        instance.warm_start(argument)
+        if argument != earlier:
             raise Breach(
-                f"it modified the list of {len(known)} trials passed as its warm start, which now contains {len(given)}"
+                f"it modified the list of {len(earlier)} trials passed as its warm start, which now contains "
+                f"{len(argument)}"
             )
         runs.append(run(instance, flaky, 24))
     _check_same(runs[0], runs[1], "after the same warm start")
@@ -292,11 +293,15 @@ def same_warm_start(policy: PolicySubject) -> None:
 def foreign_trials(policy: PolicySubject) -> None:
     """It continues after a warm start with trials whose configs are not in its space."""
     for where in policy.spaces.values():
-        own = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
-        strange = [Config({"no such knob": 1}), Config(), *(Config({**t.config, "no such knob": (2, 4)}) for t in own)]
+        own_trials = trials_of(where.space.sample_new(np.random.default_rng(5), 4, ()), smooth)
+        strange = [
+            Config({"no such knob": 1}),
+            Config(),
+            *(Config({**t.config, "no such knob": (2, 4)}) for t in own_trials),
+        ]
         fast = [Trial(i, config, timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
         instance = policy.start(where)
-        instance.warm_start([*fast[:3], *own, *fast[3:]])
+        instance.warm_start([*fast[:3], *own_trials, *fast[3:]])
         run(instance, smooth, 24)
 
 
@@ -330,23 +335,23 @@ def exhausts(policy: PolicySubject) -> None:
     if not policy.small:
         raise NotApplicable("the space has too many configs even for the smallest workloads")
     for where in policy.small.values():
-        everything = list(where.space.enumerate())
+        members = list(where.space.enumerate())
         instance = policy.start(where)
         proposed: set[Config] = set()
         asked, empty = 0, 0
         while empty < 2:
-            if asked > 4 * len(everything):
+            if asked > 4 * len(members):
                 raise Breach(
-                    f"it has proposed {asked} configs and continues, although the space contains only {len(everything)}"
+                    f"it has proposed {asked} configs and continues, although the space contains only {len(members)}"
                 )
             batch = instance.ask(16)
             empty = 0 if batch else empty + 1
             instance.tell(trials_of(batch, flaky, asked))
             proposed.update(batch)
             asked += len(batch)
-        missing = [config for config in everything if config not in proposed]
+        missing = [config for config in members if config not in proposed]
         if missing and not policy.traits.stops:
-            raise Breach(f"it omitted {len(missing)} of {len(everything)} configs, such as {missing[0].to_json()}")
+            raise Breach(f"it omitted {len(missing)} of {len(members)} configs, such as {missing[0].to_json()}")
 
 
 @rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM)
@@ -354,22 +359,22 @@ def bounded_time(policy: PolicySubject) -> None:
     """After four times as many trials, tell and ask take at most sixteen times as long."""
     where = policy.spaces["large"]
     configs = where.space.sample_new(np.random.default_rng(3), 256, ())
-    known = trials_of(configs, flaky)
-    if len(known) < 256:
-        raise NotApplicable(f"the space has only {len(known)} configs, but 256 are needed")
-    few, many = (_step_seconds(policy.start(where), known[:count]) for count in (64, 256))
+    trials = trials_of(configs, flaky)
+    if len(trials) < 256:
+        raise NotApplicable(f"the space has only {len(trials)} configs, but 256 are needed")
+    few, many = (_step_seconds(policy.start(where), trials[:count]) for count in (64, 256))
     if many > 16 * few + 0.2:
         raise Breach(f"tell and ask take {few:.3g} s of CPU time after 64 trials, but {many:.3g} s after 256")
 
 
-def _step_seconds(policy: Policy, known: list[Trial]) -> float:
-    """Return the CPU time, in seconds, of the fastest of three steps after a warm start with ``known``."""
-    policy.warm_start(known)
+def _step_seconds(policy: Policy, trials: list[Trial]) -> float:
+    """Return the CPU time, in seconds, of the fastest of three steps after a warm start with ``trials``."""
+    policy.warm_start(trials)
     seconds = []
     for step in range(3):
         start = time.process_time()
         asked = policy.ask(8)
-        policy.tell(trials_of(asked, flaky, len(known) + 8 * step))
+        policy.tell(trials_of(asked, flaky, len(trials) + 8 * step))
         seconds.append(time.process_time() - start)
     return min(seconds)
 
@@ -407,11 +412,11 @@ def _check_same(before: Sequence[Trial], after: Sequence[Trial], when: str) -> N
         raise Breach(f"{when}, it proposes {_first_other(_configs(after), _configs(before))}")
 
 
-def _first_other(these: Sequence[Config], those: Sequence[Config]) -> str:
-    for number, (this, that) in enumerate(zip(these, those, strict=False)):
+def _first_other(first: Sequence[Config], second: Sequence[Config]) -> str:
+    for number, (this, that) in enumerate(zip(first, second, strict=False)):
         if this != that:
             return f"{this.to_json()} instead of {that.to_json()} as proposal {number}"
-    return f"{len(these)} configs instead of {len(those)}"
+    return f"{len(first)} configs instead of {len(second)}"
 
 
 def policy_checks(
@@ -447,19 +452,19 @@ def policy_checks(
     model, features = traits.model(cost_model, features)
     if space is None:
         kinds = (toys.Large, toys.Dependent, toys.Small, toys.One, toys.Bare)
-        known = {kind.__name__.lower(): SpaceSubject.of(kind, toys.WORKLOAD, toys.TARGET) for kind in kinds}
-        spaces = {name: known[name] for name in ("large", "dependent")}
-        small = {name: known[name] for name in known if name != "large"}
+        subjects = {kind.__name__.lower(): SpaceSubject.of(kind, toys.WORKLOAD, toys.TARGET) for kind in kinds}
+        spaces = {name: subjects[name] for name in ("large", "dependent")}
+        small = {name: subjects[name] for name in subjects if name != "large"}
     else:
-        given = SpaceSubject.supported(space, workload, resolve_target(target), seed)
-        spaces, small = {"large": given}, _small(space, given)
+        own_subject = SpaceSubject.supported(space, workload, resolve_target(target), seed)
+        spaces, small = {"large": own_subject}, _small(space, own_subject)
     subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.named(model)[0], features)
     return [Check(rule, subject) for rule in RULES]
 
 
-def _small(space: PluginSpec, given: SpaceSubject) -> dict[str, SpaceSubject]:
+def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject]:
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
-    for subject in (given, *(SpaceSubject.of(space, parse_workload(text), given.target) for text in TINY)):
+    for subject in (supported, *(SpaceSubject.of(space, parse_workload(text), supported.target) for text in TINY)):
         try:
             if (size := subject.space.size(FEW)) is not None and size <= FEW:
                 return {str(subject.workload): subject}

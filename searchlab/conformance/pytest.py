@@ -38,8 +38,8 @@ class _Tests:
     def test_contract(self, name: str) -> None:
         cls = type(self)
         if "_checks" not in vars(cls):  # once per class, because the checks share the plug-in's runs
-            given = {argument: getattr(cls, argument) for argument in cls._arguments}
-            cls._checks = {check.name: check for check in cls._make(cls.plugin, seed=cls.seed, **given)}
+            arguments = {argument: getattr(cls, argument) for argument in cls._arguments}
+            cls._checks = {check.name: check for check in cls._make(cls.plugin, seed=cls.seed, **arguments)}
         try:
             cls._checks[name]()
         except NotApplicable as reason:

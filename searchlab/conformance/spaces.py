@@ -123,9 +123,9 @@ def signature(space: SpaceSubject) -> None:
 def starts(space: SpaceSubject) -> None:
     """It can be instantiated, and stores its workload and target."""
     instance = space.space
-    for name, given in (("workload", space.workload), ("target", space.target)):
-        if getattr(instance, name, None) != given:
-            raise Breach(f"its {name} is {getattr(instance, name, None)} instead of {given}")
+    for name, expected in (("workload", space.workload), ("target", space.target)):
+        if getattr(instance, name, None) != expected:
+            raise Breach(f"its {name} is {getattr(instance, name, None)} instead of {expected}")
 
 
 @rule("raise UnsupportedWorkload(text) in the constructor, before anything else", ["starts"])
@@ -154,12 +154,12 @@ def same_choices(space: SpaceSubject) -> None:
     """The same choices lead to the same knobs and the same config."""
     for rng_seed in range(20):
         first = _decided(space.space, rng_seed)
-        for again in (_decided(space.space, rng_seed), _decided(space.start(), rng_seed)):
-            if again != first:
-                number = next((i for i, (a, b) in enumerate(zip(first[0], again[0], strict=False)) if a != b), None)
+        for second in (_decided(space.space, rng_seed), _decided(space.start(), rng_seed)):
+            if second != first:
+                number = next((i for i, (a, b) in enumerate(zip(first[0], second[0], strict=False)) if a != b), None)
                 if number is None:
-                    raise Breach(f"the same choices first returned {first[1]} and later {again[1]}")
-                raise Breach(f"after the same choices, it asked for {again[0][number]} instead of {first[0][number]}")
+                    raise Breach(f"the same choices first returned {first[1]} and later {second[1]}")
+                raise Breach(f"after the same choices, it asked for {second[0][number]} instead of {first[0][number]}")
 
 
 def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
@@ -200,9 +200,9 @@ def plain_values(space: SpaceSubject) -> None:
                 if type(value) not in (bool, int, float, str, tuple) or any(type(part) is not int for part in parts):
                     raise Breach(f"knob {name!r} has the choice {value!r}, a {type(value).__name__}")
     for config in space.samples:
-        again = Config(json.loads(json.dumps(config.to_json())))
-        if again != config:
-            raise Breach(f"{config} becomes {again} when read back")
+        copy = Config(json.loads(json.dumps(config.to_json())))
+        if copy != config:
+            raise Breach(f"{config} becomes {copy} when read back")
 
 
 @rule("give each knob a unique name", RUNS)
@@ -298,12 +298,12 @@ def pickles(space: SpaceSubject) -> None:
     """A copy made with cloudpickle contains the same configs, and these lead to the same programs."""
     import cloudpickle
 
-    again = cloudpickle.loads(cloudpickle.dumps(space.space))
+    copy = cloudpickle.loads(cloudpickle.dumps(space.space))
     for config in space.samples:
-        if config not in again:
+        if config not in copy:
             raise Breach(f"after unpickling, it no longer contains {config.to_json()}")
     for config in space.valid:
-        _check_equal(space.space.schedule(config), again.schedule(config), "the unpickled space builds another program")
+        _check_equal(space.space.schedule(config), copy.schedule(config), "the unpickled space builds another program")
 
 
 @rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", KNOWN)
@@ -358,8 +358,8 @@ def one_program(space: SpaceSubject) -> None:
     fresh = space.start()
     for config in space.valid:
         first = space.space.schedule(config)
-        for again in (space.space.schedule(config), fresh.schedule(config)):
-            _check_equal(first, again, f"{config.to_json()} leads to a different program the second time")
+        for second in (space.space.schedule(config), fresh.schedule(config)):
+            _check_equal(first, second, f"{config.to_json()} leads to a different program the second time")
 
 
 @rule("start from Schedule(self.workload.module)", PROGRAMS)
@@ -408,8 +408,8 @@ def runs_here(target: Target) -> bool:
     """Return whether this CPU can run programs for ``target``."""
     from tvm.target import codegen
 
-    here = str(codegen.llvm_get_system_cpu())
-    return target.kind == "llvm" and not target.is_foreign and target.spec.get("mcpu", here) == here
+    own_cpu = str(codegen.llvm_get_system_cpu())
+    return target.kind == "llvm" and not target.is_foreign and target.spec.get("mcpu", own_cpu) == own_cpu
 
 
 def _check_builds(space: SpaceSubject) -> None:

@@ -80,11 +80,11 @@ class Dependent(_Toy):
     """A space of 192 configs: the sketch determines which knobs exist, and the tile limits the vector width."""
 
     def decide(self, choose: Choose) -> Config:
-        chosen: list[tuple[str, Value]] = []
+        pairs: list[tuple[str, Value]] = []
 
         def ask(name: str, choices: Sequence[Value]) -> Value:
             value = choose(Knob(name, choices))
-            chosen.append((name, value))
+            pairs.append((name, value))
             return value
 
         sketch = ask("sketch", ("plain", "tiled", "packed"))
@@ -94,7 +94,7 @@ class Dependent(_Toy):
         if sketch == "packed":
             ask("pack", ("a", "b", "both"))
         ask("parallel", (False, True))
-        return Config(chosen)
+        return Config(pairs)
 
 
 # --- made-up costs ----------------------------------------------------------------------------------
@@ -127,9 +127,9 @@ def smooth(config: Config) -> Measurement:
 def flaky(config: Config) -> Measurement:
     """Return a :func:`smooth` cost, or one of five kinds of failure for a third of the configs."""
     failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
-    drawn = _draw(config)
-    if drawn < 0.33:
-        return failed(failures[int(drawn * 1000) % len(failures)], "made up")
+    number = _draw(config)
+    if number < 0.33:
+        return failed(failures[int(number * 1000) % len(failures)], "made up")
     return smooth(config)
 
 
@@ -169,7 +169,7 @@ def run(policy: Policy, cost: Cost, budget: int, batch: int = 8) -> list[Trial]:
         asked = policy.ask(min(batch, budget - len(trials)))
         if not asked:
             break
-        told = trials_of(asked, cost, len(trials))
-        policy.tell(told)
-        trials += told
+        answers = trials_of(asked, cost, len(trials))
+        policy.tell(answers)
+        trials += answers
     return trials

@@ -64,8 +64,8 @@ class WorkloadSubject(Subject):
         """Return whether ``results`` are correct by the criterion used for trials."""
         rtol, atol = self.workload.tolerance()
         return all(
-            np.allclose(one.astype(np.float64), right.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
-            for one, right in zip(results, self.expected, strict=True)
+            np.allclose(result.astype(np.float64), right.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
+            for result, right in zip(results, self.expected, strict=True)
         )
 
 
@@ -73,12 +73,12 @@ class WorkloadSubject(Subject):
 def frozen(subject: WorkloadSubject) -> None:
     """It is immutable and hashable."""
     hash(subject.workload)
-    for one in fields(subject.workload):
+    for field in fields(subject.workload):
         try:
-            setattr(subject.workload, one.name, getattr(subject.workload, one.name))
+            setattr(subject.workload, field.name, getattr(subject.workload, field.name))
         except FrozenInstanceError:
             continue
-        raise Breach(f"its field {one.name} can be changed")
+        raise Breach(f"its field {field.name} can be changed")
 
 
 @rule("let spelling contain every field that matters, in the form that parse reads")
@@ -86,22 +86,22 @@ def spelled(subject: WorkloadSubject) -> None:
     """Parsing its spelling results in an equal workload, with the same spelling."""
     workload = subject.workload
     try:
-        again = type(workload).parse(workload.spelling)
+        copy = type(workload).parse(workload.spelling)
     except SearchlabError as error:
         if workload.content():
             raise NotApplicable(
                 "it is created from the contents of a log, because its spelling alone is not enough"
             ) from None
         raise Breach(f"parse({workload.spelling!r}) raised {described(error)}") from None
-    if again != workload or again.spelling != workload.spelling:
-        raise Breach(f"parse({workload.spelling!r}) returned {again!r} instead of {workload!r}")
+    if copy != workload or copy.spelling != workload.spelling:
+        raise Breach(f"parse({workload.spelling!r}) returned {copy!r} instead of {workload!r}")
 
 
 @rule("check in parse that the text is a spelling, and raise SearchlabError with an example if it is not")
 def refuses_nonsense(subject: WorkloadSubject) -> None:
     """Parsing any other text raises SearchlabError with a message."""
-    cls, own = type(subject.workload), subject.workload.spelling
-    for text in (*NONSENSE, *(f"{own}:{nonsense or '?'}" for nonsense in NONSENSE)):
+    cls, own_spelling = type(subject.workload), subject.workload.spelling
+    for text in (*NONSENSE, *(f"{own_spelling}:{nonsense or '?'}" for nonsense in NONSENSE)):
         try:
             parsed = cls.parse(text)
         except SearchlabError as error:
@@ -110,7 +110,7 @@ def refuses_nonsense(subject: WorkloadSubject) -> None:
             continue
         except Exception as error:  # a plug-in may raise anything
             raise Breach(f"parse({text!r}) raised {described(error)}") from None
-        if parsed.spelling != text and not own.startswith(text):
+        if parsed.spelling != text and not own_spelling.startswith(text):
             raise Breach(f"parse({text!r}) returned {parsed!r}")
 
 
@@ -129,7 +129,7 @@ def builds_function(subject: WorkloadSubject) -> None:
     """Its function can be scheduled, and has fixed shapes, distinct argument names, and at least one result."""
     from tvm.s_tir import Schedule
 
-    names = [one.name for one in subject.arguments]
+    names = [argument.name for argument in subject.arguments]
     if len(set(names)) != len(names):
         raise Breach(f"its arguments are {', '.join(names)}")
     if not 1 <= subject.workload.results <= len(names):
@@ -143,8 +143,8 @@ def builds_function(subject: WorkloadSubject) -> None:
 def one_function(subject: WorkloadSubject) -> None:
     """Its function is the same in every process."""
     _ = subject.arguments
-    here, there = in_two_processes(_hash_of, subject.workload)
-    if here != there:
+    first, second = in_two_processes(_hash_of, subject.workload)
+    if first != second:
         raise Breach("another process builds a different function")
 
 
@@ -166,10 +166,10 @@ def pickles(subject: WorkloadSubject) -> None:
 @rule("return every operand of prim_func by name, in order, with its shape and dtype", ["builds-function"])
 def inputs(subject: WorkloadSubject) -> None:
     """Its inputs are the operands of its function."""
-    operands = {one.name: (one.shape, one.dtype) for one in subject.operands}
-    found = {name: (value.shape, str(value.dtype)) for name, value in subject.inputs.items()}
-    if list(found.items()) != list(operands.items()):
-        raise Breach(f"its inputs are {found}, but the operands are {operands}")
+    operands = {operand.name: (operand.shape, operand.dtype) for operand in subject.operands}
+    actual = {name: (value.shape, str(value.dtype)) for name, value in subject.inputs.items()}
+    if list(actual.items()) != list(operands.items()):
+        raise Breach(f"its inputs are {actual}, but the operands are {operands}")
 
 
 @rule("draw from np.random.default_rng(seed)", ["inputs"])
@@ -178,10 +178,10 @@ def seeded_inputs(subject: WorkloadSubject) -> None:
     if not subject.operands:
         raise NotApplicable("it has no operands")
     with global_streams(1), global_streams_untouched():
-        again = subject.workload.inputs(subject.seed)
-    if not _equal(again, subject.inputs):
+        second = subject.workload.inputs(subject.seed)
+    if not _equal(second, subject.inputs):
         raise Breach(f"inputs({subject.seed}) returned different values the second time")
-    if _equal(subject.workload.inputs(subject.seed + 1), again) and any(value.size > 8 for value in again.values()):
+    if _equal(subject.workload.inputs(subject.seed + 1), second) and any(value.size > 8 for value in second.values()):
         raise Breach("inputs() returned the same values for two seeds")
 
 
@@ -192,22 +192,23 @@ def _equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
 @rule("return an array for each result, with its shape and dtype", ["inputs"])
 def reference(subject: WorkloadSubject) -> None:
     """The results of the reference have the shapes and dtypes of the function's results."""
-    wanted = [(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
-    found = [(result.shape, str(result.dtype)) for result in subject.expected]
-    if found != wanted:
-        raise Breach(f"reference() returned {found}, but the function's results are {wanted}")
+    expected = [(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]]
+    actual = [(result.shape, str(result.dtype)) for result in subject.expected]
+    if actual != expected:
+        raise Breach(f"reference() returned {actual}, but the function's results are {expected}")
 
 
 @rule("compute with copies, and without random numbers", ["reference"])
 def repeats(subject: WorkloadSubject) -> None:
     """The reference has the same results for the same inputs, and does not modify its inputs."""
     _ = subject.operands
-    given = {name: value.copy() for name, value in subject.inputs.items()}
-    first, second = subject.results_of(given), subject.results_of(given)
-    if not _equal(given, subject.inputs):
+    arguments = {name: value.copy() for name, value in subject.inputs.items()}
+    first, second = subject.results_of(arguments), subject.results_of(arguments)
+    if not _equal(arguments, subject.inputs):
         raise Breach("reference() modified its inputs")
     if not all(
-        np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in zip(first, second, strict=True)
+        np.array_equal(first_value, second_value, equal_nan=first_value.dtype.kind == "f")
+        for first_value, second_value in zip(first, second, strict=True)
     ):
         raise Breach("reference() returned different results for the same inputs")
 
@@ -217,7 +218,7 @@ def tolerance(subject: WorkloadSubject) -> None:
     """Its tolerance consists of two finite, non-negative numbers."""
     _ = subject.operands
     bounds = subject.workload.tolerance()
-    if len(bounds) != 2 or not all(isinstance(one, float) and 0 <= one < np.inf for one in bounds):
+    if len(bounds) != 2 or not all(isinstance(bound, float) and 0 <= bound < np.inf for bound in bounds):
         raise Breach(f"its tolerance is {bounds!r}")
 
 
@@ -226,15 +227,17 @@ def right_answer(subject: WorkloadSubject) -> None:
     """Its unscheduled function compiles for this CPU, and its results are within the tolerance of the reference."""
     import tvm
 
-    results = [tvm.runtime.empty(one.shape, one.dtype) for one in subject.arguments[-subject.workload.results :]]
+    results = [
+        tvm.runtime.empty(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]
+    ]
     tvm.compile(subject.workload.module, target="llvm")["main"](
         *map(tvm.runtime.tensor, subject.inputs.values()), *results
     )
     computed = tuple(result.numpy() for result in results)
     if not subject.is_right(computed):
         off = max(
-            float(np.nanmax(np.abs(one.astype(np.float64) - right)))
-            for one, right in zip(computed, subject.expected, strict=True)
+            float(np.nanmax(np.abs(actual.astype(np.float64) - right)))
+            for actual, right in zip(computed, subject.expected, strict=True)
         )
         raise Breach(f"the results differ by up to {off:.3g}; the tolerance is {subject.workload.tolerance()}")
 
@@ -242,11 +245,11 @@ def right_answer(subject: WorkloadSubject) -> None:
 @rule("make the tolerance as tight as rounding allows", ["tolerance", "seeded-inputs"])
 def tight(subject: WorkloadSubject) -> None:
     """Neither the results for other inputs nor zeros are within the tolerance."""
-    if not subject.operands or all(one.size <= 8 for one in subject.expected):
+    if not subject.operands or all(array.size <= 8 for array in subject.expected):
         raise NotApplicable("its results have too few elements to differ")
     if subject.is_right(subject.results_of(subject.workload.inputs(subject.seed + 1))):
         raise Breach("the results for other inputs are within the tolerance")
-    if subject.is_right(tuple(np.zeros_like(one) for one in subject.expected)):
+    if subject.is_right(tuple(np.zeros_like(array) for array in subject.expected)):
         raise Breach("zeros are within the tolerance")
 
 
@@ -255,9 +258,9 @@ def logged(subject: WorkloadSubject) -> None:
     """from_log creates an equal workload from the text in a log, and opens no file."""
     workload = subject.workload
     with _nothing_opened():
-        again = type(workload).from_log(workload.spelling, workload.content())
-    if again != workload or str(again) != str(workload):
-        raise Breach(f"from_log() returned {again!r} instead of {workload!r}")
+        copy = type(workload).from_log(workload.spelling, workload.content())
+    if copy != workload or str(copy) != str(workload):
+        raise Breach(f"from_log() returned {copy!r} instead of {workload!r}")
 
 
 @contextmanager
@@ -265,7 +268,7 @@ def _nothing_opened() -> Iterator[None]:
     """Raise Breach if the body opens a file."""
     import builtins
 
-    def refuse(*args: object, **given: object) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
         raise Breach(f"it opened {args[0]!r}")
 
     before = builtins.open

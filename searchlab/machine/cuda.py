@@ -38,13 +38,13 @@ def gpu_arch() -> str | None:
 
 def check_can_measure(arch: str) -> None:
     """Raise SearchlabError unless programs for ``arch`` can be compiled and run on this machine."""
-    here = gpu_arch()
-    if here is None:
+    own_arch = gpu_arch()
+    if own_arch is None:
         raise SearchlabError(f"no CUDA device was found: {_why_none()}; {INSTEAD}")
-    if not runs_on(arch, here):
+    if not runs_on(arch, own_arch):
         raise SearchlabError(
-            f"programs for {arch!r} cannot run on this machine's GPU, {here!r} ({gpu_name()}); choose a target with "
-            f"the architecture {here!r}"
+            f"programs for {arch!r} cannot run on this machine's GPU, {own_arch!r} ({gpu_name()}); choose a target "
+            f"with the architecture {own_arch!r}"
         )
     compile_mode()
 
@@ -56,11 +56,13 @@ def runs_on(arch: str, gpu: str) -> bool:
     architecture-specific features (``sm_90a``) runs only on that architecture (CUDA C++ Programming Guide, section on
     binary compatibility).
     """
-    wanted, there = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
-    if not wanted or not there:
+    program_arch, gpu_arch_match = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", arch), re.fullmatch(r"sm_(\d+)(\d)", gpu)
+    if not program_arch or not gpu_arch_match:
         return False
-    same_major = wanted[1] == there[1]
-    return same_major and (wanted[2] == there[2] if wanted[3] else wanted[2] <= there[2])
+    same_major = program_arch[1] == gpu_arch_match[1]
+    return same_major and (
+        program_arch[2] == gpu_arch_match[2] if program_arch[3] else program_arch[2] <= gpu_arch_match[2]
+    )
 
 
 def compile_mode() -> str:

@@ -97,12 +97,12 @@ def busy_cores() -> float:
         return 0.0
     import psutil
 
-    before, own, start = psutil.cpu_times(), time.process_time(), time.monotonic()
+    before, own_start, start = psutil.cpu_times(), time.process_time(), time.monotonic()
     time.sleep(LOOK_SECONDS)
     after, seconds = psutil.cpu_times(), time.monotonic() - start
     idle = sum(getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in ("idle", "iowait"))
-    ours = time.process_time() - own
-    return max(0.0, (psutil.cpu_count() or 1) - (idle + ours) / seconds)
+    own_seconds = time.process_time() - own_start
+    return max(0.0, (psutil.cpu_count() or 1) - (idle + own_seconds) / seconds)
 
 
 def busy_warning(busy: float, load: float, cores: int) -> str:

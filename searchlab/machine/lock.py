@@ -134,7 +134,7 @@ def machine_alone(exclusive: bool = True, say: Callable[[str], None] = warn) -> 
 
 def _lock(path: Path, say: Callable[[str], None]) -> int:
     """Return a descriptor that holds the lock on ``path``. Wait until no other process holds it."""
-    deadline, said = time.monotonic() + PATIENCE, False
+    deadline, is_reported = time.monotonic() + PATIENCE, False
     while True:
         try:
             file = _open(path)
@@ -144,8 +144,8 @@ def _lock(path: Path, say: Callable[[str], None]) -> int:
         except OSError as error:
             raise _unusable(path, str(error.strerror)) from None
         try:
-            if not said and time.monotonic() >= deadline:
-                said = True
+            if not is_reported and time.monotonic() >= deadline:
+                is_reported = True
                 say(f"waiting for {_holder(file)}, which measures this machine")
         finally:
             os.close(file)

@@ -46,7 +46,7 @@ class ScratchFolder:
                     f"cannot create a temporary folder: {error.strerror or error}; free some space, or set TMPDIR to a "
                     f"writable directory"
                 ) from None
-            lock = _locked(self.name, ours=True)
+            lock = _locked(self.name, is_new=True)
         self._lock: int | None = lock
 
     def cleanup(self) -> None:
@@ -67,16 +67,16 @@ def _clear(parent: str, prefix: str) -> None:
     """Remove the folders that this user's processes left behind when they ended."""
     with suppress(OSError):
         for entry in os.scandir(parent):
-            own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
-            if own and (lock := _locked(entry.path)) is not None:
+            is_own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if is_own and (lock := _locked(entry.path)) is not None:
                 shutil.rmtree(entry.path, ignore_errors=True)
                 os.close(lock)
 
 
-def _locked(folder: str, ours: bool = False) -> int | None:
+def _locked(folder: str, is_new: bool = False) -> int | None:
     """Return a descriptor that holds the lock on ``folder``, or None if it is locked or has been removed.
 
-    On file systems without locks, a folder that is ``ours`` is used without a lock, and no process removes it.
+    On file systems without locks, a folder that is ``is_new`` is used without a lock, and no process removes it.
     """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -87,7 +87,7 @@ def _locked(folder: str, ours: bool = False) -> int | None:
         if os.path.samestat(os.fstat(lock), os.stat(folder)):
             return lock
     except OSError as error:
-        if ours and error.errno in NO_LOCKS:
+        if is_new and error.errno in NO_LOCKS:
             return lock
     os.close(lock)
     return None

@@ -169,23 +169,25 @@ class Workload(ABC):
         """
         rng = np.random.default_rng(seed)
         return {
-            one.name: (
-                rng.standard_normal(one.shape, dtype=np.float32).astype(one.dtype)
-                if one.is_float
-                else self.integers(rng, one)
+            argument.name: (
+                rng.standard_normal(argument.shape, dtype=np.float32).astype(argument.dtype)
+                if argument.is_float
+                else self.integers(rng, argument)
             )
-            for one in self.arguments[: -self.results]
+            for argument in self.arguments[: -self.results]
         }
 
     def integers(self, rng: np.random.Generator, argument: Argument) -> Array:
         """Draw integers for :meth:`inputs`: half of those of 8 bits are the smallest or largest possible number."""
         if argument.dtype not in ("int8", "uint8"):
             return rng.integers(0, 2, size=argument.shape).astype(argument.dtype)
-        if any(one.dtype in ("int8", "uint8", "int16", "uint16") for one in self.arguments[-self.results :]):
+        if any(result.dtype in ("int8", "uint8", "int16", "uint16") for result in self.arguments[-self.results :]):
             low, high = (-8, 7) if argument.dtype == "int8" else (0, 1)
         else:
             limit = np.iinfo(argument.dtype)
-            terms = max(1, self.flops // (2 * min(math.prod(one.shape) for one in self.arguments[-self.results :])))
+            terms = max(
+                1, self.flops // (2 * min(math.prod(result.shape) for result in self.arguments[-self.results :]))
+            )
             most = math.isqrt((2**31 - 1) // terms)
             low, high = max(int(limit.min), -most), min(int(limit.max), most)
         values = rng.integers(low, high, size=argument.shape, endpoint=True)
@@ -203,11 +205,11 @@ class Workload(ABC):
             The inputs, or None if the results are not whole numbers, or are integers in any case.
         """
         operands = self.arguments[: -self.results]
-        types = [np.dtype(one.dtype) for one in self.arguments[-self.results :] if one.is_float]
-        if not types or not any(one.is_float for one in operands):
+        types = [np.dtype(argument.dtype) for argument in self.arguments[-self.results :] if argument.is_float]
+        if not types or not any(argument.is_float for argument in operands):
             return None
         most = min(2.0 ** (ml_dtypes.finfo(dtype).nmant + 1) for dtype in types)  # type: ignore[no-untyped-call]
-        few = min(math.prod(one.shape) for one in self.arguments[-self.results :]) < 64
+        few = min(math.prod(argument.shape) for argument in self.arguments[-self.results :]) < 64
         best: tuple[int, dict[str, Array]] | None = None
         for attempt in range(8 if few else 1):  # a few results may all be 0, for example because of a ReLU
             inputs = self._signs(np.random.default_rng([seed, attempt]), 1.0)
@@ -230,12 +232,14 @@ class Workload(ABC):
     def _signs(self, rng: np.random.Generator, density: float) -> dict[str, Array]:
         """Return operands of 1 and -1, a fraction of which, ``1 - density``, is replaced with 0."""
         operands: dict[str, Array] = {}
-        for one in self.arguments[: -self.results]:
-            if one.is_float:
-                values = 2.0 * rng.integers(0, 2, size=one.shape) - 1
-                operands[one.name] = np.where(rng.random(one.shape) < density, values, 0).astype(one.dtype)
+        for argument in self.arguments[: -self.results]:
+            if argument.is_float:
+                values = 2.0 * rng.integers(0, 2, size=argument.shape) - 1
+                operands[argument.name] = np.where(rng.random(argument.shape) < density, values, 0).astype(
+                    argument.dtype
+                )
             else:
-                operands[one.name] = self.integers(rng, one)
+                operands[argument.name] = self.integers(rng, argument)
         return operands
 
     @cached_property
@@ -277,7 +281,7 @@ class Workload(ABC):
 
     def __getstate__(self) -> dict[str, object]:
         # This omits cached properties such as the module, which another process creates itself.
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def results_of(workload: Workload, inputs: dict[str, Array]) -> tuple[Array, ...]:
@@ -316,7 +320,7 @@ def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
     """Return a function's arguments. Raises SearchlabError if one is not a dense array of fixed shape."""
     from tvm.tirx import IntImm
 
-    found = []
+    arguments = []
     for parameter in func.params:
         shape = getattr(parameter.ty, "shape", None)
         if shape is None:
@@ -328,8 +332,8 @@ def arguments_of(func: tvm.tirx.PrimFunc) -> tuple[Argument, ...]:
         extents = tuple(int(extent) for extent in shape)
         if not math.prod(extents):
             raise SearchlabError(f"argument {parameter.name} must not be empty, but its shape is {list(extents)}")
-        found.append(Argument(str(parameter.name), extents, str(parameter.ty.dtype.dtype)))
-    return tuple(found)
+        arguments.append(Argument(str(parameter.name), extents, str(parameter.ty.dtype.dtype)))
+    return tuple(arguments)
 
 
 Packed = Mapping[str, tuple[Argument, ...]]

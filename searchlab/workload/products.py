@@ -543,7 +543,7 @@ def with_options(base: P, options: Sequence[str]) -> P:
         elif option in flags:
             changes[option] = True
         else:
-            known = [*ACCUMULATED_IN, *flags, *(["s1", "p1", "d1", "g1"] if isinstance(base, Conv2d) else [])]
+            options_of_op = [*ACCUMULATED_IN, *flags, *(["s1", "p1", "d1", "g1"] if isinstance(base, Conv2d) else [])]
             named = ":".join([str(base), *options])
-            raise SearchlabError(f"workload {named!r}: unknown option {option!r}{did_you_mean(option, known)}")
+            raise SearchlabError(f"workload {named!r}: unknown option {option!r}{did_you_mean(option, options_of_op)}")
     return replace(base, **changes)

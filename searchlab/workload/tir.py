@@ -82,10 +82,10 @@ class Tir(Workload):
     @classmethod
     def _from_python(cls, path: Path, name: str) -> Self:
         module = execute_file(path)
-        found = vars(module).get(name)
-        if found is None:
+        function = vars(module).get(name)
+        if function is None:
             raise SearchlabError(f"{path} defines no {name!r}{did_you_mean(name, vars(module))}")
-        workload = cls.of(found, name)
+        workload = cls.of(function, name)
         if (twin := vars(module).get(name + TWIN)) is not None:
             workload.check_twin(twin, f"{name}{TWIN} in {path}")
         return workload
@@ -121,8 +121,8 @@ class Tir(Workload):
             raise SearchlabError(
                 f"a tir workload must be created from a tvm.tirx.PrimFunc, not from {type(func).__name__}"
             )
-        own = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
-        name = re.sub(r"[^\w.+-]", "_", name or own)
+        own_name = str(func.attrs["global_symbol"]) if func.attrs and "global_symbol" in func.attrs else "main"
+        name = re.sub(r"[^\w.+-]", "_", name or own_name)
         if not isinstance(func.body, SBlockRealize):
             raise SearchlabError(f"the function {name} is not in TensorIR with blocks, so no schedule can change it")
         if func.attrs and func.attrs.get("tirx.is_scheduled", False):
@@ -138,7 +138,7 @@ class Tir(Workload):
         written, terms = _examined(func)
         results = sum(written)
         if not results or written != [False] * (len(arguments) - results) + [True] * results:
-            named = [one.name for one, is_written in zip(arguments, written, strict=True) if is_written]
+            named = [argument.name for argument, is_written in zip(arguments, written, strict=True) if is_written]
             raise SearchlabError(
                 f"the function {name} writes to {', '.join(named) or 'none of its arguments'}; a workload writes only "
                 f"to its last arguments, which are its results"
@@ -216,9 +216,11 @@ class Tir(Workload):
         Raises:
             SearchlabError: If the program writes to its inputs, or its results depend on what they were before.
         """
-        found = self._computed(self._in_float64 or self._as_written, inputs)
-        wanted = self.arguments[-self.results :]
-        return tuple(result.astype(one.dtype, copy=False) for result, one in zip(found, wanted, strict=True))
+        computed = self._computed(self._in_float64 or self._as_written, inputs)
+        arguments = self.arguments[-self.results :]
+        return tuple(
+            result.astype(argument.dtype, copy=False) for result, argument in zip(computed, arguments, strict=True)
+        )
 
     def _computed(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Run ``program``, one of the two defined below, and return its results in the dtype in which it computes."""
@@ -226,15 +228,15 @@ class Tir(Workload):
 
         exact = program is self._in_float64
 
-        def of(dtype: str) -> str:
+        def compute_dtype(dtype: str) -> str:
             return "float64" if exact and "float" in dtype else dtype
 
-        operands = [value.astype(of(str(value.dtype)), copy=False) for value in inputs.values()]
+        operands = [value.astype(compute_dtype(str(value.dtype)), copy=False) for value in inputs.values()]
 
         def run(initial: Callable[[Argument], Array]) -> tuple[Array, ...]:
             results = [
-                tvm.runtime.tensor(initial(one._replace(dtype=of(one.dtype))))
-                for one in self.arguments[-self.results :]
+                tvm.runtime.tensor(initial(argument._replace(dtype=compute_dtype(argument.dtype))))
+                for argument in self.arguments[-self.results :]
             ]
             arrays = [tvm.runtime.tensor(operand) for operand in operands]
             program(*arrays, *results)
@@ -248,9 +250,11 @@ class Tir(Workload):
 
         computed = run(Argument.unwritten)
         if not self._is_examined:
-            again = run(lambda one: np.ones(one.shape).astype(one.dtype))
-            for argument, one, other in zip(self.arguments[-self.results :], computed, again, strict=True):
-                if one.tobytes() != other.tobytes() and not np.array_equal(one, other, equal_nan=argument.is_float):
+            repeated = run(lambda argument: np.ones(argument.shape).astype(argument.dtype))
+            for argument, first, second in zip(self.arguments[-self.results :], computed, repeated, strict=True):
+                if first.tobytes() != second.tobytes() and not np.array_equal(
+                    first, second, equal_nan=argument.is_float
+                ):
                     raise SearchlabError(
                         f"the function {self.name} does not write to every element of its result {argument.name}, or "
                         "reads elements that it has not yet written; a workload's results depend only on its inputs"
@@ -270,7 +274,7 @@ class Tir(Workload):
     @cached_property
     def _in_float64(self) -> Any:
         """The program with float64 for all floating-point types; None if it does not compile or is not more exact."""
-        if not all(one.is_float and one.dtype != "float64" for one in self.arguments[-self.results :]):
+        if not all(argument.is_float and argument.dtype != "float64" for argument in self.arguments[-self.results :]):
             return None
         try:
             return _compiled(_in_float64(self.prim_func()))
@@ -292,16 +296,16 @@ class Tir(Workload):
     def _tolerance(self) -> tuple[float, float]:
         rtol = atol = 0.0
         results = self.arguments[-self.results :]
-        for seed in range(math.ceil(ERRORS / min(math.prod(one.shape) for one in results))):
+        for seed in range(math.ceil(ERRORS / min(math.prod(argument.shape) for argument in results))):
             inputs = self.inputs(seed)
             exact = self.reference(inputs)
             computed = self._computed(self._as_written, inputs) if self._in_float64 else exact
-            for one, wanted, found in zip(results, exact, computed, strict=True):
-                finite = np.isfinite(wanted) & np.isfinite(found)
-                if one.is_float and finite.any():
-                    eps = float(ml_dtypes.finfo(one.dtype).eps)  # type: ignore[no-untyped-call]
-                    largest = float(np.abs(wanted[finite].astype(np.float64)).max())
-                    errors = np.abs(found[finite].astype(np.float64) - wanted[finite].astype(np.float64))
+            for argument, expected, actual in zip(results, exact, computed, strict=True):
+                finite = np.isfinite(expected) & np.isfinite(actual)
+                if argument.is_float and finite.any():
+                    eps = float(ml_dtypes.finfo(argument.dtype).eps)  # type: ignore[no-untyped-call]
+                    largest = float(np.abs(expected[finite].astype(np.float64)).max())
+                    errors = np.abs(actual[finite].astype(np.float64) - expected[finite].astype(np.float64))
                     error = float(errors.max()) if self._in_float64 else math.sqrt(self.terms) * eps * largest
                     rtol, atol = max(rtol, 4 * eps), max(atol, 4 * error, eps * largest)
         return rtol, atol
@@ -315,18 +319,22 @@ class Tir(Workload):
         inputs = self.inputs()
         rtol, atol = self.tolerance()
         computed = twin(*inputs.values())
-        theirs = computed if isinstance(computed, tuple) else (computed,)
-        ours = self.reference(inputs)
-        for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-            other = np.asarray(other)
-            if one.shape != other.shape or not np.allclose(one, other, rtol=rtol, atol=atol):
-                alike = one.shape == other.shape
-                off = f"they differ by up to {np.abs(one - other).max()}" if alike else f"its shape is {other.shape}"
-                raise SearchlabError(
-                    f"result {number} of {where} does not match the program's result of shape {one.shape}: {off}"
+        twin_results = computed if isinstance(computed, tuple) else (computed,)
+        own_results = self.reference(inputs)
+        for number, (own, twin_result) in enumerate(zip(own_results, twin_results, strict=False)):
+            twin_result = np.asarray(twin_result)
+            if own.shape != twin_result.shape or not np.allclose(own, twin_result, rtol=rtol, atol=atol):
+                same_shape = own.shape == twin_result.shape
+                off = (
+                    f"they differ by up to {np.abs(own - twin_result).max()}"
+                    if same_shape
+                    else f"its shape is {twin_result.shape}"
                 )
-        if len(ours) != len(theirs):
-            raise SearchlabError(f"{where} returns {len(theirs)} results, but the program has {len(ours)}")
+                raise SearchlabError(
+                    f"result {number} of {where} does not match the program's result of shape {own.shape}: {off}"
+                )
+        if len(own_results) != len(twin_results):
+            raise SearchlabError(f"{where} returns {len(twin_results)} results, but the program has {len(own_results)}")
 
     def content(self) -> str:
         """Return the program and its properties as JSON."""
@@ -339,7 +347,11 @@ class Tir(Workload):
         try:
             program, *numbers = json.loads(content)
             operations, outputs, terms = numbers
-            if not isinstance(program, str) or not all(type(one) is int and one >= 0 for one in numbers) or not outputs:
+            if (
+                not isinstance(program, str)
+                or not all(type(number) is int and number >= 0 for number in numbers)
+                or not outputs
+            ):
                 raise ValueError("it contains unexpected values")
         except (ValueError, TypeError) as error:
             raise SearchlabError(f"the program of tir:{spelling} is damaged: {error}") from None
@@ -418,9 +430,9 @@ def load_json(text: str) -> Any:
         types = [node["type"] for node in graph["nodes"]]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise SearchlabError(f"it is not TVM's JSON: {first_line(error)}") from None
-    for one in types:
-        if not isinstance(one, str) or not HARMLESS.fullmatch(one):
-            raise SearchlabError(f"it contains an object of type {one!r}, but a program consists of TensorIR")
+    for name in types:
+        if not isinstance(name, str) or not HARMLESS.fullmatch(name):
+            raise SearchlabError(f"it contains an object of type {name!r}, but a program consists of TensorIR")
     return tvm.ir.load_json(json.dumps(graph))  # not ``text``: if a key occurs twice, TVM might read the other value
 
 

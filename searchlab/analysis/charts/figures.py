@@ -104,7 +104,7 @@ def places(last: int, most: int) -> list[int]:
     """Return the places 1 to ``last``, or at most ``most`` of them, denser at the start, where lines rise."""
     if last <= most:
         return list(range(1, last + 1))
-    return sorted({round(place) for place in np.geomspace(1, last, most).tolist()})
+    return sorted({round(position) for position in np.geomspace(1, last, most).tolist()})
 
 
 def eventful(changes: Ints, most: int) -> list[int]:
@@ -114,13 +114,13 @@ def eventful(changes: Ints, most: int) -> list[int]:
     the place with the most changes is chosen from each group. ``changes`` is the number of lines that change at each
     place.
     """
-    places = np.flatnonzero(changes)
-    if len(places) > most:
-        counts = changes[places]
+    positions = np.flatnonzero(changes)
+    if len(positions) > most:
+        counts = changes[positions]
         stretch = (np.cumsum(counts) - counts) * most // counts.sum()
-        order = np.lexsort((places, -counts, stretch))
-        places = places[order[np.unique(stretch[order], return_index=True)[1]]]
-    return sorted({0, len(changes) - 1, *places.tolist()})
+        order = np.lexsort((positions, -counts, stretch))
+        positions = positions[order[np.unique(stretch[order], return_index=True)[1]]]
+    return sorted({0, len(changes) - 1, *positions.tolist()})
 
 
 def seconds_grid(first: float, last: float) -> Floats:
@@ -180,24 +180,28 @@ def band_of(group: StrategyRuns, axis: str) -> Band:
 
 def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
     """Return a line with its band. NaN values become None, and a band without any value is omitted."""
-    line, *band = ([None if math.isnan(one) else one for one in shorten(edge)] for edge in (y, lower, upper))
+    line, *band = ([None if math.isnan(value) else value for value in shorten(edge)] for edge in (y, lower, upper))
     return Series(strategy, line, *band) if any(end is not None for end in band[0]) else Series(strategy, line)
 
 
 def _sampled(strategy: str, band: Band, at: Floats) -> Series:
     """Sample ``band`` at the places in ``at``, in ascending order, that are within its range."""
     first, last = np.searchsorted(at, band.x[[0, -1]])
-    place = np.searchsorted(band.x, at, side="right") - 1
-    place[place < 0] = 0
-    known = (np.arange(len(at)) >= first) & (np.arange(len(at)) <= last)
-    return _series(strategy, *(np.where(known, edge[place], np.nan) for edge in (band.median, band.lower, band.upper)))
+    indices = np.searchsorted(band.x, at, side="right") - 1
+    indices[indices < 0] = 0
+    defined = (np.arange(len(at)) >= first) & (np.arange(len(at)) <= last)
+    return _series(
+        strategy, *(np.where(defined, edge[indices], np.nan) for edge in (band.median, band.lower, band.upper))
+    )
 
 
 def _at(strategy: str, band: Band, at: Floats) -> Series:
     """Return the values of ``band`` at the places in ``at`` where it has one."""
-    place = np.minimum(np.searchsorted(band.x, at), len(band.x) - 1)
-    known = band.x[place] == at
-    return _series(strategy, *(np.where(known, edge[place], np.nan) for edge in (band.median, band.lower, band.upper)))
+    indices = np.minimum(np.searchsorted(band.x, at), len(band.x) - 1)
+    defined = band.x[indices] == at
+    return _series(
+        strategy, *(np.where(defined, edge[indices], np.nan) for edge in (band.median, band.lower, band.upper))
+    )
 
 
 def _steps(bands: Iterable[Band], last: float) -> Floats:
@@ -256,11 +260,11 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
 def _seeds(item: WorkloadSummary) -> str:
     counts = sorted({len(row.seeds) for row in item.strategies})
     numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    shown = "one seed each" if counts[-1] == 1 else f"median and quartiles of {numbers} seeds"
+    text = "one seed each" if counts[-1] == 1 else f"median and quartiles of {numbers} seeds"
     differ = [row.strategy for row in item.strategies if not row.complete]
     if not differ:
-        return shown
-    return f"{shown}; {listed(differ)}: the number of trials differs between seeds, so lines end with the shortest run"
+        return text
+    return f"{text}; {listed(differ)}: the number of trials differs between seeds, so lines end with the shortest run"
 
 
 def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
@@ -274,7 +278,7 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         key=BY_TRIALS,
         name=BY_TRIALS,
         label="trials",
-        x=[float(place) for place in at],
+        x=[float(position) for position in at],
         series=series,
         quantity="score against random search",
         bottom=max(-1.0, min(0.0, *_lowest(series))),
@@ -302,9 +306,9 @@ def _lowest(series: Sequence[Series]) -> list[float]:
 
 def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
     """Return the mean of ``scores``, shape (runs, trials), with its interval, at the trials ``at`` where it exists."""
-    here = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
+    indices = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
     edges = np.full((3, len(at)), np.nan)
-    edges[:, : len(here)] = mean_intervals(scores[:, here])
+    edges[:, : len(indices)] = mean_intervals(scores[:, indices])
     edges[:, ~np.isfinite(edges[0])] = np.nan
     return _series(strategy, edges[0], edges[1], np.minimum(edges[2], 1.0))
 
@@ -352,7 +356,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         if not bands:
             continue
         at = np.unique(np.concatenate([band.x for band in bands.values()]))
-        at = at[[place - 1 for place in places(len(at), POINTS)]]
+        at = at[[position - 1 for position in places(len(at), POINTS)]]
         views.append(
             View(
                 key=metric.field,
@@ -386,9 +390,9 @@ def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
     bands = {}
     for metric in METRICS:
         values = qualities[:, FIELDS.index(metric.field)]
-        known = ~np.isnan(values)
-        if known.any():
-            bands[metric.field] = band_at(ends[known], values[known])
+        defined = ~np.isnan(values)
+        if defined.any():
+            bands[metric.field] = band_at(ends[defined], values[defined])
     return bands
 
 
@@ -513,21 +517,21 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
         names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
     elif len(summary.workloads) == 1 and len(summary.workloads[0].strategies) > 1:
         names = [row.strategy for row in summary.workloads[0].strategies]
-        contrasts = [one for one in summary.workloads[0].contrasts if one.measure == AREA]
+        contrasts = [contrast for contrast in summary.workloads[0].contrasts if contrast.measure == AREA]
     else:
         return {}
     rows = [item.by_strategy for item in summary.workloads]
-    p = {frozenset((one.first, one.second)): one.adjusted for one in contrasts}
+    p = {frozenset((contrast.first, contrast.second)): contrast.adjusted for contrast in contrasts}
     gaps: dict[str, list[Gap]] = {name: [Gap(name, Interval.none(0.0, ""), None)] for name in names}
-    for one, other in combinations(names, 2):
-        areas = paired_areas([row[one] for row in rows], [row[other] for row in rows])
-        found = paired_difference(*areas).on_these.difference
-        if not math.isnan(found.value):
-            adjusted = p[frozenset((one, other))]
+    for first, second in combinations(names, 2):
+        areas = paired_areas([row[first] for row in rows], [row[second] for row in rows])
+        difference = paired_difference(*areas).on_these.difference
+        if not math.isnan(difference.value):
+            adjusted = p[frozenset((first, second))]
             if adjusted is None:  # for example, if the runs do not show how they vary
-                found = Interval.none(found.value, "")
-            gaps[other].append(Gap(one, found, adjusted))
-            gaps[one].append(Gap(other, -found, adjusted))
+                difference = Interval.none(difference.value, "")
+            gaps[second].append(Gap(first, difference, adjusted))
+            gaps[first].append(Gap(second, -difference, adjusted))
     first = [answer.second for answer in summary.answers] + [RANDOM]
     order = sorted(names, key=lambda name: first.index(name) if name in first else len(first))
     return {name: sorted(gaps[name], key=lambda gap: -gap.difference.value) for name in order}

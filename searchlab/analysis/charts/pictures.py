@@ -125,8 +125,8 @@ class Picture(matplotlib.figure.Figure):
     def add_heading(self, title: str, subtitle: str, left: float = 0.3, down: float = 0.3, gap: float = 0.22) -> None:
         """Write a title and a subtitle above the axes, in fonts small enough to fit."""
         looks: tuple[dict[str, Any], ...] = ({"fontsize": 12, "fontweight": "bold"}, {"fontsize": 9.5, "color": GREY})
-        for words, place, look in zip((title, subtitle), (down, down + gap), looks, strict=True):
-            text = self.text(left / WIDTH, 1 - place / self.get_figheight(), plain(words), **look)
+        for words, offset, look in zip((title, subtitle), (down, down + gap), looks, strict=True):
+            text = self.text(left / WIDTH, 1 - offset / self.get_figheight(), plain(words), **look)
             width = text.get_window_extent().width / self.dpi
             text.set_fontsize(look["fontsize"] * min(1.0, (WIDTH - left - 0.3) / width))
 
@@ -165,16 +165,16 @@ def _pictures(
     items = {item.workload: item for item in summary.workloads} if len(summary.workloads) <= MANY else {}
     for workload, item in items.items():
         for figure in figures[workload]:
-            for place, view in enumerate(figure.views):
-                name = figure.key if not place else f"{figure.key}-{view.key}"
+            for index, view in enumerate(figure.views):
+                name = figure.key if not index else f"{figure.key}-{view.key}"
                 if figure.key == "convergence":
                     name = view.key
                     distance = line_picture(workload, figure, view, looks, best=item.best.gflops if item.best else 0.0)
                     yield workload, "regret" if view.key == BY_TRIALS else f"regret-{view.key}", distance
                 yield workload, name, line_picture(workload, figure, view, looks)
     for figure in figures.get("", ()):
-        for place, view in enumerate(figure.views):
-            yield "", f"{figure.key}-{view.key}" if place else figure.key, line_picture("", figure, view, looks)
+        for index, view in enumerate(figure.views):
+            yield "", f"{figure.key}-{view.key}" if index else figure.key, line_picture("", figure, view, looks)
     if summary.overall:
         yield "", "ranks", draw_diagram(summary.overall.diagram, looks)
     for reference, gaps in list(differences(summary).items())[:1]:
@@ -236,11 +236,11 @@ def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, bes
         _scale(axes, lines, view, [y for y, _ in levels], logarithmic=bool(best))
         # Levels are thin lines, labelled at the left, where most curves have not risen yet.
         halo = [withStroke(linewidth=2.5, foreground="white")]
-        for place, (y, text) in enumerate(sorted(levels, reverse=True)):
-            dash, align = ("-", "bottom") if place == 0 else ((0, (4, 3)), "top")
+        for index, (y, text) in enumerate(sorted(levels, reverse=True)):
+            dash, align = ("-", "bottom") if index == 0 else ((0, (4, 3)), "top")
             axes.axhline(y, color="#888888", linewidth=0.8, linestyle=dash, zorder=1.5)
-            here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "zorder": 5, "path_effects": halo}
-            axes.text(0.008, y, text, fontsize=8.5, color=GREY, va=align, **here)
+            style: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "zorder": 5, "path_effects": halo}
+            axes.text(0.008, y, text, fontsize=8.5, color=GREY, va=align, **style)
         _legend(axes, lines, labels, width, height - _BOTTOM - _TOP)
         by = f", by {view.name}" if len(figure.views) > 1 else ""
         picture.add_heading(f"{workload or 'Across all workloads'}: {title}{by}", subtitle, left=_LEFT)
@@ -254,16 +254,16 @@ def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
         lower, upper = (np.where(np.isnan(edge), y, edge) for edge in (lower, upper))
         if best:
             y, lower, upper = regret(y, best), regret(upper, best), regret(lower, best)
-        known = np.isfinite(y)
-        if known.any():
+        finite = np.isfinite(y)
+        if finite.any():
             # Regret is infinite for seeds that have found nothing, so the band then extends to the top.
-            upper = np.minimum(upper, upper[np.isfinite(upper)].max(initial=y[known].max()))
+            upper = np.minimum(upper, upper[np.isfinite(upper)].max(initial=y[finite].max()))
             yield Line(
                 series.strategy,
-                np.array(view.x)[known],
-                y[known],
-                lower[known],
-                upper[known],
+                np.array(view.x)[finite],
+                y[finite],
+                lower[finite],
+                upper[finite],
                 look(series.strategy, looks),
             )
 
@@ -271,8 +271,8 @@ def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
 def regret(throughput: Floats | float, best: float) -> Floats:
     """Return 100 (best / throughput - 1), but at least FLOOR. It is infinite if the throughput is 0."""
     with np.errstate(divide="ignore"):
-        found: Floats = np.maximum(100 * (np.divide(best, throughput) - 1), FLOOR)
-    return found
+        percentages: Floats = np.maximum(100 * (np.divide(best, throughput) - 1), FLOOR)
+    return percentages
 
 
 def look(name: str, looks: Looks) -> dict[str, Any]:
@@ -342,19 +342,19 @@ def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: flo
     ends = axes.transData.transform([(axes.get_xlim()[1], line.y[-1]) for line in lines])
     ends = np.clip(axes.transAxes.inverted().transform(ends)[:, 1], 0.0, 1.0)
     left, right = 1 + 0.28 / width, 1 + (0.28 + _HANDLE) / width
-    here: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    style: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
     for line, label, end, y in zip(lines, labels, ends, apart(ends, _GAP / height), strict=True):
-        axes.plot((1.0, left - 0.05 / width), (end, y), color=line.colour, linewidth=0.7, **here)
-        axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **line.look, **here)
+        axes.plot((1.0, left - 0.05 / width), (end, y), color=line.colour, linewidth=0.7, **style)
+        axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **line.look, **style)
         axes.text(right + 0.08 / width, y, label, fontsize=10, va="center", transform=axes.transAxes)
 
 
-def apart(places: Floats, gap: float) -> Floats:
-    """Move ``places`` in [0, 1], which are sorted from the highest, so that they are at least ``gap`` apart.
+def apart(positions: Floats, gap: float) -> Floats:
+    """Move ``positions`` in [0, 1], which are sorted from the highest, so that they are at least ``gap`` apart.
 
     A first pass moves places down, starting at the top, where curves meet. A second pass raises those below 0.
     """
-    moved = np.minimum(places, 1.0)
+    moved = np.minimum(positions, 1.0)
     for i in range(1, len(moved)):
         moved[i] = min(moved[i], moved[i - 1] - gap)
     if len(moved):
@@ -374,16 +374,16 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
         axes = picture.add_box(left=2.3, right=2.1, top=0.75, bottom=0.55)
         axes.axvspan(-ROPE, ROPE, color=GREY, alpha=0.15, linewidth=0)
         axes.axvline(0.0, color=GREY, linewidth=0.8)
-        for place, gap in enumerate(gaps):
+        for row, gap in enumerate(gaps):
             interval, colour = gap.difference, look(gap.strategy, looks)["color"]
-            said = signed(interval.value)
+            text = signed(interval.value)
             if interval.lower is not None and interval.upper is not None:
-                axes.plot((interval.lower, interval.upper), (place, place), color=colour, linewidth=2)
-                said += f"  [{signed(interval.lower)}, {signed(interval.upper)}]"
+                axes.plot((interval.lower, interval.upper), (row, row), color=colour, linewidth=2)
+                text += f"  [{signed(interval.lower)}, {signed(interval.upper)}]"
             face = colour if gap.significant else "white"
-            axes.plot(interval.value, place, "o", color=colour, markerfacecolor=face, markersize=7)
-            said = "the reference" if gap.strategy == reference else said
-            axes.text(1.02, place, said, va="center", fontsize=9, transform=axes.get_yaxis_transform())
+            axes.plot(interval.value, row, "o", color=colour, markerfacecolor=face, markersize=7)
+            text = "the reference" if gap.strategy == reference else text
+            axes.text(1.02, row, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
         _rows(
             axes,
             [f"{gap.strategy}{' ★' * (gap.strategy == looks.own)}" for gap in gaps],
@@ -431,23 +431,25 @@ def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
             axes.plot((tick, tick), (0, 0.09), color="black", linewidth=1.0, clip_on=False)
             axes.text(tick, 0.14, str(tick), ha="center", va="bottom", fontsize=9)
         for level, clique in enumerate(diagram.cliques, 1):
-            ranks, down = [diagram.ranks[place] for place in clique], -_CLIQUE * level
+            ranks, down = [diagram.ranks[index] for index in clique], -_CLIQUE * level
             ends = min(ranks), max(ranks)
             axes.plot(ends, (down, down), ":", color=GREY, linewidth=1, zorder=3)
             axes.plot(ranks, [down] * len(ranks), "o", color=GREY, markersize=5, zorder=3, clip_on=False)
         # The better half is at the left, with the best at the top. The rest is at the right, with the worst at the top.
         reach = 0.03 * (last - 1)
-        for place, (name, rank) in enumerate(zip(diagram.strategies, diagram.ranks, strict=True)):
-            left = place < rows
-            down = -bars - _RANK_ROW * ((place if left else last - 1 - place) + 0.5)
+        for index, (name, rank) in enumerate(zip(diagram.strategies, diagram.ranks, strict=True)):
+            left = index < rows
+            down = -bars - _RANK_ROW * ((index if left else last - 1 - index) + 0.5)
             end = 1 - reach if left else last + reach
-            own = name == looks.own
+            is_subject = name == looks.own
             colour = look(name, looks)["color"]
-            axes.plot((rank, rank, end), (0, down, down), color=colour, linewidth=2.2 if own else 1.1, clip_on=False)
-            shown = shortened(name, 22)
-            label = f"{shown}  {rank:.2f}" if left else f"{rank:.2f}  {shown}"
+            axes.plot(
+                (rank, rank, end), (0, down, down), color=colour, linewidth=2.2 if is_subject else 1.1, clip_on=False
+            )
+            short_name = shortened(name, 22)
+            label = f"{short_name}  {rank:.2f}" if left else f"{rank:.2f}  {short_name}"
             beside = end + (-reach if left else reach) / 3
-            weight = "bold" if own else "normal"
+            weight = "bold" if is_subject else "normal"
             axes.text(beside, down, label, ha="right" if left else "left", va="center", fontweight=weight)
         title = f"average rank across {diagram.workloads} workloads; dots in one row cannot be told apart"
         axes.text((1 + last) / 2, 0.52, title, ha="center", fontsize=9.5, color=GREY)

@@ -190,7 +190,7 @@ def _section(
         "item": item,
         "figures": figures,
         "tables": {figure.key: figure_tables(figure) for figure in figures},
-        "programs": [one for one in programs if one.workload == item.workload],
+        "programs": [program for program in programs if program.workload == item.workload],
         "pairs": {measure: item.pairs(measure) for measure in StrategySummary.compared_by()},
         "pair_notes": {
             measure: sorted(note for of, note in notes if of == measure) for measure in StrategySummary.compared_by()
@@ -229,19 +229,19 @@ def figure_tables(figure: Figure) -> list[dict[str, Any]]:
     """Return a table for each view of a figure: the values of its lines at the places where the most lines change."""
     tables = []
     for view in figure.views:
-        places = eventful(_changes(view), _COLUMNS)
+        positions = eventful(_changes(view), _COLUMNS)
         rows = []
         for series in view.series:
             values = []
-            for place in places:
-                y = series.y[place]
+            for position in positions:
+                y = series.y[position]
                 text = number_text(y, figure.digits)
-                low, high = (ends[place] if ends else None for ends in (series.lower, series.upper))
+                low, high = (ends[position] if ends else None for ends in (series.lower, series.upper))
                 if low is not None and high is not None:
                     text += f" [{number_text(low, figure.digits)}, {number_text(high, figure.digits)}]"
                 values.append(text)
             rows.append((series.strategy, values))
-        tables.append({"view": view, "heads": [number_text(view.x[place]) for place in places], "rows": rows})
+        tables.append({"view": view, "heads": [number_text(view.x[position]) for position in positions], "rows": rows})
     return tables
 
 
@@ -256,9 +256,9 @@ def _changes(view: View) -> Ints:
 
 def interval_notes(rows: Sequence[Row]) -> list[str]:
     """Return the reasons why estimates in ``rows`` have no interval, without duplicates."""
-    shown = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
-    estimates = [row.values[name] for row in rows for name in shown]
-    return sorted({one.note for one in estimates if isinstance(one, Interval) and one.note})
+    names = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
+    estimates = [row.values[name] for row in rows for name in names]
+    return sorted({estimate.note for estimate in estimates if isinstance(estimate, Interval) and estimate.note})
 
 
 def bar_rows(bars: Bars, *, shares: bool = False) -> list[tuple[Bar, list[dict[str, Any]]]]:
@@ -267,13 +267,13 @@ def bar_rows(bars: Bars, *, shares: bool = False) -> list[tuple[Bar, list[dict[s
     return [(bar, _pieces(bars.parts, bar.values, bar.total * longest if shares else longest)) for bar in bars.rows]
 
 
-def _pieces(names: Sequence[str], values: Sequence[float], whole: float) -> list[dict[str, Any]]:
+def _pieces(names: Sequence[str], values: Sequence[float], total: float) -> list[dict[str, Any]]:
     """Return a bar's pieces from the left, in percent of its full length."""
     pieces, left = [], 0.0
-    for place, (name, value) in enumerate(zip(names, values, strict=True)):
-        width = 100 * value / whole if whole else 0.0
+    for index, (name, value) in enumerate(zip(names, values, strict=True)):
+        width = 100 * value / total if total else 0.0
         if width:
-            pieces.append({"name": name, "place": place, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
+            pieces.append({"name": name, "place": index, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
         left += width
     return pieces
 
@@ -295,7 +295,11 @@ def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
     paths = []
     for name, y in sorted(lines.items(), key=lambda line: (line[0] == looks.own, line[0] in looks.lit)):
         down = 38 - 36 * (y - low) / ((high - low) or 1.0)
-        points = [f"{one:.0f} {other:.1f}" for one, other in zip(across, down, strict=True) if not math.isnan(other)]
+        points = [
+            f"{position:.0f} {height:.1f}"
+            for position, height in zip(across, down, strict=True)
+            if not math.isnan(height)
+        ]
         paths.append((name, f"M{'L'.join(points)}"))
     return paths
 
@@ -351,7 +355,7 @@ def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:
     several = {name for name in {way[0] for way in ways} if sum(way[0] == name for way in ways) > 1}
     rows = []
     for (strategy, policy, model, features, batch, warm), by_workload in sorted(ways.items()):
-        runs = [run for own in by_workload.values() for run in own]
+        runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
         lengths = [run.log.trials for run in runs]
         rows.append(
             {
@@ -384,14 +388,16 @@ def plugin_text(plugin: Plugin) -> str:
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {one if isinstance(one, str) else json.dumps(one)}" for key, one in values.items())
+    return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
     """Format numbers in ascending order, with consecutive ones as ranges: "0 to 4, 7, 42"."""
     ordered = sorted(set(numbers))
-    ranges = [[one for _, one in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
-    texts = [f"{own[0]} to {own[-1]}" if len(own) > 2 else ", ".join(map(str, own)) for own in ranges]
+    ranges = [
+        [number for _, number in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
+    ]
+    texts = [f"{bounds[0]} to {bounds[-1]}" if len(bounds) > 2 else ", ".join(map(str, bounds)) for bounds in ranges]
     return ", ".join(texts)
 
 
@@ -399,7 +405,7 @@ def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
     """Return names and texts that describe how runs were measured, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
-    said = {
+    texts_by_name = {
         "runs": [str(len(runs))],
         "space": [_space(header) for header in headers],
         "target": [_device(header.target) for header in headers],
@@ -409,7 +415,7 @@ def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
         "versions": [_versions(run) for run in runs],
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
-    distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in said.items()}
+    distinct = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
     return [(name, "; or ".join(texts)) for name, texts in distinct.items() if texts]
 
 
@@ -445,6 +451,6 @@ def log_links(runs: Sequence[LoggedRun], out: Path | None) -> list[tuple[str, li
         return quote(os.fsencode(os.path.normpath(os.path.join(folders[folder], name))))
 
     return [
-        (strategy, [(run.seed, run.file, link(run.log.path)) for run in own])
-        for strategy, own in groupby(runs, lambda run: run.strategy)
+        (strategy, [(run.seed, run.file, link(run.log.path)) for run in strategy_runs])
+        for strategy, strategy_runs in groupby(runs, lambda run: run.strategy)
     ]
