@@ -1,10 +1,14 @@
 """``python -m searchlab`` is the ``searchlab`` command."""
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the ``searchlab`` command, and exit without a traceback if it is interrupted, even during imports."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed, as by `>&-`
+            setattr(sys, name, open(os.devnull, mode))
     try:
         from .cli import main as command
 

@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, did_you_mean
+from ..files import read_bytes, write_file
 from ..log.format import LOGS, Header, Log, Record, computation_of, workload_name, workload_of
-from ..log.writer import write_log
+from ..log.writer import encode_log
 from ..plugins import USER, Plugin, names_from
 from ..schema import UNREADABLE
 from ..space import SPACES
@@ -121,11 +122,12 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
             notes.append(f"{task.name}: {error}")
     if not logs:
         raise SearchlabError(f"no task in {path} can be imported: {'; '.join(notes)}")
-    for log in logs:
-        if log.path.exists():
-            raise SearchlabError(f"{log.path} already exists; choose a different --out, or remove it")
-    for log in logs:
-        write_log(log.path, Log(log.path, log.header, tuple(log.records)))
+    files = {log.path: encode_log(log.path, Log(log.path, log.header, tuple(log.records))) for log in logs}
+    for file, data in files.items():  # an import that was interrupted can be repeated
+        if file.exists() and read_bytes(file) != data:
+            raise SearchlabError(f"{file} already exists; choose a different --out, or remove it")
+    for file, data in files.items():
+        write_file(file, data, durable=True)
     return logs, notes + [what for task in tasks for what in task.left_out]
 
 

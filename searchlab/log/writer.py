@@ -233,14 +233,21 @@ def _with_batch(path: Path, header: Header, record: Record) -> Record:
 def write_log(path: Path, log: Log) -> None:
     """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``), replacing the file at ``path``.
 
-    Equal logs yield equal files. Raises SearchlabError if the log cannot be written.
+    Raises SearchlabError if the log cannot be written.
+    """
+    write_file(path, encode_log(path, log), durable=True)
+
+
+def encode_log(path: Path, log: Log) -> bytes:
+    """Return the content of the file for a complete log, as the name of ``path`` demands. It is a function of the log.
+
+    Raises SearchlabError if the log cannot be written.
     """
     records = [_with_batch(path, log.header, record) for record in log.records]
     items: list[Record | Final | Ended | Changed] = [*log.changes, *records]
     items += [note for note in (log.final, log.ended) if note]
     items.sort(key=lambda item: item.index + 0.5 if isinstance(item, Record) else item.trials)
-    data = b"".join(encoded(path, item) + b"\n" for item in (log.header, *items))
-    write_file(path, _packed(path, data), durable=True)
+    return _packed(path, b"".join(encoded(path, item) + b"\n" for item in (log.header, *items)))
 
 
 class OtherRun(SearchlabError):

@@ -774,6 +774,13 @@ def closed_output(folder: Path, command: str) -> str:
     return end(process, folder, codes=(0, 1))
 
 
+def clean(folder: Path) -> None:
+    """Remove everything that a command in WRITERS has written."""
+    shutil.rmtree(folder)
+    folder.mkdir()
+    prepare(folder)
+
+
 MOMENTS = 10
 LATEST = 8.0
 """The latest moment at which a command is interrupted, in seconds after its start."""
@@ -804,11 +811,13 @@ def interrupt(folder: Path, case: tuple[str, str]) -> str:
         with suppress(psutil.Error):
             processes = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(number)
-        end(process, folder, codes=(0, 130, -number))  # the signal itself if Python has not read our code yet
+        end(process, folder, codes=(0, 130, -number, -signal.SIGINT))  # a signal while Python starts or ends
         interrupted += process.returncode != 0
         assert not psutil.wait_procs(processes, timeout=10)[1], "its processes are left"
         for log, data in lines.items():
             assert log.read_bytes().startswith(data), f"lines of {log.relative_to(folder)} are lost"
+        if process.returncode == 0:
+            clean(folder)
     if writer in WRITERS:
         run(folder, command, code=0)
     return f"interrupted {interrupted} times"

@@ -7,8 +7,8 @@ The script runs these programs in sequence:
 - ``hostile.py``: candidates that misbehave while they are built or while they run;
 - ``border.py``: edited code, wrong programs, other machines, and strangers' files;
 - ``fuzz.py``: damaged and hostile files for every reader;
-- ``soak.py``: runs of every policy, which are interrupted or whose writes fail;
-- ``soak.py --commands``: ``suite run``, ``table build`` and two ``run`` in one directory, interrupted.
+- ``soak.py``: runs of every policy, which are interrupted, whose writes fail, or whose code changes;
+- ``soak.py --commands``: complete commands, interrupted.
 
 This takes several hours on two cores. With ``--quick``, a tenth of the inputs and interruptions, it takes well under
 one hour. The exit status is 1 if anything went wrong.
@@ -40,6 +40,7 @@ def programs(quick: bool, seed: int) -> list[list[str]]:
         ["fuzz.py", "--inputs", inputs, "--seed", str(seed)],
         ["soak.py", "--kills", kills, "--seed", str(seed)],
         ["soak.py", "--faults", "--kills", kills, "--seed", str(seed)],
+        ["soak.py", "--changes", "--kills", kills, "--seed", str(seed)],
         ["soak.py", "--commands", "--kills", commands, "--seed", str(seed)],
     ]
 

@@ -2,6 +2,7 @@
 
     python studies/benchmarks/soak.py [--kills 500] [--policies P ...]     # kills runs of every policy
     python studies/benchmarks/soak.py --faults [--kills 500]               # the file system fails instead
+    python studies/benchmarks/soak.py --changes [--kills 500]              # kills runs whose code changes each time
     python studies/benchmarks/soak.py --commands [--kills 200]             # interrupts complete commands
 
 Each run searches the first table that its policy supports, in its own process. Policies that take seconds per batch use
@@ -12,9 +13,13 @@ must then end with a one-line error. After every interruption, the log must begi
 before. At the end, it must equal the log of an uninterrupted run, except for times. The exit status is 1 if anything
 was lost.
 
-With ``--commands``, the signals are sent to ``suite run``, ``table build`` and two concurrent ``run`` commands in one
-directory, which share ``--kills``. Each command is restarted until it succeeds. A signal also counts as a loss if the
-command prints a traceback, or if one of its processes is still alive ``ORPHANED`` seconds later.
+With ``--changes``, a log names other code after each interruption, so that the next process replays it and adds a line
+``changed``.
+
+With ``--commands``, the signals are sent to ``suite run``, ``suite build``, ``import`` of TopHub's file, ``hypertune``,
+``table build`` and two concurrent ``run`` commands in one directory, which share ``--kills``. Each command is restarted
+until it succeeds. A signal also counts as a loss if the command prints a traceback, or if one of its processes is still
+alive ``ORPHANED`` seconds later.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -31,11 +37,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from border import FOREIGN, SUITE
 from rows import Row, write_rows
 
 import searchlab
@@ -54,7 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "smac": {"challengers": 100, "searches": 2},
 }
 """Options for policies that take seconds per batch. What an interruption loses does not depend on them."""
-CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
+CLOCKS = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created", "code"}
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 REFUSED, LOST = 3, 4
 """The exit codes of a process that ends with a sentence, and with anything else that is not a success."""
@@ -110,11 +117,18 @@ def kill_at(pid: int, log: Path, size: int, how: signal.Signals) -> bool:
 
 
 def decided(log: Path) -> list[Any]:
-    """Return the log without times."""
-    return [
+    """Return the log without times and without what names its code."""
+    lines = [
         json.loads(line, object_hook=lambda fields: {k: v for k, v in fields.items() if k not in CLOCKS})
         for line in log.read_text().splitlines()
     ]
+    return [line for line in lines if line["kind"] != "changed"]
+
+
+def change_code(log: Path) -> None:
+    """Let all lines of a log that name its code name other code, as if the code had changed since."""
+    if data := whole(log):
+        log.write_bytes(re.sub(rb'"core":"[0-9a-f]+"', b'"core":"0123456789abcdef"', data))
 
 
 def whole(log: Path) -> bytes:
@@ -166,6 +180,9 @@ ENDS = (0, 130, -9, -15, -2)
 UNSTEADY = "the machine is not steady"
 """The message of ``table build`` on a busy machine, where it builds no table; the command is then run again."""
 
+HYPERTUNE = ["--policy", "evolutionary", "--trials", "4", "--seeds", "2", "--fresh-seeds", "2"]
+TOPHUB = HERE.parents[1] / "tests" / "border" / "data" / "tophub" / "llvm.log"
+
 STUDY = """
 workloads = ["{workload}"]
 spaces = [{space}]
@@ -181,12 +198,14 @@ class Command(NamedTuple):
 
     Attributes:
         measures: Whether the files contain times measured on this machine. If so, only the configs are compared.
+        reads: Files that the commands read, with their text.
     """
 
     name: str
     words: Sequence[Sequence[str]]
     files: Sequence[str]
     measures: bool = False
+    reads: Mapping[str, str] = {}
 
 
 def commands(folder: Path) -> list[Command]:
@@ -203,9 +222,25 @@ def commands(folder: Path) -> list[Command]:
             [["suite", "run", "v1/dev", "--policy", "evolutionary", "--seeds", "4", "--jobs", "2", "--out", "out"]],
             ["out/logs/**/*.jsonl*", "out/result.json.gz"],
         ),
+        Command(
+            "suite build",
+            [["suite", "build", "small", "--from", str(FOREIGN / "kernel_tuner")]],
+            ["small/tables/*"],
+            reads={"small/suite.toml": SUITE},
+        ),
+        Command("import", [["import", str(TOPHUB), "--out", "out"]], ["out/*.jsonl"]),
+        Command("hypertune", [["hypertune", str(study), *HYPERTUNE, "--out", "out"]], ["out/hypertune.json"]),
         Command("table build", [[*build, "--out", "t.jsonl"]], ["**/*.jsonl"], True),
         Command("two of run", [run, run], ["out/**/*.jsonl"]),
     ]
+
+
+def make(command: Command, folder: Path) -> None:
+    """Make the directory of a command, with the files that it reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in command.reads.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 def begin(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
@@ -241,6 +276,9 @@ def left(command: Command, folder: Path) -> dict[str, Any]:
     """Return the files that the command left behind, without times."""
     found: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
+        if not path.name.endswith((".jsonl", ".gz")):
+            found[str(path.relative_to(folder))] = path.read_bytes()
+            continue
         lines = _text(path).splitlines()
         if command.measures:
             found[path.name] = [json.loads(line).get("config") for line in lines]
@@ -278,7 +316,7 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
     while sent.total() < kills:
         runs += 1
         here = folder / f"run-{runs}"
-        here.mkdir(parents=True)
+        make(command, here)
         ended = False
         while not ended:
             processes = [begin(words, here) for words in command.words]
@@ -307,7 +345,7 @@ def interrupted(command: Command, folder: Path, kills: int, moments: random.Rand
 
 def to_the_end(command: Command, folder: Path) -> dict[str, Any]:
     """Run ``command`` in ``folder`` until it succeeds, and return the files that it left behind."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make(command, folder)
     for words in command.words[:1]:
         for _ in range(100):
             process = begin(words, folder)
@@ -336,6 +374,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=500, help="number of interruptions per policy (500)")
     parser.add_argument("--faults", action="store_true", help="inject file-system errors instead of signals")
+    parser.add_argument("--changes", action="store_true", help="change the code in a log after each interruption")
     parser.add_argument("--commands", action="store_true", help="interrupt complete commands instead of single runs")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     parser.add_argument("--tables", type=Path, nargs="+", default=TABLES, metavar="FILE")
@@ -379,12 +418,16 @@ def main(arguments: Sequence[str]) -> None:
                     kinds[kind] += again
                     now = whole(log)
                     lost += not now.startswith(kept)
+                    if options.changes and again:
+                        change_code(log)
+                        now = whole(log)
                     kept = now
                 lost += decided(log) != goal.log
                 log.unlink()
                 print(f"\r{policy}: {kinds.total()} interruptions in {runs} runs, {lost} losses", end="", flush=True)
             print(f" ({', '.join(f'{name} {count}' for name, count in sorted(kinds.items()) if count)})", flush=True)
             part = "failed writes" if options.faults else "interrupted runs"
+            part += " of changing code" * options.changes
             losses = [f"{lost} losses"] if lost else []
             rows.append(Row(part, policy, kinds.total(), losses, time.monotonic() - begun))
     write_rows(rows, options.rows)

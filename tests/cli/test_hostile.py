@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +57,11 @@ def test_a_path_that_cannot_be_read_is_one_sentence(tmp_path: Path, path: str) -
         assert done.returncode in (1, 2), line
         assert len(errors) == (0 if line.startswith("log check") and not errors else 1), (line, done.stderr)
         assert sorted(set(tmp_path.iterdir()) - {tmp_path / "out"}) == files, line
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_as_good_as_none(tmp_path: Path, closed: str) -> None:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = f"{shlex.quote(sys.executable)} -m searchlab list workloads {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.returncode == 0 and not done.stderr, done.stderr

@@ -28,6 +28,7 @@ from tests.support.cli import HEAVY
 from tests.support.cli import imported as imports_of
 from tests.support.exchange import DATA
 
+TOPHUB = Path(__file__).parents[1] / "border" / "data" / "tophub" / "llvm.log"
 AUTOTVM, ANSOR, DATABASE = DATA / "autotvm_matmul512.log", DATA / "ansor_gemm512.json", DATA / "metaschedule_gemm512"
 PAIRS = json.loads((DATA.parent.parent / "spaces/templates/data/autotvm_conv2d_pairs.json").read_text())["pairs"]
 CONV2D = "conv2d:1x7x7x512x512x3x3:p1"
@@ -281,7 +282,18 @@ def test_a_log_may_be_compressed(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     imported(ANSOR, tmp_path / "a.jsonl")
     with pytest.raises(SearchlabError, match="already exists"):
-        imported(ANSOR, tmp_path / "a.jsonl")
+        imported(ANSOR, tmp_path / "a.jsonl", label="another")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_an_interrupted_import_can_be_repeated(tmp_path: Path, ending: str) -> None:
+    imported(ANSOR, tmp_path / f"a{ending}")
+    imported(ANSOR, tmp_path / f"a{ending}")
+    logs, _ = import_file(TOPHUB, tmp_path / "out", As())
+    before = [log.path.read_bytes() for log in logs]
+    logs[1].path.unlink()
+    logs, _ = import_file(TOPHUB, tmp_path / "out", As())
+    assert [log.path.read_bytes() for log in logs] == before
 
 
 def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
@@ -299,9 +311,6 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
     trial.source[0][:] = [one for one in trial.source[0] if one[0] != "Vectorize"]
     with pytest.raises(InvalidConfig, match="differs from the measured program"):
         metaschedule.config_in(space, task, trial)
-
-
-TOPHUB = Path(__file__).parents[1] / "border" / "data" / "tophub" / "llvm.log"
 
 
 def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:
