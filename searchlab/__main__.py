@@ -8,7 +8,7 @@ def main() -> None:
     """Run the ``searchlab`` command, and exit without a traceback if it is interrupted, even during imports."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it was closed, as by `>&-`
-            setattr(sys, name, open(os.devnull, mode))
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     try:
         from .cli import main as command
 
