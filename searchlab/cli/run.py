@@ -231,7 +231,7 @@ def watch(
         directory = Path("results") / study.stem
         read = partial(read_study_runs, Study.load(study))
     with suppress(KeyboardInterrupt), WatchServer(directory, read, port) as server:
-        say(str(server.progress))
+        say(server.lines[0])
         say(f"the report: {server.url} (Ctrl-C closes the page; the study continues)")
         server.serve_forever()
     say("\nthe page is closed; a running study continues")
