@@ -98,16 +98,16 @@ def suite_info(
     if as_json:
         say_json([card.to_json() for card in cards])
         return
-    mixed = len({card.unit for card in cards}) > 1
-    best = "best" if mixed else cards[0].unit
+    mixed = len({card.info.log.unit for card in cards}) > 1
+    best = "best" if mixed else cards[0].info.log.unit
     columns = ("table", "split", "configs", "failed", best, "noise", "after 100 draws", "draws to 5 %")
     rows = (
         (
             card.table.entry.name,
             card.table.entry.split,
-            f"{card.configs:,}",
-            f"{card.failed:,}",
-            f"{card.best:,.1f}" + (f" {card.unit}" if mixed else ""),
+            f"{card.info.configs:,}",
+            f"{card.info.failed:,}",
+            f"{card.info.best:,.1f}" + (f" {card.info.log.unit}" if mixed else ""),
             "" if card.info.noise is None else f"{100 * card.info.noise:.1f} %",
             f"+{100 * card.distances[100]:.1f} %" if card.draws else "",
             f"{card.draws[0]:.0f}, {card.draws[1]}" if card.draws else "",

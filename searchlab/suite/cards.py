@@ -8,17 +8,15 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from ..analysis.stats.random_search import difficulty, draws_for, expected_best, expected_draws
 from ..arrays import Floats
 from ..log.format import read_packed
 from ..measure.suite import SuiteTable, read_suite
-from ..tables.info import QUANTILES, TableInfo, named_values, versions_text
+from ..tables.info import NEAR, TableInfo, named_values, versions_text
 from .trajectories import RecordedTable
 
 DRAWS = (10, 30, 100)
-NEAR = (0.05, 0.10)
 
 
 @dataclass(frozen=True)
@@ -35,27 +33,6 @@ class Card:
     def info(self) -> TableInfo:
         return TableInfo(self.recorded.log)
 
-    @property
-    def configs(self) -> int:
-        return len(self.recorded.log.records)
-
-    @property
-    def failed(self) -> int:
-        return sum(self.info.failures.values())
-
-    @property
-    def unit(self) -> str:
-        return self.recorded.log.unit
-
-    @property
-    def best(self) -> float:
-        """The throughput of the best config, in the log's unit, or 0 if no config runs."""
-        return float(self.info.gflops[-1]) if len(self.info.gflops) else 0.0
-
-    def near(self, part: float) -> int:
-        """Return the number of configs that reach at least 1 - ``part`` of the best throughput."""
-        return int((self.info.gflops >= (1 - part) * self.best).sum()) if self.best else 0
-
     @cached_property
     def distances(self) -> dict[int, float]:
         """The expected distance of the best of n random draws from the optimum, as a fraction, for n in ``DRAWS``."""
@@ -66,9 +43,9 @@ class Card:
     @property
     def draws(self) -> tuple[float, int] | None:
         """Random draws to come within 5 % of the best: their expected number, and a number that suffices in 95 %."""
-        if not (good := self.near(NEAR[0])):
+        if not (good := self.info.near(NEAR[0])):
             return None
-        return expected_draws(self.configs, good), draws_for(self.configs, good)
+        return expected_draws(self.info.configs, good), draws_for(self.info.configs, good)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as plain data, in which ``after_draws`` contains :attr:`distances`."""
@@ -76,9 +53,9 @@ class Card:
         return {
             "table": self.table.name,
             **msgspec.to_builtins(entry),
-            "configs": self.configs,
+            "configs": self.info.configs,
             "failures": self.info.failures,
-            "gflops": self.best,
+            "gflops": self.info.best,
             "noise": self.info.noise,
             "after_draws": {str(draws): part for draws, part in self.distances.items()} if self.draws else {},
             "draws": {"expected": self.draws[0], "enough": self.draws[1]} if self.draws else None,
@@ -93,16 +70,11 @@ class Card:
         options.pop("listed", None)
         rows = {
             "split": entry.split,
-            "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if self.unit == "GFLOPS" else ""),
+            "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if log.unit == "GFLOPS" else ""),
             "made from": f"`{entry.file}`" if self.table.imported else "",
             "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
             "threads": "" if self.table.imported else str(entry.threads),
-            "configs": f"{self.configs:,}, {'all' if self.info.exhaustive else 'not all'} of the space",
-            "failed": self._failures(),
-            **self._speeds(),
-            **self.info.landscape.rows(),
-            "timed": self.info.timed,
-            "spread of the repeats": "" if self.info.noise is None else f"{100 * self.info.noise:.1f} % (median)",
+            **self.info.facts(),
             **self._random_search(),
             **(self._portability() if self.table.imported else {}),
             "measured on": named_values({**header.host, **header.machine}),
@@ -116,24 +88,6 @@ class Card:
         lines = [f"# {self.table.name}", "", "Made from the table by `searchlab suite seal`; do not edit.", ""]
         lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items() if text)]
         return "\n".join(lines) + "\n"
-
-    def _failures(self) -> str:
-        if not self.failed:
-            return "none"
-        kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.info.failures.items()))
-        return f"{self.failed:,} ({100 * self.failed / self.configs:.1f} %): {kinds}"
-
-    def _speeds(self) -> dict[str, str]:
-        if not self.best:
-            return {"best": "no config runs"}
-        quantiles = (f"{100 * q:g} %: {np.quantile(self.info.gflops, q):.4g}" for q in QUANTILES)
-        milliseconds = float(self.recorded.log.costs.min()) * 1e3
-        rows = {"best": f"{self.best:.4g} {self.unit}, {milliseconds:.4g} ms"}
-        rows[f"{self.unit} by quantile"] = ", ".join(quantiles)
-        for part in NEAR:
-            near = self.near(part)
-            rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {100 * near / self.configs:.2g} %"
-        return rows
 
     def _portability(self) -> dict[str, str]:
         parts = [f"{device}: {100 * part:.0f} %" for device, part in self.portability.items()]

@@ -25,7 +25,7 @@ from .landscape import Landscape
 from .passes import DRIFTED
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-NEAR = 0.95  # a config that reaches at least this fraction of the best GFLOPS is near the best
+NEAR = (0.05, 0.10)  # configs that are slower than the best by at most these fractions are counted
 READINGS = 64  # minimum number of readings in a time block of a table that was timed in passes
 BLOCKS = 16  # number of time blocks in a table that was timed once
 LEAST = 10  # minimum number of programs in each of these blocks; a smaller table is not tested
@@ -45,15 +45,23 @@ class TableInfo:
         return np.sort(self.log.flops / costs[np.isfinite(costs)] / 1e9)
 
     @property
+    def configs(self) -> int:
+        return len(self.log.records)
+
+    @property
     def exhaustive(self) -> bool | None:
         """Whether the table contains all configs of the space, or None if the space's size was not recorded."""
         size = self.log.header.space_size
-        return None if size is None else len(self.log.records) >= size
+        return None if size is None else self.configs >= size
 
     @property
-    def near_best(self) -> float:
-        """The fraction of all configs, including failed ones, that are within 5 % of the best."""
-        return float((self.gflops >= NEAR * self.gflops[-1]).sum()) / len(self.log.records)
+    def best(self) -> float:
+        """The throughput of the best config, in the log's unit, or 0 if no config runs."""
+        return float(self.gflops[-1]) if len(self.gflops) else 0.0
+
+    def near(self, part: float) -> int:
+        """Return the number of configs that reach at least 1 - ``part`` of the best throughput."""
+        return int((self.gflops >= (1 - part) * self.best).sum())
 
     @property
     def noise(self) -> float | None:
@@ -83,6 +91,10 @@ class TableInfo:
         return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
 
     @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+    @property
     def nearest(self) -> int:
         return sum(record.nearest for record in self.log.records)
 
@@ -91,6 +103,44 @@ class TableInfo:
         """All seconds charged for the trials in the log."""
         return float(self.log.elapsed[-1]) if self.log.records else 0.0
 
+    def facts(self) -> dict[str, str]:
+        """Return descriptions of the configs, their speed and their noise, by title. Some may be empty."""
+        return {
+            "configs": self._configs(),
+            "taken from the nearest": f"{self.nearest:,}" if self.nearest else "",
+            "failed": self._failures(),
+            **self._speeds(),
+            **(self.landscape.rows() if self.best else {}),
+            "timed": self.timed,
+            "spread of the repeats": "" if self.noise is None else f"{100 * self.noise:.1f} % (median)",
+        }
+
+    def _configs(self) -> str:
+        size = self.log.header.space_size
+        if size is None:
+            return f"{self.configs:,} of a space that was not counted"
+        if self.exhaustive:
+            return f"{self.configs:,}, all of the space"
+        return f"{self.configs:,} of {size:,} ({100 * self.configs / size:.1f} %)"
+
+    def _failures(self) -> str:
+        if not self.failed:
+            return "none"
+        kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.failures.items()))
+        return f"{self.failed:,} ({100 * self.failed / self.configs:.1f} %): {kinds}"
+
+    def _speeds(self) -> dict[str, str]:
+        if not self.best:
+            return {"best": "no config runs"}
+        quantiles = (f"{100 * q:g} %: {np.quantile(self.gflops, q):.4g}" for q in QUANTILES)
+        milliseconds = float(self.log.costs.min()) * 1e3
+        rows = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
+        rows[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
+        for part in NEAR:
+            near = self.near(part)
+            rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {100 * near / self.configs:.2g} %"
+        return rows
+
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
         changes = [{"trials": change.trials, "versions": change.versions} for change in self.log.changes]
@@ -98,7 +148,7 @@ class TableInfo:
         facts = {"file": str(self.log.path)} | {name: header[name] for name in names}
         facts |= {
             "changes": changes,
-            "configs": len(self.log.records),
+            "configs": self.configs,
             "space_size": self.log.header.space_size,
             "exhaustive": self.exhaustive,
             "failures": self.failures,
@@ -113,30 +163,16 @@ class TableInfo:
                 "unit": self.log.unit,
                 "gflops": {"best": self.gflops[-1], "median": np.median(self.gflops), "worst": self.gflops[0]},
                 "quantiles": {f"{q:g}": np.quantile(self.gflops, q) for q in QUANTILES},
-                "near_best": self.near_best,
+                "near_best": self.near(NEAR[0]) / self.configs,
                 "landscape": self.landscape.to_json(),
             }
         return facts
 
 
 def info_table(info: TableInfo) -> Table:
-    """Return the content of :meth:`TableInfo.to_json` as a table for the terminal."""
-    header, unit, gflops = info.log.header, info.log.unit, info.gflops
+    """Return a description of a table for the terminal."""
+    header = info.log.header
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
-    count, size = len(info.log.records), header.space_size
-    configs = f"{count:,} of a space that was not counted"
-    if size is not None:
-        configs = (
-            f"{count:,}, all of the space" if count >= size else f"{count:,} of {size:,} ({100 * count / size:.1f} %)"
-        )
-    speeds = {unit: "no config runs"}
-    if len(gflops):
-        speeds = {
-            unit: f"best {gflops[-1]:.4g}, median {np.median(gflops):.4g}, worst {gflops[0]:.4g}",
-            "quantiles": ", ".join(f"{100 * q:g} % {np.quantile(gflops, q):.4g}" for q in QUANTILES),
-            "within 5 % of the best": f"{100 * info.near_best:.2g} % of the configs",
-            **info.landscape.rows(),
-        }
     rows = {
         "workload": header.workload,
         "space": header.space.name + (f" with {options}" if options else ""),
@@ -144,12 +180,7 @@ def info_table(info: TableInfo) -> Table:
         "host": ", ".join(map(str, header.host.values())),
         "measured": datetime.fromtimestamp(header.created, UTC).strftime("%Y-%m-%d") if header.created else "",
         "versions": versions_text(info.log),
-        "configs": configs,
-        "taken from the nearest": f"{info.nearest:,}" if info.nearest else "",
-        "failed": ", ".join(f"{name} {count:,}" for name, count in info.failures.items()) or "none",
-        **speeds,
-        "spread of the repeats": f"{100 * info.noise:.1f} % (median)" if info.noise is not None else "",
-        "timed": info.timed,
+        **info.facts(),
         "refused": info.unsteady and f"{info.unsteady}; rebuild the table in passes when the machine is idle",
         "seconds charged": f"{info.seconds:,.0f}",
     }

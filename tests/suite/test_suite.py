@@ -87,8 +87,8 @@ def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
     recorded = RecordedTable(find_suite(bare).table("gemm-4x6x5-knob-1t"))
     card = Card(recorded)
     costs = recorded.log.costs
-    assert (card.configs, card.failed) == (216, int(np.isinf(costs).sum())) and card.failed > 0
-    assert card.near(0.05) == int((costs <= costs.min() / 0.95).sum())
+    assert (card.info.configs, card.info.failed) == (216, int(np.isinf(costs).sum())) and card.info.failed > 0
+    assert card.info.near(0.05) == int((costs <= costs.min() / 0.95).sum())
     draws = np.random.default_rng(0).permuted(np.tile(costs, (4000, 1)), axis=1)
     worst = costs[np.isfinite(costs)].max()
     sampled = np.minimum(draws[:, :10], worst).min(axis=1).mean() / costs.min() - 1
