@@ -22,7 +22,7 @@ from .code import Code, Programs
 from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
 from .messages import Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
-from .process import AnswerT, Deadline, MeasuringWorker, Spoiled, WorkerDied
+from .process import AnswerT, Deadline, Late, MeasuringWorker, Spoiled, WorkerDied, failure_of
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -184,7 +184,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             try:
                 return self._answer(runner, timeout, expected)
             except Spoiled as death:  # the previous program may be at fault
-                failed = Failed("crash", f"the running process {death}")
+                failed = failure_of(death, "running", 0.0)
         return failed
 
     def _answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
@@ -193,14 +193,14 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         usable = False
         try:
             if not runner.answers(limit):
-                return Failed("run_timeout", f"running took longer than {timeout:g} s", limit.used)
+                raise Late(f"took longer than {timeout:g} s")
             answer: AnswerT | Failed = runner.recv(expected, Failed)
             usable = runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
             return answer
         except Spoiled:
             raise
         except WorkerDied as death:
-            return Failed("crash", f"the running process {death}", limit.used)
+            return failure_of(death, "running", limit.used)
         finally:
             if not usable:
                 self._runners.close()

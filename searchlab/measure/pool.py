@@ -26,15 +26,11 @@ from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
-from .process import START_SECONDS, Deadline, MeasuringWorker, WorkerDied, answered
+from .process import START_SECONDS, Deadline, Late, MeasuringWorker, WorkerDied, answered, failure_of
 
 CHUNK = 16  # the maximum number of configs per feature-extraction job
 
 Job = TypeVar("Job")
-
-
-class Late(WorkerDied):
-    """The worker exceeded its time limit and was killed."""
 
 
 class WorkerPool:
@@ -319,11 +315,8 @@ class _Building(Batch[int]):
         self.free(process)
 
     def lost(self, index: int, death: WorkerDied, seconds: float) -> None:
-        if isinstance(death, Late):
-            failed = Failed("build_timeout", f"building {death}", seconds)
-            self._fail(index, failed, index in self.isolated)
-        else:
-            self._fail(index, Failed("crash", f"the building process {death}", seconds))
+        failed = failure_of(death, "building", seconds)
+        self._fail(index, failed, isinstance(death, Late) and index in self.isolated)
 
     def _fail(self, index: int, failed: Failed, is_certain: bool = False, is_program: bool = False) -> None:
         """Record a config's failure, or build the config once more.

@@ -21,14 +21,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from ..errors import SearchlabError
 from ..plugins import search_path
 from .isolation import with_limit
-from .messages import Answer, Broken, End, Fork, HasEnded, Ready, Reply, SetUp, SetUpRunner, Started, Work
+from .messages import Answer, Broken, End, Failed, Fork, HasEnded, Ready, Reply, SetUp, SetUpRunner, Started, Work
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
@@ -211,6 +211,17 @@ class WorkerDied(Exception):
 
 class Spoiled(WorkerDied):
     """The worker's answer does not belong to the latest message. An earlier candidate may have written it."""
+
+
+class Late(WorkerDied):
+    """The worker exceeded its time limit and was killed."""
+
+
+def failure_of(death: WorkerDied, phase: Literal["building", "running"], seconds: float) -> Failed:
+    """Return how a candidate failed whose worker died, or took too long, after ``seconds`` of ``phase``."""
+    if isinstance(death, Late):
+        return Failed("build_timeout" if phase == "building" else "run_timeout", f"{phase} {death}", seconds)
+    return Failed("crash", f"the {phase} process {death}", seconds)
 
 
 class Worker(ABC):

@@ -19,8 +19,8 @@ from ..target import Target
 from .contract import KnownPrograms, RunSettings
 from .fleet import Address, Tracker, answers, reachable, registered
 from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
-from .pool import Batch, BuildingMeasurer, Late
-from .process import MeasuringWorker, WorkerDied
+from .pool import Batch, BuildingMeasurer
+from .process import Late, MeasuringWorker, WorkerDied, failure_of
 
 LOOK_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
 
@@ -245,13 +245,12 @@ class _Batch(Batch[_Task]):
                 self._done(task, answer)
 
     def lost(self, task: _Task, death: WorkerDied, seconds: float) -> None:
-        if not isinstance(death, Late):
-            self._lost(task, f"the process connected to it {death}", seconds)
-        elif task.connecting is not None:
-            self._lost(task, f"running {death}", seconds, "run_timeout")
-        else:
+        if isinstance(death, Late) and task.connecting is None:
             limit = self.settings.connect_timeout
             self._lost(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
+        else:
+            failed = failure_of(death, "running", seconds)
+            self._lost(task, failed.message, seconds, failed.failure)
 
     def _lost(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
         """Handle a task that lost its device or session after ``taken`` seconds."""
