@@ -134,7 +134,7 @@ def end(process: subprocess.Popen[str], folder: Path, codes: Collection[int], me
     last = lines[-1] if lines else ""
     assert "Traceback" not in errors, f"traceback: {last}"
     assert process.returncode in codes, f"exit status {process.returncode}: {last}"
-    assert mentions in output + errors, f"{mentions!r} is not mentioned: {last}"
+    assert mentions in (output or "") + errors, f"{mentions!r} is not mentioned: {last}"
     assert not (folder / "PWNED").exists(), "a stranger's code was executed"
     return last.replace(str(folder), ".") or f"exit status {process.returncode}"
 
