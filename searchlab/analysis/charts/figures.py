@@ -532,8 +532,8 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
                 difference = Interval.none(difference.value, "")
             gaps[second].append(Gap(first, difference, adjusted))
             gaps[first].append(Gap(second, -difference, adjusted))
-    first = [answer.second for answer in summary.answers] + [RANDOM]
-    order = sorted(names, key=lambda name: first.index(name) if name in first else len(first))
+    leading = [answer.second for answer in summary.answers] + [RANDOM]
+    order = sorted(names, key=lambda name: leading.index(name) if name in leading else len(leading))
     return {name: sorted(gaps[name], key=lambda gap: -gap.difference.value) for name in order}
 
 
