@@ -23,7 +23,7 @@ from ..log.plan import write_plan
 from ..log.writer import is_locked
 from ..options import Share, Trials, checked
 from ..run.study import Study
-from .terminal import AsJson, number, out, say, say_json, say_table
+from .terminal import AsJson, SuitePath, number, out, say, say_json, say_table
 
 
 def report(
@@ -58,9 +58,7 @@ def report(
             metavar="DIR",
         ),
     ] = None,
-    suite: Annotated[
-        str, Option(help="With --publish: the path of the suite for `suite run --out`, if it cannot be found by name.")
-    ] = "",
+    suite: SuitePath = "",
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the report's directory.
@@ -182,9 +180,7 @@ def power(
     strategy: Annotated[
         str, Option(help="Compare only this strategy with the others, as for a claim about a single policy.")
     ] = "",
-    suite: Annotated[
-        str, Option(help="The path of the suite for `suite run --out`, if it cannot be found by name.")
-    ] = "",
+    suite: SuitePath = "",
     as_json: AsJson = False,
 ) -> None:
     """Estimate from existing runs how many seeds and workloads are needed to detect a difference."""

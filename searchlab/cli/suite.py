@@ -38,6 +38,7 @@ from .terminal import (
     CostModelName,
     FeaturesName,
     PolicyOptions,
+    SuitePath,
     err,
     interruptible,
     number,
@@ -263,7 +264,7 @@ def suite_verify(
         list[str] | None,
         Option(help="A policy or cost model (`module:Class`) whose code you trust. May be repeated."),
     ] = None,
-    suite: Annotated[str, Option(help="The path of the directory's suite, if it cannot be found by name.")] = "",
+    suite: SuitePath = "",
 ) -> None:
     """Verify a suite (files, split, tables, cards, and replayed baseline runs) or a policy's result."""
     from ..suite.verify import RESULT, SECONDS, verify_bundle, verify_suite

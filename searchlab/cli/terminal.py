@@ -65,6 +65,9 @@ FeaturesName = Annotated[
     str | None,
     Option("--features", help=f"The cost model's features: {FEATURES} [default: the policy's own, or knob]."),
 ]
+SuitePath = Annotated[
+    str, Option("--suite", help="The path of the suite of a directory from `suite run --out`, if no name finds it.")
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
