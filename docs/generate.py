@@ -177,7 +177,7 @@ def section(kind: PluginKind[Any], name: str, cls: type[Any], areas: Mapping[str
     if name in areas:
         lines += [f"Area on suite v1: {area(areas[name])}, average rank {float(areas[name]['rank']):.1f} of 13.", ""]
     if kind is POLICIES and (own := cls.traits.own_model):
-        model = COST_MODELS.named(own.cost_model)[0].name
+        model = COST_MODELS.resolve(own.cost_model)[0].name
         lines += [
             f"Its cost model is [`{model}`](costmodels.md#{anchor(COST_MODELS, model)}) with the features "
             f"[`{own.features}`](features.md#features-{own.features}).",

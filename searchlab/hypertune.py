@@ -140,7 +140,7 @@ class Problem:
 
     @property
     def space(self) -> str:
-        return self.run.searched.name
+        return self.run.space_choice.name
 
     def __str__(self) -> str:
         return getattr(self.run.settings, "name", "") or f"{self.workload} in {self.space}"
@@ -166,7 +166,7 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     working = costs[np.isfinite(costs)]
     if len(working) == 0 or working.min() == working.max():
         return None
-    whole = measurer.whole(run.space)
+    whole = measurer.all_costs(run.space)
     draws = Draws.of(costs, run.trials, whole.weights if whole else None)
     random = RandomSearch.of(draws, float(working.min()), run.trials, run.start()[0].n_startup)
     return Problem(run, measurer, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
@@ -353,7 +353,7 @@ class HyperPlan:
         strategy = run.strategy
         identity = {
             "policy": self._policy,
-            "default options": Plugin(self._policy, self.default).spelled().options,
+            "default options": Plugin(self._policy, self.default).to_spec().options,
             "cost model": msgspec.to_builtins(strategy.cost_model) if strategy.cost_model else None,
             "features": strategy.features,
             "options": {name: spelled(values) for name, values in self.ranges.items()},
@@ -518,7 +518,7 @@ def plan_hypertune(
         if problem := make_problem(run, run.settings.make(run.space.target, {}, study.base)):
             problems.append(problem)
         else:
-            where = f"{run.workload} in {run.searched.name}"
+            where = f"{run.workload} in {run.space_choice.name}"
             notes.append(f"{where} is omitted: all its configs are equally fast, so no option can be better")
     if not problems:
         raise SearchlabError("no workload is left for the search: " + "; ".join(notes))

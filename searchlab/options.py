@@ -129,7 +129,7 @@ def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def checking(self: Any, *args: Any, **kwargs: Any) -> None:
         declared = declared_options(constructor)
-        options = {name: checked(name, kwargs[name], declared[name]) for name in kwargs if name in declared}
+        options = {name: check_option(name, kwargs[name], declared[name]) for name in kwargs if name in declared}
         constructor(self, *args, **(kwargs | options))
 
     return checking
@@ -151,7 +151,7 @@ def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
     return declared
 
 
-def checked(name: str, value: Any, declared: Any) -> Any:
+def check_option(name: str, value: Any, declared: Any) -> Any:
     """Check an option's value and return it, converted to a float if the option is declared as a float.
 
     Args:

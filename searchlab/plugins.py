@@ -23,7 +23,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 import msgspec
 
 from .errors import RunEnded, SearchlabError, described, did_you_mean
-from .options import SUPPLIED, checked, declared_options, plain
+from .options import SUPPLIED, check_option, declared_options, plain
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     name: str
     options: dict[str, Any] = {}
 
-    def spelled(self) -> Plugin:
+    def to_spec(self) -> Plugin:
         """Return the plug-in as logs record it, with plain values as options; a function becomes ``"module:name"``.
 
         Raises:
@@ -84,7 +84,7 @@ class PluginKind(Generic[T]):
             raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}")
         return cast(type[T], loaded)
 
-    def named(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
+    def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
         """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
         if isinstance(spec, type):
             return Plugin(self.name_of(spec)), spec
@@ -153,7 +153,7 @@ class PluginKind(Generic[T]):
         self.check_names(name, cls, options)
         for option, parameter in self.options_of(cls).items():
             if option in options:
-                checked(option, options[option], parameter.annotation)
+                check_option(option, options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
@@ -163,11 +163,11 @@ class PluginKind(Generic[T]):
             raise untrusted(path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
-        with self.blamed(cls, "its constructor"):
+        with self.convert_errors(cls, "its constructor"):
             return cls(*args, **kwargs, **plugin.options)
 
     @contextmanager
-    def blamed(self, cls: type[Any], doing: str) -> Iterator[None]:
+    def convert_errors(self, cls: type[Any], doing: str) -> Iterator[None]:
         """Convert any exception that the plug-in raises to a SearchlabError that names the plug-in and the line.
 
         A call to ``os._exit`` is also reported as an error. SearchlabErrors, interrupts, and the exceptions that

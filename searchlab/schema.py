@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from .errors import SearchlabError, did_you_mean
-from .options import checked, plain
+from .options import check_option, plain
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
@@ -38,7 +38,7 @@ def check_fields(settings: msgspec.Struct) -> None:
     """
     for field in msgspec.structs.fields(type(settings)):
         try:
-            checked(field.encode_name, getattr(settings, field.name), field.type)
+            check_option(field.encode_name, getattr(settings, field.name), field.type)
         except SearchlabError as error:
             raise ValueError(str(error)) from None
 

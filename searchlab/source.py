@@ -120,18 +120,18 @@ def _has_file(name: str) -> bool:
 def _path_of(name: str) -> Path | None:
     """Return the source file of a module, or None if it has none or cannot be found; nothing is imported."""
     module = sys.modules.get(name)
-    origin = _found(name, tuple(sys.path))[0] if module is None else getattr(module, "__file__", None)
+    origin = _find_module(name, tuple(sys.path))[0] if module is None else getattr(module, "__file__", None)
     return Path(os.path.realpath(origin)) if origin and origin.endswith(".py") and os.path.isfile(origin) else None
 
 
 def _folders_of(name: str) -> list[str]:
     """Return the directories of a package's modules. A namespace package has no file, and may have several."""
     module = sys.modules.get(name)
-    return list(_found(name, tuple(sys.path))[1] if module is None else getattr(module, "__path__", ()))
+    return list(_find_module(name, tuple(sys.path))[1] if module is None else getattr(module, "__path__", ()))
 
 
 @functools.lru_cache(4096)
-def _found(name: str, path: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+def _find_module(name: str, path: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Return the file of a module that has not been imported, and its directories if it is a package."""
     parent = name.rpartition(".")[0]
     spec = PathFinder.find_spec(name, _folders_of(parent) if parent else list(path))

@@ -89,7 +89,7 @@ class Knob:
         other = int(rng.integers(len(choices) - 1))
         return choices[other + (other >= choices.index(value))]
 
-    def moved(self, value: Value, rng: np.random.Generator) -> Value:
+    def move_factor(self, value: Value, rng: np.random.Generator) -> Value:
         """Move a factor (prime or composite) between two levels of the tile ``value``, so that the result is a choice.
 
         A pair of levels for which this is possible is drawn first, and then the factor. If there is no such pair, or if
@@ -100,7 +100,7 @@ class Knob:
             while pairs:
                 x, y = pairs.pop(int(rng.integers(len(pairs))))
                 if (value, x, y) not in self._moves:
-                    moves = (_moved(value, x, y, factor) for factor in _divisors(value[x])[1:])
+                    moves = (_move_factor(value, x, y, factor) for factor in _divisors(value[x])[1:])
                     self._moves[value, x, y] = [tile for tile in moves if tile in self.choices]
                 if legal := self._moves[value, x, y]:
                     return legal[int(rng.integers(len(legal)))]
@@ -121,7 +121,10 @@ class Knob:
             elif self.kind == "tile" and isinstance(value, tuple):
                 levels = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
                 moves = [
-                    _moved(value, x, y, prime) for x, y in levels for prime in _divisors(value[x])[1:] if _prime(prime)
+                    _move_factor(value, x, y, prime)
+                    for x, y in levels
+                    for prime in _divisors(value[x])[1:]
+                    if _prime(prime)
                 ]
                 near = [tile for tile in moves if tile in self.choices] or others
             self._adjacent[value] = near
@@ -134,7 +137,7 @@ class Knob:
 
     @cached_property
     def _moves(self) -> dict[tuple[Value, int, int], list[tuple[int, ...]]]:
-        """A mapping from (tile, from level, to level) to the choices that :meth:`moved` can return, filled lazily."""
+        """A mapping from (tile, from level, to level) to the choices of :meth:`move_factor`, filled lazily."""
         return {}
 
 
@@ -144,7 +147,7 @@ def _kind(value: Value) -> Kind:
     return "tile" if isinstance(value, tuple) else "number"
 
 
-def _moved(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:
+def _move_factor(tile: tuple[int, ...], x: int, y: int, factor: int) -> tuple[int, ...]:
     levels = list(tile)
     levels[x] //= factor
     levels[y] *= factor
@@ -198,7 +201,7 @@ class Config(Mapping[str, Value]):
         self._hash: int | None = None
 
     @classmethod
-    def of(cls, values: dict[str, Value]) -> Self:
+    def wrap(cls, values: dict[str, Value]) -> Self:
         """Return a config that wraps ``values`` itself, without copying or converting it."""
         config = cls.__new__(cls)
         config._values, config._hash = values, None
@@ -356,7 +359,7 @@ class Space(ChecksOptions, ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "decide" in vars(cls):
-            cls.decide = _blaming(cls.decide)  # type: ignore[assignment,method-assign]
+            cls.decide = _convert_errors(cls.decide)  # type: ignore[assignment,method-assign]
 
     def __init__(self, workload: Workload, target: Target) -> None:
         self.workload = workload
@@ -555,7 +558,7 @@ class Space(ChecksOptions, ABC):
         else:
             knobs = list(chain(*roles.values()))
         knob = knobs[int(rng.integers(len(knobs)))]
-        return self.repaired({**config, knob.name: knob.moved(config[knob.name], rng)}, rng)
+        return self.repaired({**config, knob.name: knob.move_factor(config[knob.name], rng)}, rng)
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """Copy each knob from one of two parents at random, and repair the result (uniform crossover)."""
@@ -634,7 +637,7 @@ class Space(ChecksOptions, ABC):
             yield knobs
 
 
-def _blaming(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose], Config]:
+def _convert_errors(decide: Callable[[Any, Choose], Config]) -> Callable[[Any, Choose], Config]:
     """Wrap ``decide`` so that any errors it raises name the space."""
 
     @functools.wraps(decide)
@@ -694,17 +697,19 @@ class ProductSpace(Space):
 
     def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
         drawn_alike = self.independent and type(self).sample is Space.sample
-        return self._drawn(rng, n) if drawn_alike else super().samples(rng, n)
+        return self._draw(rng, n) if drawn_alike else super().samples(rng, n)
 
-    def _drawn(self, rng: np.random.Generator, n: int) -> list[Config]:
+    def _draw(self, rng: np.random.Generator, n: int) -> list[Config]:
         """Draw ``n`` configs of the complete product."""
         # An array of limits consumes the same random bits as one limit after another.
         rows = rng.integers([len(knob.choices) for knob in self.axes], size=(n, len(self.axes))).tolist()
-        return [Config.of({knob.name: knob.choices[i] for knob, i in zip(self.axes, row, strict=True)}) for row in rows]
+        return [
+            Config.wrap({knob.name: knob.choices[i] for knob, i in zip(self.axes, row, strict=True)}) for row in rows
+        ]
 
     def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
         if self.independent and self._holds(values):
-            return Config.of({knob.name: values[knob.name] for knob in self.axes})
+            return Config.wrap({knob.name: values[knob.name] for knob in self.axes})
         return super().repaired(values, rng)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
@@ -717,7 +722,7 @@ class ProductSpace(Space):
             return config
         knob = self._open[int(rng.integers(len(self._open)))]
         new = knob.redrawn(config[knob.name], rng)
-        return Config.of({axis.name: new if axis is knob else config[axis.name] for axis in self.axes})
+        return Config.wrap({axis.name: new if axis is knob else config[axis.name] for axis in self.axes})
 
     @cached_property
     def _open(self) -> list[Knob]:
@@ -808,11 +813,11 @@ class SpaceKind(PluginKind[Space]):
             workload, target = args
             if isinstance(workload, Kernel):  # no space has programs for it
                 raise
-            spaces = " or ".join(self.taking(workload, target))
+            spaces = " or ".join(self.spaces_for(workload, target))
             remedy = f"use {spaces}" if spaces else "no installed space has any"
             raise UnsupportedWorkload(f"{error}; {remedy}") from None
 
-    def taking(self, workload: Workload, target: Target) -> list[str]:
+    def spaces_for(self, workload: Workload, target: Target) -> list[str]:
         """Return the names of the installed spaces that have programs for ``workload`` on ``target``."""
         names = []
         for name in self.installed():

@@ -86,7 +86,7 @@ class LightGBM(CostModel):
             data = lightgbm.Dataset(features, label=labels, group=queries, params=self.parameters)
             self._trees = lightgbm.train(self.parameters, data, num_boost_round=self.rounds)
             if self.ranks:
-                self._scale = Scale.of(self._ranked(self._trees, features), scores)
+                self._scale = Scale.fit(self._ranked(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):

@@ -137,7 +137,7 @@ class PackSum(CostModel):
             callbacks=[stop],
         )
         if self.ranks:
-            self._scale = Scale.of(self._summed(self._trees, features), scores)
+            self._scale = Scale.fit(self._summed(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None:

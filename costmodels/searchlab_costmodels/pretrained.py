@@ -37,7 +37,7 @@ class Pretrained(CostModel):
         self.prior = prior
         self.weight = 0.0  # the weight of the model trained on other tasks
         self._others: CostModel | None = None
-        self._own: CostModel | None = None
+        self._own_model: CostModel | None = None
         self._columns = 0  # the number of columns for other tasks, which come first
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
@@ -47,7 +47,7 @@ class Pretrained(CostModel):
         return True
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        self._own = self._trained(features, scores, groups)
+        self._own_model = self._trained(features, scores, groups)
         if self._others is not None:
             self.weight = self.prior / (self.prior + len(scores))
 
@@ -56,8 +56,8 @@ class Pretrained(CostModel):
         if self._others is not None:
             columns = features if self.columns_per_store else features[:, : self._columns]
             predicted += self.weight * self._others.predict(columns)
-        if self._own is not None:
-            predicted += (1 - self.weight) * self._own.predict(features)
+        if self._own_model is not None:
+            predicted += (1 - self.weight) * self._own_model.predict(features)
         return predicted
 
     def _trained(self, features: Floats, scores: Floats, groups: Ints) -> CostModel:

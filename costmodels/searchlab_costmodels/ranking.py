@@ -21,7 +21,7 @@ class Scale:
     offset: float = 0.0
 
     @classmethod
-    def of(cls, ranking: Floats, scores: Floats) -> Scale:
+    def fit(cls, ranking: Floats, scores: Floats) -> Scale:
         """Return the map that gives the outputs for the training rows the mean and standard deviation of their scores.
 
         A ranking model's output has no unit, but simulated annealing compares differences in score, and a batch's

@@ -38,18 +38,18 @@ class Preparation:
     """
 
     fill: Floats  # the value that replaces NaN in each column
-    marked: Ints  # columns with an additional indicator column for NaN
+    indicator_columns: Ints  # columns with an additional indicator column for NaN
     mean: Floats
     scale: Floats
 
     @classmethod
-    def of(cls, imputer: SimpleImputer, scaler: StandardScaler) -> Self:
+    def from_fitted(cls, imputer: SimpleImputer, scaler: StandardScaler) -> Self:
         return cls(imputer.statistics_, imputer.indicator_.features_, scaler.mean_, scaler.scale_)
 
     def __call__(self, features: Floats) -> Floats:
         absent = np.isnan(features)
         filled = np.where(absent, self.fill, features)
-        return (np.concatenate([filled, absent[:, self.marked]], axis=1) - self.mean) / self.scale
+        return (np.concatenate([filled, absent[:, self.indicator_columns]], axis=1) - self.mean) / self.scale
 
 
 class ScikitLearn(CostModel):
@@ -71,7 +71,7 @@ class ScikitLearn(CostModel):
     def regressor(self, rows: Floats) -> Any:
         """Return an untrained regressor for these features, which are scaled and contain no NaN."""
 
-    def kept(self, scores: Floats) -> Ints:
+    def rows_to_train_on(self, scores: Floats) -> Ints:
         """Return the indices (n,) of the rows to train on; by default, all of them."""
         return np.arange(len(scores))
 
@@ -84,7 +84,7 @@ class ScikitLearn(CostModel):
         self._prepared = self._trained = None
         if not features.shape[1]:
             return
-        kept = self.kept(scores)
+        kept = self.rows_to_train_on(scores)
         imputer = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         scaler = StandardScaler()
         with self._blas.limit(limits=1), warnings.catch_warnings():
@@ -92,7 +92,7 @@ class ScikitLearn(CostModel):
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows = scaler.fit_transform(imputer.fit_transform(features[kept]))
             self._trained = self.regressor(rows).fit(rows, scores[kept])
-        self._prepared = Preparation.of(imputer, scaler)
+        self._prepared = Preparation.from_fitted(imputer, scaler)
 
     def predict(self, features: Floats) -> Floats:
         if self._prepared is None or not len(features):
@@ -197,7 +197,7 @@ class GaussianProcess(ScikitLearn):
         super().__init__(seed=seed)
         self.max_rows = max_rows
 
-    def kept(self, scores: Floats) -> Ints:
+    def rows_to_train_on(self, scores: Floats) -> Ints:
         fastest = np.argsort(-scores, kind="stable")[: self.max_rows // 2]
         others = np.setdiff1d(np.arange(len(scores)), fastest)
         return np.sort(np.concatenate([fastest, others[-(self.max_rows - len(fastest)) :]]))

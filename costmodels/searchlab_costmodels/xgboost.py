@@ -81,7 +81,7 @@ class XGBoost(CostModel):
             for number in range(self.rounds):  # not xgboost.train, whose callbacks would take a third of the time
                 self._trees.update(data, number)
             if self.ranks:
-                self._scale = Scale.of(self._ranked(self._trees, features), scores)
+                self._scale = Scale.fit(self._ranked(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):

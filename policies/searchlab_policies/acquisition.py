@@ -51,12 +51,12 @@ class Acquisition:
         self.name = name
         self.model = model
         self._scale = 1.0
-        self._drawn = 0.0
+        self._draw = 0.0
 
     def begin(self, trials: Sequence[Trial], rng: np.random.Generator) -> None:
         """Prepare for a new batch, after the model has been trained on ``trials``."""
         if self.name == "thompson":
-            self._drawn = rng.random()
+            self._draw = rng.random()
         elif self.name == "ei":
             # Temperatures and bonuses are in units of the score, so the improvement is scaled to their spread.
             predicted = self.model.predict_members([trial.config for trial in trials])
@@ -69,7 +69,7 @@ class Acquisition:
             return self.model.predict(configs)
         predicted = self.model.predict_members(configs)
         if self.name == "thompson":
-            member: Floats = predicted[int(self._drawn * len(predicted))]
+            member: Floats = predicted[int(self._draw * len(predicted))]
             return member
         if self.name == "ei":
             return self._scale * _improvement(predicted)

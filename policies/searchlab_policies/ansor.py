@@ -18,7 +18,7 @@ from searchlab.options import Count, Natural, UnitInterval
 from searchlab.policy import Origin, OwnModel
 from searchlab.space import Config, Space
 
-from .model_guided import Best, ModelGuided, chances
+from .model_guided import BestConfigs, ModelGuided, chances
 
 WEIGHTS = {
     "llvm": {"tile": 0.9, "unroll": 0.04, "location": 0.05, "parallel": 0.01, "sketch": 0.0, "other": 0.1},
@@ -111,13 +111,13 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
     def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
         """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""
         predicted: dict[Config, float] = {}
-        best = Best(n, self.seen)
+        best = BestConfigs(n, self.seen)
         for generation in range(self.generations + 1):
             scores = self.predicted(population, predicted) if self._ready() else rng.random(len(population))
             best.offer(population, scores)
             if generation < self.generations:
                 population = self._children(population, scores, rng)
-        return [config for _, _, config in sorted(best.held(), reverse=True)]
+        return [config for _, _, config in sorted(best.entries(), reverse=True)]
 
     def _children(self, population: Sequence[Config], scores: Floats, rng: np.random.Generator) -> list[Config]:
         """Breed the next generation from parents selected in proportion to their scores; mutate most of them."""

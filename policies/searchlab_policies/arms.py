@@ -35,12 +35,12 @@ def make_arm(spec: str | Mapping[str, Any], space: Space, seed: int) -> Policy:
     """Instantiate the policy that an entry of ``arms`` specifies. Raises SearchlabError if the entry is malformed."""
     entry = dict(spec) if isinstance(spec, Mapping) else {}
     model_options = [entry.pop(key, None) for key in ("cost_model", "features")]
-    plugin, cls = POLICIES.named(entry if isinstance(spec, Mapping) else spec)
+    plugin, cls = POLICIES.resolve(entry if isinstance(spec, Mapping) else spec)
     POLICIES.check_class(plugin.name, cls)
     if not cls.traits.takes_cost_model:
         if any(model_options):
             raise SearchlabError(f"arm {plugin.name!r} does not use a cost model; remove 'cost_model' and 'features'")
         return POLICIES.make(plugin, space, seed=seed)
     model, features = cls.traits.model(*model_options)
-    bound = BoundCostModel(make_cost_model(COST_MODELS.named(model)[0], seed), make_features(features, space))
+    bound = BoundCostModel(make_cost_model(COST_MODELS.resolve(model)[0], seed), make_features(features, space))
     return POLICIES.make(plugin, space, seed=seed, cost_model=bound)

@@ -100,7 +100,7 @@ class Baco(NeverTwice):
         """Return the batch, given the trials that succeeded, fastest first."""
         self._works.fit(self.trials)
         acquisition = FeasibleImprovement(selected(ranked, self.memory), self.encoding, self._works)
-        candidates = self._drawn(rng)
+        candidates = self._draw(rng)
         batch: list[Config] = []
         for _ in range(n):
             acquisition.threshold = self.threshold * int(rng.integers(11)) / 10
@@ -119,7 +119,7 @@ class Baco(NeverTwice):
     def encoding(self) -> Encoding:
         return Encoding(self.space)
 
-    def _drawn(self, rng: np.random.Generator) -> list[Config]:
+    def _draw(self, rng: np.random.Generator) -> list[Config]:
         """Return random new configs, or all new configs if the space is small."""
         if len(self._first) <= self.points:
             return [config for config in self._first if config not in self.seen]

@@ -94,7 +94,7 @@ class Copula(NeverTwice, transfers=True):
             own_configs = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
             good_configs = [*self._earlier, *own_configs]
             size = _size(self.space)
-            fitted = Fitted.of(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
+            fitted = Fitted.fit(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
             self._fitted = len(self.trials), fitted
         return self._fitted[1]
 
@@ -111,7 +111,7 @@ class Copula(NeverTwice, transfers=True):
         """Return the choice of ``knob`` that is nearest to ``sample``; ties are broken at random."""
         key = Knob(knob.name, tuple(knob.choices))
         if key not in self._choices:
-            self._choices[key] = Nearest.of(key)
+            self._choices[key] = Nearest.from_knob(key)
         return self._choices[key].choose(sample, rng)
 
 
@@ -143,7 +143,7 @@ class Nearest:
     rows: Floats
 
     @classmethod
-    def of(cls, knob: Knob) -> Nearest:
+    def from_knob(cls, knob: Knob) -> Nearest:
         described = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
         parts = tuple(dict.fromkeys(part for features in described for part in features))
         return cls(knob, parts, np.array([[features.get(part, 0.0) for part in parts] for features in described]))
@@ -166,7 +166,7 @@ class Fitted:
     factor: Floats  # (parts, parts): the symmetric square root of their covariance, given the size
 
     @classmethod
-    def of(cls, configs: Sequence[Good], size: float, shrinkage: float) -> Fitted:
+    def fit(cls, configs: Sequence[Good], size: float, shrinkage: float) -> Fitted:
         """Fit a copula to ``configs``. A part that a config lacks counts as 0."""
         parts = list(dict.fromkeys(part for config in configs for part in config.parts))
         rows = np.array([[config.size, *(config.parts.get(part, 0.0) for part in parts)] for config in configs]).T

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import ttest_ind
 
 from searchlab.errors import SearchlabError
-from searchlab.options import Between, UnitInterval, checked
+from searchlab.options import Between, UnitInterval, check_option
 from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space, Value
@@ -73,7 +73,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
         def choose(knob: Knob) -> Value:
             if not left:
                 raise SearchlabError(f"option 'start' is {start}; it must include a position for knob {knob.name!r}")
-            position: int = checked("start", left.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
+            position: int = check_option("start", left.pop(0), Annotated[int, Between(0, len(knob.choices) - 1)])
             return knob.choices[position]
 
         config = self.space.decide(choose)
@@ -87,7 +87,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
 
     def warm_start(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
-        if self._moved(sorted(trials, key=mean)):
+        if self._move(sorted(trials, key=mean)):
             self._next = self._around(1)
             self._length = 1
         self._fill()
@@ -97,14 +97,14 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
             self.warm_start(trials)
             return
         super().tell(trials)
-        moved = self._moved(trials)
+        moved = self._move(trials)
         self._next = self._next[self._batch : -1]  # AutoTVM drops the last config here, measured or not
         if moved:
             self._next += self._around(1)
             self._length = 1
         self._fill()
 
-    def _moved(self, trials: Sequence[Trial]) -> bool:
+    def _move(self, trials: Sequence[Trial]) -> bool:
         """Move to each faster trial in ``trials``, in order, and return whether there was one."""
         self._visited.update(self.seen)
         moved = False

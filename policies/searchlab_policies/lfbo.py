@@ -146,7 +146,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
                 return random
             self._searches = [Copy(trial, self.patience) for trial in works[: self.copies]]
         else:
-            self._searches = [copy for copy in self._searches if self._moved(copy)]
+            self._searches = [copy for copy in self._searches if self._move(copy)]
         self._visited.update(self.seen)
         forest = self._trained()
         self._searches = [copy for copy in self._searches if self._select(copy, forest, rng)]
@@ -155,7 +155,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         configs = list(dict.fromkeys(config for rank in ranks for config in rank if config is not None))
         return configs or self._descent(rng)
 
-    def _moved(self, copy: Copy) -> bool:
+    def _move(self, copy: Copy) -> bool:
         """Move ``copy`` to the best config of its generation, and return whether it continues."""
         measured = [self._by_config[config] for config in copy.selected if config in self._by_config]
         best = min([*([copy.current] if copy.kept else []), *measured], key=lambda t: t.cost, default=copy.current)

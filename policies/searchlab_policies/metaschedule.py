@@ -122,7 +122,7 @@ class MetaSchedule(NeverTwice):
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         measured = self._best(int(self.population * self.measured_ratio))
         sample_count = self.population - len(measured)
-        samples = self._drawn(sample_count, rng)
+        samples = self._draw_programs(sample_count, rng)
         if len(samples) < min(sample_count, MIN_UNMEASURED):
             return
         evolved = self._evolved([*measured, *samples], n + len(self.seen), rng)
@@ -135,7 +135,7 @@ class MetaSchedule(NeverTwice):
         ranked = sorted(self._programs, key=lambda program: program[0].cost)
         return [schedule for trial, schedule in ranked[:n] if np.isfinite(trial.cost)]
 
-    def _drawn(self, n: int, rng: np.random.Generator) -> list[Schedule]:
+    def _draw_programs(self, n: int, rng: np.random.Generator) -> list[Schedule]:
         """Return up to ``n`` random programs (``SampleInitPopulation``)."""
         schedules: list[Schedule] = []
         fruitless = 0

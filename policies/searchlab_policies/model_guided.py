@@ -159,7 +159,7 @@ class Works:
         return np.array([self._space.features(config) for config in configs])
 
 
-class Best:
+class BestConfigs:
     """Collects the ``n`` configs with the highest scores.
 
     Args:
@@ -175,19 +175,19 @@ class Best:
         self._order = order or (lambda _: -next(met))
         self._heap: list[tuple[float, int, Config | None]] = [(-np.inf, -1 - i, None) for i in range(n)]
         heapq.heapify(self._heap)
-        self._held: set[Config | None] = set()
+        self._members: set[Config | None] = set()
 
     def offer(self, configs: Sequence[Config], scores: Floats) -> bool:
         """Offer ``configs`` with their scores, and return whether any of them is now among the best."""
         changed = False
         for config, score in zip(configs, scores.tolist(), strict=True):
-            if score > self._heap[0][0] and config not in self._held and config not in self._exclude:
-                self._held.discard(heapq.heapreplace(self._heap, (score, self._order(config), config))[2])
-                self._held.add(config)
+            if score > self._heap[0][0] and config not in self._members and config not in self._exclude:
+                self._members.discard(heapq.heapreplace(self._heap, (score, self._order(config), config))[2])
+                self._members.add(config)
                 changed = True
         return changed
 
-    def held(self) -> list[tuple[float, int, Config]]:
+    def entries(self) -> list[tuple[float, int, Config]]:
         """Return the score, the order number and the config of each entry, in heap order."""
         return [(score, order, config) for score, order, config in self._heap if config is not None]
 

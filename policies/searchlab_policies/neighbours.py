@@ -69,7 +69,7 @@ def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int 
             low, high = max(0, position - 1), min(len(knob.choices), position + 2)
             values[knob.name] = knob.choices[int(rng.integers(low, high))]
         neighbour = space.repaired(values, rng)
-        if neighbour != config and neighbour == Config.of(values):
+        if neighbour != config and neighbour == Config.wrap(values):
             break
     return neighbour
 

@@ -45,16 +45,16 @@ class Qmc(NeverTwice):
         super().__init__(space, seed=seed)
         self._cube = UnitCube(space)
         self._points = self._sequence()
-        self._place = 0  # the next point's position
+        self._index = 0  # the next point's position
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         start, end = len(self.seen), enough(len(self.seen) + n)
-        if (skipped := start - self._place) > 0:
+        if (skipped := start - self._index) > 0:
             next(islice(self._points, skipped - 1, None))
-            self._place = start
-        while self._place < end:
-            index, point = self._place, next(self._points)
-            self._place += 1
+            self._index = start
+        while self._index < end:
+            index, point = self._index, next(self._points)
+            self._index += 1
             # A knob without a dimension gets a random coordinate, which is always the same at this place.
             yield self._cube.config(point, lambda name: private_rng(self.seed, f"qmc: {name}", index).random())  # noqa: B023
 

@@ -85,7 +85,7 @@ class Smac(ParameterPolicy):
         self.trees = trees
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
-        if self.ready and self.parameters.probed:
+        if self.has_enough_trials and self.parameters.probed:
             for challenger in self._ranked(self.remembered(), rng):
                 yield self._config(challenger, rng)
 

@@ -182,17 +182,17 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
             if rng.random() < self.jump:
                 child = jumped(space, child, rng)
             else:
-                child = self._moved(child, "adjacent" if self._early else "strictly-adjacent", rng)
+                child = self._random_neighbour(child, "adjacent" if self._early else "strictly-adjacent", rng)
         if child in self._tabu:
-            child = self._moved(child, "Hamming", rng)
+            child = self._random_neighbour(child, "Hamming", rng)
         if self.repaired:
             for _ in range(2 * len(child)):
                 if child not in self.seen:
                     break
-                child = self._moved(child, "Hamming", rng)
+                child = self._random_neighbour(child, "Hamming", rng)
         return child
 
-    def _moved(self, config: Config, neighbourhood: str, rng: np.random.Generator) -> Config:
+    def _random_neighbour(self, config: Config, neighbourhood: str, rng: np.random.Generator) -> Config:
         """Return a random neighbour, or ``config`` if it has none."""
         return next(iter(around(self.space, config, neighbourhood, 1, rng)), config)
 

@@ -17,7 +17,7 @@ from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
 from .acquisition import Name
-from .model_guided import Best, Failures, ModelGuided
+from .model_guided import BestConfigs, Failures, ModelGuided
 
 
 class Xgb(ModelGuided):
@@ -113,7 +113,7 @@ class Xgb(ModelGuided):
         """Return the ``n`` best new configs that the chains visit and their predicted scores, best first."""
         points = self.started(self.chains, self.chains // 2, rng)
         predicted: dict[Config, float] = {}
-        best = Best(n, self.seen)
+        best = BestConfigs(n, self.seen)
         scores = self.predicted(points, predicted)
         best.offer(points, scores)
         idle = 0
@@ -127,7 +127,7 @@ class Xgb(ModelGuided):
             accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))
             points = [new if yes else old for new, old, yes in zip(moved, points, accepted, strict=True)]
             scores = np.where(accepted, new_scores, scores)
-        ranked = sorted(best.held(), reverse=True)
+        ranked = sorted(best.entries(), reverse=True)
         return [config for _, _, config in ranked], np.array([score for score, _, _ in ranked])
 
 

@@ -17,11 +17,11 @@ from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
-from .charts.figures import BY_TRIALS, Looks, all_figures, differences
+from .charts.figures import BY_TRIALS, LineStyles, all_figures, differences
 from .charts.figures import Figure as LineChart
 from .measures import AREA, Shown, table
 from .model import Overall, Summary, WorkloadSummary
-from .read import compared, planned_claims, read_runs
+from .read import group_runs, planned_claims, read_runs
 from .report import number_tables, run_programs, write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
@@ -65,7 +65,7 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
         True
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
-        return Comparison(_checked(read_runs(Path(what[0]))), planned_claims(Path(what[0])))
+        return Comparison(_check_comparable(read_runs(Path(what[0]))), planned_claims(Path(what[0])))
     logs: dict[Path, tuple[str | None, Columns]] = {}
     texts: Texts = {}
     for argument in what:
@@ -79,12 +79,12 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
                     raise SearchlabError(f"{log.path} is passed twice, with {labels}; pass it only once")
     if not logs:
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
-    return Comparison(_checked(compared((log, encodable(log.path.as_posix())) for _, log in logs.values())))
+    return Comparison(_check_comparable(group_runs((log, encodable(log.path.as_posix())) for _, log in logs.values())))
 
 
 def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
     if isinstance(source, Result):
-        yield Columns.of(source.log, texts)
+        yield Columns.from_log(source.log, texts)
     elif isinstance(source, str | Path):
         yield from (run.log for item in read_runs(Path(source)).values() for run in item.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
@@ -110,7 +110,7 @@ def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
     return {path: renamed(log) for path, log in group.items()}
 
 
-def _checked(runs: Runs) -> Runs:
+def _check_comparable(runs: Runs) -> Runs:
     searched = {name: workload for workload, item in runs.items() for name in item.by_strategy}
     if len(searched) > 1 and all(len(item.by_strategy) == 1 for item in runs.values()):
         (first, first_workload), (second, second_workload) = list(searched.items())[:2]
@@ -154,8 +154,8 @@ class Comparison:
         return all_figures(self.summary, self.runs)
 
     @cached_property
-    def _looks(self) -> Looks:
-        return Looks.of(self.summary, self.runs)
+    def _styles(self) -> LineStyles:
+        return LineStyles.from_summary(self.summary, self.runs)
 
     @property
     def workloads(self) -> list[str]:
@@ -258,7 +258,7 @@ class Comparison:
         """Plot the critical difference diagram: average ranks over all workloads."""
         from .charts.pictures import draw_diagram
 
-        return draw_diagram(self._overall().diagram, self._looks)
+        return draw_diagram(self._overall().diagram, self._styles)
 
     def plot_differences(self, reference: str | None = None) -> Figure:
         """Plot each strategy's area under the curve minus that of ``reference``, over all workloads.
@@ -272,7 +272,7 @@ class Comparison:
         if not gaps:
             raise SearchlabError("no differences to plot: no two strategies ran on every workload")
         name = next(iter(gaps)) if reference is None else reference
-        return gaps_picture(name, _pick(gaps, name, "strategy"), self._looks)
+        return gaps_picture(name, _pick(gaps, name, "strategy"), self._styles)
 
     def save(self, out: str | Path) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
@@ -322,7 +322,7 @@ class Comparison:
         views = {view.key: view for view in figure.views}
         if by not in views:
             raise SearchlabError(f"{figure.title.lower()} cannot be drawn by {by!r}{did_you_mean(str(by), views)}")
-        picture = line_picture(workload, figure, views[by], self._looks, best=best)
+        picture = line_picture(workload, figure, views[by], self._styles, best=best)
         if picture is None:
             raise SearchlabError(f"for {workload}, no strategy found a program in at least half of its runs")
         return picture

@@ -51,7 +51,7 @@ class Shown(Flag):
     TABLES = TERMINAL | PAGE
 
 
-def at(value: Any, path: str | Callable[[Any], Any]) -> Any:
+def get_path(value: Any, path: str | Callable[[Any], Any]) -> Any:
     """Return the attribute or item of ``value`` at ``path``, such as "difference.value".
 
     Returns None if any part of the path is None. ``path`` may also be a function, which is called with ``value``.
@@ -81,7 +81,7 @@ class Column:
 
     def number(self, value: Any) -> Any:
         """Return the column's number or text, given the measure's value."""
-        return None if value is None else at(value, self.of)
+        return None if value is None else get_path(value, self.of)
 
     def text(self, number: Any) -> str:
         return number if isinstance(number, str) else number_text(number, self.digits)
@@ -229,7 +229,7 @@ class Spread(msgspec.Struct, frozen=True):
     by_seed: list[float]
 
     @classmethod
-    def of(cls, values: list[float]) -> Self:
+    def from_values(cls, values: list[float]) -> Self:
         lower, middle, upper = quartiles(np.array(values)).tolist()
         return cls(middle, lower, upper, values)
 
@@ -247,7 +247,7 @@ class Reached(msgspec.Struct, frozen=True):
     note: str = ""  # why there is no interval
 
     @classmethod
-    def of(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
+    def from_runs(cls, values: Floats, spent: Floats, budget: float, more_values: Floats, more_spent: Floats) -> Self:
         """Summarise the amounts that runs needed and spent; ``more_*`` are from interrupted runs, used only for ERT."""
         interval = median_interval(values)
         ert = expected_running_time(np.append(values, more_values), np.append(spent, more_spent))
@@ -312,15 +312,15 @@ def _to_target(runs: StrategyRuns, *, seconds: bool) -> Reached:
     hits = hitting_times(runs.curves, target)
     if seconds:
         values = seconds_of_hits(hits, runs.elapsed)[:, 0]
-        return Reached.of(values, runs.elapsed[:, -1], runs.workload.longest, *interrupted)
+        return Reached.from_runs(values, runs.elapsed[:, -1], runs.workload.longest, *interrupted)
     spent = np.array([float(min(run.log.trials, runs.horizon)) for run in runs.compared])
-    return Reached.of(hits[:, 0], spent, runs.horizon, *interrupted)
+    return Reached.from_runs(hits[:, 0], spent, runs.horizon, *interrupted)
 
 
 def _anytime(runs: StrategyRuns) -> Spread:
     best = runs.workload.best_gflops
     areas = anytime(runs.lowest, runs.workload.flops / best / 1e9).tolist() if best else [0.0] * len(runs.compared)
-    return Spread.of(areas)
+    return Spread.from_values(areas)
 
 
 def _complete(runs: StrategyRuns) -> bool:
@@ -403,7 +403,7 @@ class StrategySummary(Row):
     )
     best_gflops = OnWorkload(
         "Best throughput: median and quartiles over seeds.",
-        lambda runs: Spread.of(runs.curves[:, -1].tolist()),
+        lambda runs: Spread.from_values(runs.curves[:, -1].tolist()),
         Column(
             "best_gflops_median",
             "{unit}\n[quartiles]",
@@ -444,7 +444,7 @@ class StrategySummary(Row):
     )
     area = OnWorkload(
         "Area under the convergence curve, as a fraction of the best known: median over seeds.",
-        lambda runs: Spread.of(area_under_curve(runs.curves, runs.workload.best_gflops).tolist()),
+        lambda runs: Spread.from_values(area_under_curve(runs.curves, runs.workload.best_gflops).tolist()),
         Column("area_median", "area", Shown.TABLES, 3, "median", max),
         *_ends("area", "q1", "q3"),
         compared_by="area under the curve",

@@ -51,7 +51,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         raise SearchlabError("no runs to score; pass at least one log")
     if len(np.unique(table.costs[np.isfinite(table.costs)])) < 2:
         raise SearchlabError(f"{table.path} cannot be used to score runs: it contains fewer than two different costs")
-    indices = _places(table, runs)
+    indices = _config_indices(table, runs)
     space = _statistics(table)
     first, last, begin, end = space.cutoff_point_fevals_time_start_end(0.01, 0.95)
     trials, moments = np.arange(max(first, 1), last + 1), np.linspace(begin, end, MOMENTS)
@@ -76,7 +76,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         np.random.set_state(state)
 
 
-def _places(table: Log, runs: Sequence[Log]) -> Ints:
+def _config_indices(table: Log, runs: Sequence[Log]) -> Ints:
     """Return the index of each trial's config in the table's records: shape (trials in the shortest run, runs)."""
     rows = {Config(record.config): number for number, record in reversed(list(enumerate(table.records)))}
     rows_of_runs = [[rows.get(Config(record.config)) for record in run.records] for run in runs]

@@ -67,7 +67,7 @@ class PairCell(NamedTuple):
     word: str  # "better" or "worse" if the difference is significant, otherwise empty
 
     @classmethod
-    def of(cls, contrast: Contrast, strategy: str, other: str) -> Self:
+    def from_contrast(cls, contrast: Contrast, strategy: str, other: str) -> Self:
         chance, lower, upper = contrast.improvement, contrast.lower, contrast.upper
         if contrast.first != strategy:
             chance = 1 - chance
@@ -119,7 +119,10 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         about |= {(c.second, c.first): c for c in about.values()}
         names = [row.strategy for row in self.strategies]
         return [
-            (name, [PairCell.of(about[name, other], name, other) if name != other else None for other in names])
+            (
+                name,
+                [PairCell.from_contrast(about[name, other], name, other) if name != other else None for other in names],
+            )
             for name in names
         ]
 
@@ -262,7 +265,7 @@ class Summary(msgspec.Struct, frozen=True):
         return dict(msgspec.to_builtins(self, enc_hook=Row.to_json))
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A run's best program, as in :attr:`searchlab.log.result.Result.best`.
 
     It is that of the fastest trial or, if the fastest trials were measured again at the end of the run, of the winner.

@@ -36,7 +36,7 @@ CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
 """Names in a result's folder: the file for its entry in the index, the digests of its files, and the folder of logs."""
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The entry of a result in the index of a site."""
 
     title: str
@@ -84,7 +84,7 @@ def study_result(directory: Path) -> Published:
     return Published(real_path(directory).name, commands, directory=directory)
 
 
-def publish(out: Path, results: Iterable[Published]) -> list[Card]:
+def publish(out: Path, results: Iterable[Published]) -> list[IndexEntry]:
     """Write ``results``, and an index of all results, to the site in the directory ``out``.
 
     A result replaces an earlier one with the same title. Other results on the site are kept.
@@ -179,7 +179,7 @@ def _copy_logs(directory: Path, to: Path) -> Path:
     return to
 
 
-def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> Card:
+def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> IndexEntry:
     texts = [answer.says for answer in summary.answers]
     if not texts:
         texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]
@@ -187,7 +187,7 @@ def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> 
     about = dict(facts(runs))
     strategies = {run.strategy for run in runs}
     sizes = (f"{len(strategies)} strategies", counted(len(comparison), "workload"), counted(len(runs), "run"))
-    return Card(
+    return IndexEntry(
         title=result.title,
         answers=texts[:3],
         date=time.strftime("%Y-%m-%d"),
@@ -197,9 +197,9 @@ def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> 
     )
 
 
-def _card(path: Path) -> Card:
+def _card(path: Path) -> IndexEntry:
     try:
-        return msgspec.json.decode(read_text(path, under=path.parent), type=Card)
+        return msgspec.json.decode(read_text(path, under=path.parent), type=IndexEntry)
     except UNREADABLE as error:
         raise SearchlabError(f"{path} is damaged: {error}; remove its folder and publish the result again") from None
 

@@ -71,7 +71,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "some logs contain more trials than are now part of the study, which are skipped")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
-    return compared(
+    return group_runs(
         zip(within, names, strict=True),
         {name for log, name in zip(within, names, strict=True) if log.path in running},
     )
@@ -85,7 +85,7 @@ def planned_claims(*where: Path) -> list[Claim]:
     return [claim for plan in plans if plan for claim in plan.claims]
 
 
-def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
+def group_runs(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
     """Group logs by workload, strategy and seed, as runs to compare.
 
     Args:
@@ -96,7 +96,7 @@ def compared(read: Iterable[tuple[Columns | Log, str]], running: Collection[str]
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
     texts: Texts = {}
-    columns = ((Columns.of(log, texts) if isinstance(log, Log) else log, file) for log, file in read)
+    columns = ((Columns.from_log(log, texts) if isinstance(log, Log) else log, file) for log, file in read)
     logs = [(_workload(log), log, file) for log, file in columns]
     spaces: dict[str, set[str]] = {}
     for workload, log, _ in logs:

@@ -25,8 +25,8 @@ from ..log.plan import Claim
 from ..log.result import fastest
 from . import measures
 from .charts.figures import Figure, all_figures, steps
-from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, at
-from .model import ClaimVerdict, Comparand, Program, Summary
+from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, get_path
+from .model import BestProgram, ClaimVerdict, Comparand, Summary
 from .page.render import page
 from .read import REPORT, planned_claims, read_runs
 from .runs import ComparedRuns
@@ -152,9 +152,9 @@ def summary_table(summary: Summary) -> list[RenderableType]:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
         parts += [
-            _Table(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
+            _StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
             Text(" ".join([item.verdict, *item.notes])),
-            _Table("", measures.table(item.strategies, Shown.COSTS, **words)),
+            _StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)),
         ]
     return [*parts, *overall_tables(summary), Text(summary.family.says)]
 
@@ -183,11 +183,11 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     table.heads.insert(0, measures.Head("rank"))
     for name, cells in table.rows:
         cells.insert(0, Cell(f"{ranks[name]:.2f}"))
-    return [_Table(f"across all {len(overall.workloads)} workloads", table), Text(overall.verdict)]
+    return [_StrategyTable(f"across all {len(overall.workloads)} workloads", table), Text(overall.verdict)]
 
 
 @dataclass(frozen=True)
-class _Table:
+class _StrategyTable:
     """A table of strategies. If it is too wide, the quartiles and intervals next to the numbers are omitted."""
 
     title: str
@@ -307,12 +307,12 @@ CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
 def number_tables(
-    summary: Summary, comparison: ComparedRuns, programs: Iterable[Program] = (), *, every_trial: bool = False
+    summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = (), *, every_trial: bool = False
 ) -> dict[str, Rows]:
     """Return the content of all CSV files except ``figures.csv``, by name; see :func:`report`."""
 
     def values(table: str, record: Any) -> list[Any]:
-        return [at(record, path) for path in COLUMNS[table].values()]
+        return [get_path(record, path) for path in COLUMNS[table].values()]
 
     items, overall = summary.workloads, summary.overall
     ranks = overall.diagram.by_strategy if overall else {}
@@ -371,7 +371,7 @@ def write_json(path: Path, value: Any) -> None:
 # --- the best programs ------------------------------------------------------------------------------------------------
 
 
-def run_programs(comparison: ComparedRuns) -> list[Program]:
+def run_programs(comparison: ComparedRuns) -> list[BestProgram]:
     """Return the best program of each run that has one, in the order of the comparison."""
     programs = []
     for run in (run for item in comparison.values() for run in item.runs):
@@ -380,7 +380,7 @@ def run_programs(comparison: ComparedRuns) -> list[Program]:
             continue
         index, seconds, tied = fastest(log.costs, log.final)
         programs.append(
-            Program(
+            BestProgram(
                 workload=run.workload,
                 strategy=run.strategy,
                 seed=run.seed,
@@ -396,12 +396,12 @@ def run_programs(comparison: ComparedRuns) -> list[Program]:
     return programs
 
 
-def best_programs(programs: Sequence[Program]) -> list[Program]:
+def best_programs(programs: Sequence[BestProgram]) -> list[BestProgram]:
     """Return the fastest program of each strategy on each workload, sorted by workload and throughput.
 
     If several programs are equally fast, the one with the lowest seed is chosen.
     """
-    best: dict[tuple[str, str], Program] = {}
+    best: dict[tuple[str, str], BestProgram] = {}
     for program in sorted(programs, key=lambda item: (-item.gflops, item.seed)):
         best.setdefault((program.workload, program.strategy), program)
     return sorted(best.values(), key=lambda item: (item.workload, -item.gflops, item.strategy))

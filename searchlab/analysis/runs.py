@@ -119,13 +119,13 @@ class StrategyRuns:
     @cached_property
     def trials(self) -> int:
         """The strategy's number of trials; see :func:`reach`."""
-        return reach(self.runs) or self.horizon
+        return common_trials(self.runs) or self.horizon
 
     @cached_property
     def one_run(self) -> bool:
         """Whether the strategy proposes the same configs for every seed, so that its runs count as a single run."""
         complete = [run.log.configs for run in self._complete]
-        return len(complete) > 1 and alike(complete) == min(map(len, complete))
+        return len(complete) > 1 and shared_prefix_length(complete) == min(map(len, complete))
 
     @cached_property
     def compared(self) -> list[LoggedRun]:
@@ -140,17 +140,17 @@ class StrategyRuns:
     @cached_property
     def lowest(self) -> Floats:
         """The lowest cost so far, in seconds, of the runs that are compared: shape (runs, horizon)."""
-        return held([run.lowest for run in self.compared], self.horizon)
+        return pad_curves([run.lowest for run in self.compared], self.horizon)
 
     @cached_property
     def curves(self) -> Floats:
         """The best GFLOPS so far of the runs that are compared: shape (runs, horizon)."""
-        return held([run.curve for run in self.compared], self.horizon)
+        return pad_curves([run.curve for run in self.compared], self.horizon)
 
     @cached_property
     def elapsed(self) -> Floats:
         """The seconds charged up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
-        return held([run.elapsed for run in self.compared], self.horizon)
+        return pad_curves([run.elapsed for run in self.compared], self.horizon)
 
     @cached_property
     def scores(self) -> Floats | None:
@@ -171,21 +171,21 @@ class StrategyRuns:
     @cached_property
     def band_over_trials(self) -> Band:
         """The band over all trials of the strategy, including those beyond the horizon."""
-        return band_over_trials(held([run.curve for run in self._complete], self.trials))
+        return band_over_trials(pad_curves([run.curve for run in self._complete], self.trials))
 
     @cached_property
     def band_over_seconds(self) -> Band:
         """The band over all trials of the strategy, including those beyond the horizon."""
         curves, elapsed = ([getattr(run, name) for run in self._complete] for name in ("curve", "elapsed"))
-        return band_over_seconds(held(curves, self.trials), held(elapsed, self.trials))
+        return band_over_seconds(pad_curves(curves, self.trials), pad_curves(elapsed, self.trials))
 
 
-def held(values: Sequence[Floats], trials: int) -> Floats:
+def pad_curves(values: Sequence[Floats], trials: int) -> Floats:
     """Return the first ``trials`` values of each run, repeating the last value as needed: shape (runs, trials)."""
     return np.array([curve[np.minimum(np.arange(trials), len(curve) - 1)] for curve in values])
 
 
-def reach(runs: Sequence[LoggedRun]) -> int:
+def common_trials(runs: Sequence[LoggedRun]) -> int:
     """Return the largest number of trials that at least half of the runs have. Runs that have ended do not count.
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
@@ -198,7 +198,7 @@ def _of_half(counts: Collection[int]) -> int:
     return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
 
 
-def alike(runs: Sequence[Array]) -> int:
+def shared_prefix_length(runs: Sequence[Array]) -> int:
     """Return the number of initial configs that the runs share, in the same order."""
     for position, configs in enumerate(zip(*runs, strict=False)):
         if len(set(configs)) > 1:
@@ -214,7 +214,7 @@ class WorkloadRuns:
 
     workload: str
     by_strategy: Mapping[str, Sequence[LoggedRun]]
-    known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
+    best_known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
 
     def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
@@ -260,7 +260,7 @@ class WorkloadRuns:
 
         If all runs of all strategies ended early, it is the length of the longest run.
         """
-        reached = [trials for group in self.strategies.values() if (trials := reach(group.runs))]
+        reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
         return min(reached, default=max((run.log.trials for run in self.runs), default=0))
 
     @cached_property
@@ -275,8 +275,8 @@ class WorkloadRuns:
         If times were resampled (``noise``), a trial may be faster than its program is on average. The best known time
         is then the table's optimum or, if that is unknown, the lowest median of a config's times over the runs.
         """
-        if self.known:
-            return self.known
+        if self.best_known:
+            return self.best_known
         succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
         fastest = min((float(run.lowest[-1]) for run in succeeded), default=math.inf)
         optimum = least_optimum(self.runs)
@@ -414,7 +414,9 @@ def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
     for group in groups:
         pairs = [(run, randoms[run.seed]) for run in group.compared if run.seed in randoms]
         if pairs and not group.runs[0].is_random:
-            shares[group.strategy] = min(alike([run.log.configs, other.log.configs]) for run, other in pairs)
+            shares[group.strategy] = min(
+                shared_prefix_length([run.log.configs, other.log.configs]) for run, other in pairs
+            )
     return shares
 
 

@@ -31,7 +31,7 @@ from .model import (
     WorkloadSummary,
 )
 from .read import footing_notes
-from .runs import TARGET, ComparedRuns, WorkloadRuns, alike
+from .runs import TARGET, ComparedRuns, WorkloadRuns, shared_prefix_length
 from .stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
 from .stats.intervals import DECIMALS, Sample, share_interval
 from .stats.ranks import ALPHA, average_ranks, cliques, rounded
@@ -119,7 +119,9 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
     hits = rows[0].by_seed(TRIALS)
     common = first.keys() & second.keys()
-    there = sum(hits[seed] <= alike([first[seed].log.configs, second[seed].log.configs]) for seed in common)
+    there = sum(
+        hits[seed] <= shared_prefix_length([first[seed].log.configs, second[seed].log.configs]) for seed in common
+    )
     return (
         f"; in {there} of {counted(len(common), 'seed')}, their shared random start had already reached it"
         if there

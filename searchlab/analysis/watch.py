@@ -126,7 +126,7 @@ class StudyProgress:
             return before
         running = is_locked(path)  # checked before the log is read, since the run may end in between
         try:
-            status = before.status if before and is_current else RunStatus.of(run, self._read(path))
+            status = before.status if before and is_current else RunStatus.from_log(run, self._read(path))
         except SearchlabError:
             return _Look(RunStatus(run), "damaged", stamp)
         state: State = "running" if running else "finished" if status.complete else "interrupted"

@@ -140,7 +140,7 @@ def text_of(best: Best, name: str) -> str:
         case "tir":
             return str(module.script())
         case "lowered":
-            return _lowered(module, target)
+            return _lower(module, target)
     host = _build(module, target).mod
     if name == "llvm" or not host.imports:
         return str(host.inspect_source("s" if name == "asm" else "ll"))
@@ -183,7 +183,7 @@ target = tvm.target.Target({spec!r})  # tvm.compile(module, target=target) build
 """
 
 
-def _lowered(module: tvm.IRModule, target: Target) -> str:
+def _lower(module: tvm.IRModule, target: Target) -> str:
     """Return the output of TVM's default pipeline, which keeps host code and kernels in one module."""
     import tvm
 
@@ -216,7 +216,7 @@ def _build(module: tvm.IRModule, target: Target) -> tvm.runtime.Executable:
         raise SearchlabError(f"the program does not compile for {target.kind}: {reason(error)}") from None
 
 
-_ours = ""
+_own_setting = ""
 """The value to which :func:`use_threads_of` has set ``TVM_NUM_THREADS``, or an empty string if it has not set it."""
 
 
@@ -228,10 +228,10 @@ def use_threads_of(target: Target) -> None:
     target is a GPU or a different kind of machine. If TVM's pool is already running with fewer threads, a
     SearchlabWarning is issued, since TVM never enlarges it.
     """
-    global _ours
-    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _ours:
+    global _own_setting
+    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _own_setting:
         return
-    os.environ[THREADS] = _ours = str(target.cores)
+    os.environ[THREADS] = _own_setting = str(target.cores)
     threads = start_tvm_threads()
     if threads < target.cores:
         warnings.warn(

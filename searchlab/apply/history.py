@@ -22,7 +22,7 @@ from .best import use_threads_of
 if TYPE_CHECKING:
     import tvm
 
-    from .matching import Computation
+    from .matching import FlatFunction
 
 OneLog = str | Path | Result
 Logs = OneLog | Sequence[OneLog]
@@ -77,11 +77,11 @@ def apply_history_best(
     """
     from tvm.tirx import PrimFunc
 
-    from .matching import Computation, in_place_of, order_of
+    from .matching import FlatFunction, in_place_of, order_of
     from .packed import PackedFunction, with_packed_calls
 
     functions = {
-        variable: Computation(function)
+        variable: FlatFunction(function)
         for variable, function in mod.functions.items()
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False)
     }
@@ -89,7 +89,7 @@ def apply_history_best(
     @cache
     def computing(workload: Workload) -> dict[Any, Any]:
         """Return the functions that compute ``workload``, with their argument orders."""
-        reference = Computation(workload.prim_func())
+        reference = FlatFunction(workload.prim_func())
         orders = {variable: order_of(function, reference) for variable, function in functions.items()}
         return {variable: order for variable, order in orders.items() if order is not None}
 
@@ -186,7 +186,7 @@ def _target_name(target: Target) -> str:
     return json.dumps({name: value for name, value in target.spec.items() if name != "caches"}, sort_keys=True)
 
 
-def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str:
+def _no_match(missing: list[Workload], functions: dict[str, FlatFunction]) -> str:
     names = [f"{name}({_signature(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     message = (
@@ -202,21 +202,21 @@ def _no_match(missing: list[Workload], functions: dict[str, Computation]) -> str
     return message
 
 
-def _signature(function: Computation) -> str:
+def _signature(function: FlatFunction) -> str:
     if function.arguments is None:
         return "of unknown shape"
     types = [parameter.ty for parameter in function.func.params]
     return ", ".join(f"{argument.dtype}{[int(extent) for extent in argument.shape]}" for argument in types)
 
 
-def _is_transposed(function: Computation, workload: Workload) -> bool:
+def _is_transposed(function: FlatFunction, workload: Workload) -> bool:
     """Return whether ``function`` is the GEMM ``workload`` except that B is stored as [n, k]."""
     from tvm.s_tir import Schedule
 
-    from .matching import Computation, order_of
+    from .matching import FlatFunction, order_of
 
     if not isinstance(workload, Gemm):
         return False
     schedule = Schedule(workload.module)
     schedule.transform_layout(schedule.get_sblock(workload.op), ("read", 1), lambda k, n: (n, k))
-    return order_of(function, Computation(schedule.mod["main"])) is not None
+    return order_of(function, FlatFunction(schedule.mod["main"])) is not None

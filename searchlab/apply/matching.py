@@ -37,7 +37,7 @@ MARKS = {"tirx.is_scheduled": True, "op_pattern": OPAQUE}
 
 
 @dataclass(frozen=True, eq=False)
-class Computation:
+class FlatFunction:
     """A function and the flat form that is used to compare it with others."""
 
     func: PrimFunc
@@ -87,14 +87,14 @@ class Computation:
         ]
         attributes = {"global_symbol": "main", "tirx.noalias": True, "s_tir": True}
         flattened = PrimFunc(flat, SeqStmt([*views, func.body])).with_attr(attributes)
-        return _lowered()(IRModule({"main": flattened}))["main"]
+        return _lowering_passes()(IRModule({"main": flattened}))["main"]
 
     @cached_property
-    def own(self) -> PrimFunc:
+    def in_own_order(self) -> PrimFunc:
         return self.flat(range(len(self.func.params)))
 
 
-def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | None:
+def order_of(func: FlatFunction, reference: FlatFunction) -> tuple[int, ...] | None:
     """Return the order that maps the parameters of ``func`` to those of ``reference``.
 
     The result is None if the two functions do not perform the same computation.
@@ -108,7 +108,7 @@ def order_of(func: Computation, reference: Computation) -> tuple[int, ...] | Non
             flat = func.flat(order)
         except (RuntimeError, ValueError, TypeError, LookupError):  # TVM cannot lower it, so it cannot be a workload
             return None
-        if structural_equal(flat, reference.own):
+        if structural_equal(flat, reference.in_own_order):
             return order
     return None
 
@@ -169,7 +169,7 @@ def _copies(block: Any, inner: Sequence[Any]) -> bool:
     )
 
 
-def _lowered() -> Sequential:
+def _lowering_passes() -> Sequential:
     return Sequential(
         [
             s_tir_transform.LowerInitBlock(),

@@ -176,7 +176,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
         now = list(measurer.measure(space, [trial.config for trial in trials]))
         trials = [replace(trial, measurement=measurement) for trial, measurement in zip(trials, now, strict=True)]
-        programs = [_checked(measurer, space, result, trial, seeds) for trial in trials]
+        programs = [_check_remeasured(measurer, space, result, trial, seeds) for trial in trials]
         alive = [trial for trial, program in zip(trials, programs, strict=True) if program.runs]
         untuned = None
         if alive and space.target.kind == "llvm":  # it binds no threads, so it cannot run on a GPU
@@ -331,7 +331,9 @@ def _note(target: Target, untuned: Trial | None) -> str:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def _checked(measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]) -> Verified:
+def _check_remeasured(
+    measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]
+) -> Verified:
     """Check a remeasured trial on the inputs of every seed, and compare its program with the one measured before."""
     now = trial.measurement
     program = Verified(

@@ -230,7 +230,7 @@ def table_build(
     with interruptible(), RunProgress(out) as progress:
 
         def on_run(run: Run, *_: int) -> OnTrial:
-            return progress.start(run.space.workload, run.searched.plugin.name, run.trials)
+            return progress.start(run.space.workload, run.space_choice.plugin.name, run.trials)
 
         build_tables(study, tables, on_run, progress.on_block)
     for one in tables:
@@ -276,7 +276,7 @@ def costmodel_eval(
     """Show how well cost models predict recorded trials that they were not trained on."""
     from ..tables.costmodels import evaluate, mean_quality, quality_table
 
-    plugins = [COST_MODELS.named(plugin(text))[0] for text in model]
+    plugins = [COST_MODELS.resolve(plugin(text))[0] for text in model]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
         say_json({"means": mean_quality(qualities), "logs": qualities})

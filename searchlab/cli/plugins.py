@@ -142,7 +142,7 @@ def show(
     else:
         say("It has no options.")
     if kind is Shown.policy and (own := cls.traits.own_model):
-        say(f"its cost model: {COST_MODELS.named(own.cost_model)[0].name}, with the features {own.features}")
+        say(f"its cost model: {COST_MODELS.resolve(own.cost_model)[0].name}, with the features {own.features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")

@@ -21,7 +21,7 @@ from ..errors import SearchlabError
 from ..log.format import find_logs
 from ..log.plan import write_plan
 from ..log.writer import is_locked
-from ..options import Share, Trials, checked
+from ..options import Share, Trials, check_option
 from ..run.study import Study
 from .terminal import AsJson, SuitePath, number, out, say, say_json, say_table
 
@@ -137,7 +137,7 @@ def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:
         raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
     directory = others[0] if others else Path("results") / files[0].stem
     study = Study.load(files[0])
-    planned = study.planned()
+    planned = study.planned_runs()
     if not directory.is_dir():
         raise SearchlabError(
             f"the directory {directory} for the logs of {files[0]} does not exist; run the study first, or pass the "
@@ -189,8 +189,8 @@ def power(
     from ..suite.trajectories import baselines
     from ..suite.verify import RESULT
 
-    checked("difference", difference, Share)
-    checked("power", chance, Share)
+    check_option("difference", difference, Share)
+    check_option("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
     where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]

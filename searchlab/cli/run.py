@@ -92,7 +92,7 @@ def run(
         say(f"note: {reason}")
     if dry_run:
         chosen = {run.log.as_posix() for run in in_shard(runs, part, parts)}
-        _say_forecast([run for run in loaded.planned() if run.log in chosen], directory)
+        _say_forecast([run for run in loaded.planned_runs() if run.log in chosen], directory)
         return
     failed = summary = None
     with interruptible():
@@ -120,7 +120,7 @@ def run(
 
 
 def _say_forecast(runs: Sequence[PlannedRun], directory: Path) -> None:
-    forecasts = forecast([RunStatus.of(run, read_existing_log(directory / run.log)) for run in runs])
+    forecasts = forecast([RunStatus.from_log(run, read_existing_log(directory / run.log)) for run in runs])
     say_table(
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
         (

@@ -23,7 +23,15 @@ from ..measure.suite import find_suite, installed_suites, read_suite
 from ..options import Batch, Jobs, SeedCount
 from ..policy import POLICIES
 from ..run.study import parse_trials
-from ..suite.compare import SuiteAnswer, compare, default_baselines, label_for, run_policy, searched, suite_study
+from ..suite.compare import (
+    SuiteAnswer,
+    compare,
+    default_baselines,
+    label_for,
+    restrict_to_runs,
+    run_policy,
+    suite_study,
+)
 from ..suite.trajectories import (
     RecordedTable,
     baselines,
@@ -89,13 +97,13 @@ def suite_info(
     as_json: AsJson = False,
 ) -> None:
     """Show the size and difficulty of each table in a suite, or the card of one table."""
-    from ..suite.cards import Card  # imported here because importing it takes longer than running most commands
+    from ..suite.cards import TableCard  # imported here because importing it takes longer than running most commands
 
     found = find_suite(suite)
     if table:
-        out.print(Markdown(Card(RecordedTable(found.table(table))).text()))
+        out.print(Markdown(TableCard(RecordedTable(found.table(table))).text()))
         return
-    cards = [Card(RecordedTable(one)) for one in found.tables]
+    cards = [TableCard(RecordedTable(one)) for one in found.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return
@@ -202,7 +210,7 @@ def suite_run(
                 f"registered; use a different --out to register it",
                 soft_wrap=True,
             )
-        found = searched(found, new)
+        found = restrict_to_runs(found, new)
         comparison = compare(found, [new], shipped, study.spec.seed_list)
         if directory is None:
             summary = summarize(comparison)
@@ -213,7 +221,7 @@ def suite_run(
     if as_json:
         say_json(answer.to_json())
     else:
-        out.print(*answer.shown())
+        out.print(*answer.render())
         if directory is None:
             say("For a full report with all tables, pairs and baselines, use --out DIR.")
         else:

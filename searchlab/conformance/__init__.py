@@ -9,7 +9,7 @@
 A plug-in is specified by a registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}`` or a class.
 """
 
-from .check import Check, CheckFailed, NotApplicable, Outcome, run_checks, selected
+from .check import Check, CheckFailed, CheckResult, NotApplicable, run_checks, selected
 from .costmodels import cost_model_checks
 from .policies import policy_checks
 from .spaces import space_checks
@@ -18,8 +18,8 @@ from .workloads import workload_checks
 __all__ = [
     "Check",
     "CheckFailed",
+    "CheckResult",
     "NotApplicable",
-    "Outcome",
     "cost_model_checks",
     "policy_checks",
     "run_checks",

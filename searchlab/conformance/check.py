@@ -141,7 +141,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """The result of a check; if it did not pass, ``text`` states the reason."""
 
     name: str
@@ -149,23 +149,23 @@ class Outcome:
     text: str = ""
 
 
-def run_checks(checks: Iterable[Check]) -> Iterator[Outcome]:
+def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
     """Run checks in order and yield their outcomes. A check is not run if it needs one that failed or was not run."""
     lost: set[str] = set()
     for check in checks:
         if missing := [name for name in check.rule.needs if name in lost]:
             lost.add(check.name)
-            yield Outcome(check.name, "not run", f"it requires {missing[0]!r} to pass")
+            yield CheckResult(check.name, "not run", f"it requires {missing[0]!r} to pass")
             continue
         try:
             check()
         except CheckFailed as failure:
             lost.add(check.name)
-            yield Outcome(check.name, "FAIL", str(failure))
+            yield CheckResult(check.name, "FAIL", str(failure))
         except NotApplicable as reason:
-            yield Outcome(check.name, "n/a", str(reason))
+            yield CheckResult(check.name, "n/a", str(reason))
         else:
-            yield Outcome(check.name, "pass")
+            yield CheckResult(check.name, "pass")
 
 
 @checks_arguments

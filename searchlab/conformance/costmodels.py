@@ -280,7 +280,7 @@ def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:
     Raises:
         SearchlabError: If the plug-in or an option is unknown.
     """
-    named, cls = COST_MODELS.named(plugin)
+    named, cls = COST_MODELS.resolve(plugin)
     COST_MODELS.check_options(named.name, cls, named.options)
     subject = CostModelSubject(named, cls, seed, 120.0)
     return [Check(rule, subject) for rule in RULES]

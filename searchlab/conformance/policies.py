@@ -446,25 +446,28 @@ def policy_checks(
     Raises:
         SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
-    named, cls = POLICIES.named(plugin)
+    named, cls = POLICIES.resolve(plugin)
     POLICIES.check_options(named.name, cls, named.options)
     traits = cls.traits if issubclass(cls, Policy) else Traits()
     model, features = traits.model(cost_model, features)
     if space is None:
         kinds = (toys.Large, toys.Dependent, toys.Small, toys.One, toys.Bare)
-        subjects = {kind.__name__.lower(): SpaceSubject.of(kind, toys.WORKLOAD, toys.TARGET) for kind in kinds}
+        subjects = {kind.__name__.lower(): SpaceSubject.from_spec(kind, toys.WORKLOAD, toys.TARGET) for kind in kinds}
         spaces = {name: subjects[name] for name in ("large", "dependent")}
         small = {name: subjects[name] for name in subjects if name != "large"}
     else:
         own_subject = SpaceSubject.supported(space, workload, resolve_target(target), seed)
         spaces, small = {"large": own_subject}, _small(space, own_subject)
-    subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.named(model)[0], features)
+    subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.resolve(model)[0], features)
     return [Check(rule, subject) for rule in RULES]
 
 
 def _small(space: PluginSpec, supported: SpaceSubject) -> dict[str, SpaceSubject]:
     """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
-    for subject in (supported, *(SpaceSubject.of(space, parse_workload(text), supported.target) for text in TINY)):
+    for subject in (
+        supported,
+        *(SpaceSubject.from_spec(space, parse_workload(text), supported.target) for text in TINY),
+    ):
         try:
             if (size := subject.space.size(FEW)) is not None and size <= FEW:
                 return {str(subject.workload): subject}

@@ -55,8 +55,8 @@ class SpaceSubject(Subject):
     target: Target
 
     @classmethod
-    def of(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
-        plugin, space_class = SPACES.named(spec)
+    def from_spec(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
+        plugin, space_class = SPACES.resolve(spec)
         SPACES.check_options(plugin.name, space_class, plugin.options)
         return cls(plugin, space_class, seed, 120.0, workload, target)
 
@@ -66,7 +66,7 @@ class SpaceSubject(Subject):
     ) -> SpaceSubject:
         """Return the space for ``workload``, which defaults to the first of :data:`WORKLOADS` that it supports."""
         texts = WORKLOADS if workload is None else [workload]
-        subjects = [cls.of(spec, parse_workload(text), target, seed) for text in texts]
+        subjects = [cls.from_spec(spec, parse_workload(text), target, seed) for text in texts]
         for subject in subjects:
             try:
                 subject.cls(subject.workload, target, **subject.plugin.options)

@@ -1,6 +1,6 @@
 """Cost models: the contract, and the adapter that binds a model to a space and a feature extractor."""
 
-from .bound import BoundCostModel, OtherTask, Rows, bind, scores_of
+from .bound import BoundCostModel, OtherTask, TrainingData, bind, scores_of
 from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predictions
 
 __all__ = [
@@ -8,7 +8,7 @@ __all__ = [
     "BoundCostModel",
     "CostModel",
     "OtherTask",
-    "Rows",
+    "TrainingData",
     "bind",
     "fit_model",
     "make_cost_model",

@@ -23,7 +23,7 @@ BOOTSTRAP = 8
 """The number of copies of a cost model that are trained on bootstrap samples."""
 
 
-class Rows(NamedTuple):
+class TrainingData(NamedTuple):
     """Training data: the arguments of :meth:`CostModel.fit`."""
 
     features: Floats
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     groups: Ints
 
     @classmethod
-    def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> Rows:
+    def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> TrainingData:
         """Concatenate the features and scores of all tasks.
 
         Args:
@@ -114,7 +114,7 @@ class BoundCostModel:
         self.model = model
         self.features = features
         self.best = np.inf
-        self.rows: Rows | None = None
+        self.rows: TrainingData | None = None
         self.train_seconds = 0.0
         self.predict_seconds = 0.0
         self.fit_seconds = 0.0
@@ -143,7 +143,7 @@ class BoundCostModel:
         if not tasks:
             return
         rows = self._rows()
-        with COST_MODELS.blamed(type(self.model), "start_from"):
+        with COST_MODELS.convert_errors(type(self.model), "start_from"):
             self.started = self.model.start_from(*rows)
         if self.started:
             self.rows = rows
@@ -162,7 +162,7 @@ class BoundCostModel:
             self.train_seconds = time.perf_counter() - start
             self.fit_seconds += self.clock() - cpu_start
 
-    def train(self, rows: Rows) -> None:
+    def train(self, rows: TrainingData) -> None:
         """Retrain the model on features that have already been extracted."""
         start = time.perf_counter()
         fit_model(self.model, *rows)
@@ -222,7 +222,7 @@ class BoundCostModel:
                 f"{', '.join(_with_uncertainty())}, or set acquisition = 'mean'"
             )
 
-    def _copied(self, number: int, rows: Rows) -> CostModel:
+    def _copied(self, number: int, rows: TrainingData) -> CostModel:
         """Return a copy of the model, trained on a bootstrap sample of each task's rows."""
         start = self.clock()
         rng = np.random.default_rng([self.model.seed, len(rows.scores), number])
@@ -242,10 +242,10 @@ class BoundCostModel:
             for features in (self.features, *(features for features, _ in self._others)):
                 features.settle(columns)
 
-    def _rows(self, *columns: tuple[Floats, Floats]) -> Rows:
+    def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
         pooled = [] if columns and self.started else self._others
         others = [(features(task.configs), task.scores) for features, task in pooled]
-        return Rows.of_tasks([*others, *columns], self.features.absent)
+        return TrainingData.of_tasks([*others, *columns], self.features.absent)
 
 
 def _with_uncertainty() -> list[str]:

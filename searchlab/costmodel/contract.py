@@ -94,7 +94,7 @@ COST_MODELS = PluginKind("cost model", "searchlab.costmodels", CostModel, positi
 
 def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) -> None:
     """Call :meth:`~CostModel.fit`. Raises SearchlabError, which names the model, if the call raises any exception."""
-    with COST_MODELS.blamed(type(model), "fit"):
+    with COST_MODELS.convert_errors(type(model), "fit"):
         model.fit(features, scores, groups)
 
 
@@ -104,7 +104,7 @@ def predictions(model: CostModel, features: Floats) -> Floats:
     Raises:
         SearchlabError: If the model returns anything else or raises an exception; the message names the model.
     """
-    with COST_MODELS.blamed(type(model), "predict"):
+    with COST_MODELS.convert_errors(type(model), "predict"):
         predicted = model.predict(features)
     try:
         return _scores(predicted, len(features))
@@ -118,7 +118,7 @@ def predictions(model: CostModel, features: Floats) -> Floats:
 
 def member_predictions(model: CostModel, features: Floats) -> Floats:
     """Return the finite scores of shape (members, n) that the members of ``model`` predict; see :func:`predictions`."""
-    with COST_MODELS.blamed(type(model), "members"):
+    with COST_MODELS.convert_errors(type(model), "members"):
         return np.array([_scores(predicted, len(features)) for predicted in model.members(features)])
 
 

@@ -109,7 +109,7 @@ class KnobFeatures(Features):
         for config in configs:
             for name, value in config.items():
                 if isinstance(value, tuple) and name not in self._tiles:
-                    value = self._settled(name, value, config)
+                    value = self._tile_or_word(name, value, config)
                 columns.update(((name, part), None) for part, _ in self._coordinates(value))
         self.settle(list(columns))
 
@@ -142,7 +142,7 @@ class KnobFeatures(Features):
         """Return the columns and numbers for one knob's value, which are cached for all configs with this value."""
         spelled = value
         if isinstance(value, tuple) and name not in self._tiles:
-            spelled = self._settled(name, value, config)
+            spelled = self._tile_or_word(name, value, config)
         row: dict[int, float] = {}
         if isinstance(spelled, str):
             row.update(dict.fromkeys(self._words.get(name, ()), 0.0))
@@ -154,7 +154,7 @@ class KnobFeatures(Features):
             self._cells[name, value] = cells
         return cells
 
-    def _settled(self, name: str, value: tuple[int, ...], config: Config) -> Value:
+    def _tile_or_word(self, name: str, value: tuple[int, ...], config: Config) -> Value:
         """Return ``value`` if it is a tile, or else the value written as a word."""
         if name not in self._orders:
             try:

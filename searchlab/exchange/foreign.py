@@ -90,21 +90,21 @@ def moment(seconds: float) -> datetime:
 
 
 @dataclass(frozen=True)
-class Line:
+class ForeignLine:
     """A line of a file. Its methods raise SearchlabError, which names the line."""
 
     path: Path
     number: int  # from 1
     text: bytes
 
-    def damaged(self, why: object) -> NoReturn:
+    def fail(self, why: object) -> NoReturn:
         raise SearchlabError(f"{self.path}, line {self.number} is damaged: {why}") from None
 
     def decode(self, decoder: msgspec.json.Decoder[T]) -> T:
         try:
             return decoder.decode(self.text)
         except UNREADABLE as error:
-            self.damaged(error)
+            self.fail(error)
 
     def target(self, spec: str | Mapping[str, Any]) -> dict[str, Any]:
         """Return a target in TVM's JSON form, given in this form or in an older one such as ``llvm -mcpu=znver4``."""
@@ -112,34 +112,34 @@ class Line:
             try:
                 spec = msgspec.json.decode(spec, type=dict[str, Any])
             except (msgspec.DecodeError, RecursionError) as error:
-                self.damaged(f"target {spec!r} is not valid JSON: {error}")
+                self.fail(f"target {spec!r} is not valid JSON: {error}")
         if not isinstance(spec, str):
             if not isinstance(spec.get("kind"), str):
-                self.damaged(f'target {dict(spec)!r} has no "kind"')
+                self.fail(f'target {dict(spec)!r} has no "kind"')
             return {name: value for name, value in sorted(spec.items()) if value not in ("", None)}
         try:
             return dict(sorted(parse_options(spec).items()))
         except SearchlabError as error:
-            self.damaged(error)
+            self.fail(error)
 
     def seconds(self, values: list[Any]) -> tuple[float, ...]:
         """Return a successful trial's times as floats."""
         for value in values:
             # Integers in JSON may be larger than any float.
             if not is_number(value) or not 0 < value <= sys.float_info.max:
-                self.damaged(f"{value!r} is not a time in seconds")
+                self.fail(f"{value!r} is not a time in seconds")
         if not values:
-            self.damaged("it succeeded but contains no time")
+            self.fail("it succeeded but contains no time")
         return tuple(float(value) for value in values)
 
 
-def lines(path: Path) -> Iterator[Line]:
+def lines(path: Path) -> Iterator[ForeignLine]:
     """Yield a file's non-empty lines. Raises SearchlabError if there are none."""
     empty = True
     for number, text in enumerate(read_bytes(path).splitlines(), 1):
         if text.strip():
             empty = False
-            yield Line(path, number, text)
+            yield ForeignLine(path, number, text)
     if empty:
         raise SearchlabError(f"{path} is empty, so there is nothing to import")
 
@@ -158,7 +158,7 @@ def without_repeats(task: ForeignTask) -> ForeignTask:
     return replace(task, trials=list(first.values()), left_out=(*task.left_out, note))
 
 
-def records(path: Path) -> Iterator[Line]:
+def records(path: Path) -> Iterator[ForeignLine]:
     """Yield the lines of a file with a JSON value a line, without comments.
 
     A last line that is incomplete, because its writer was killed, is omitted with a SearchlabWarning. Raises

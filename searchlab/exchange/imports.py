@@ -180,7 +180,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imp
             f"(line {line}: {why}); omit --space if you only want to analyse them"
         )
     header = Header(
-        space=plugin.spelled(),
+        space=plugin.to_spec(),
         space_size=space.size() if plugin is task.space and not task.partial else None,
         fingerprint=space.fingerprint,
         target=space.target.to_json(),

@@ -149,7 +149,7 @@ class _Result(msgspec.Struct):
     timestamp: Any = None
 
 
-class _Row(NamedTuple):
+class _MeasuredConfig(NamedTuple):
     """A config from a file, with its measurement. Times are in seconds."""
 
     line: int
@@ -278,7 +278,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
         raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it lacks a list of results")
     metadata = metadata if isinstance(metadata, dict) else {}
     unit = _unit(path, metadata.get("timeunit", "milliseconds"))
-    rows: list[_Row] = []
+    rows: list[_MeasuredConfig] = []
     for number, one in enumerate(results, 1):
         problem = f"{path}, record {number} is damaged"
         result = _converted(one, _Result, problem)
@@ -330,7 +330,7 @@ def _row(
     unit: float,
     time: float | str,
     measurements: Iterable[tuple[str, Any]],
-) -> _Row:
+) -> _MeasuredConfig:
     repeats = tuple(unit * (seconds or 0.0) for seconds in entry.times or ())
     record = Record(
         index=0,
@@ -341,7 +341,7 @@ def _row(
         propose_seconds=unit * (entry.strategy_time or 0),
         train_seconds=unit * (entry.framework_time or 0),
     )
-    return _Row(number, record, time, repeats, _rate(measurements))
+    return _MeasuredConfig(number, record, time, repeats, _rate(measurements))
 
 
 def _time(time: Any, unit: float, problem: str) -> float | str:
@@ -392,12 +392,12 @@ def _task(
     name: str,
     host: dict[str, Any],
     parameters: dict[str, list[Value]],
-    rows: list[_Row],
+    rows: list[_MeasuredConfig],
     left_out: list[str],
 ) -> ForeignTask:
     if not rows:
         raise SearchlabError(f"{path} contains no records to import")
-    distinct: dict[Config, _Row] = {}
+    distinct: dict[Config, _MeasuredConfig] = {}
     for row in rows:
         distinct.setdefault(Config(row.record.config), row)  # only the first measurement is used
     if repeated := len(rows) - len(distinct):
@@ -474,7 +474,7 @@ STATISTICS: dict[Statistic, Callable[[Sequence[float]], float]] = {
 }
 
 
-def _agrees(row: _Row, statistic: Statistic) -> bool:
+def _agrees(row: _MeasuredConfig, statistic: Statistic) -> bool:
     """Return whether a row's time is the given statistic of its repeats."""
     positive = bool(row.repeats) and min(row.repeats) > 0
     return (
@@ -484,12 +484,12 @@ def _agrees(row: _Row, statistic: Statistic) -> bool:
     )
 
 
-def _statistic(rows: list[_Row]) -> Statistic:
+def _statistic(rows: list[_MeasuredConfig]) -> Statistic:
     """Return the statistic of the repeats that matches the time in most rows."""
     return max(STATISTICS, key=lambda name: sum(_agrees(row, name) for row in rows))
 
 
-def _finished(row: _Row, statistic: Statistic) -> Record:
+def _finished(row: _MeasuredConfig, statistic: Statistic) -> Record:
     """Return a row's record with its times or failure; a time that is a different statistic becomes the only repeat."""
     changes: dict[str, Any] = {"statistic": statistic}
     if isinstance(row.time, str):
@@ -499,7 +499,7 @@ def _finished(row: _Row, statistic: Statistic) -> Record:
     return msgspec.structs.replace(row.record, **changes)
 
 
-def _workload(name: str, rows: list[_Row]) -> Workload:
+def _workload(name: str, rows: list[_MeasuredConfig]) -> Workload:
     """Return the workload named in a file from searchlab, or a kernel, with its FLOPs if all rates agree on them."""
     if ":" in name:
         return parse_workload(name)

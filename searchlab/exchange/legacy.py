@@ -18,7 +18,7 @@ from ..log.format import Record
 from ..records import Failure
 from ..space import Config, Space, Value
 from ..workload import ACCUMULATED_IN, Workload, conv2d, gemm
-from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, records, value_of
+from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, records, value_of
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Measured = tuple[list[Any], int, Seconds, Seconds]  # times, MeasureErrorNo, seconds to measure, seconds since 1970
@@ -36,7 +36,7 @@ ERRORS: dict[int, tuple[str, Failure]] = {
 """Both tuners' ``MeasureErrorNo`` values (TVM 0.17), with the corresponding failures."""
 
 
-def _trial(line: Line, config: dict[str, Any], source: Any, measured: Measured) -> ForeignTrial:
+def _trial(line: ForeignLine, config: dict[str, Any], source: Any, measured: Measured) -> ForeignTrial:
     times, error, run_seconds, time = measured
     seconds: tuple[float, ...] = ()
     failure: Failure | None = None
@@ -48,7 +48,7 @@ def _trial(line: Line, config: dict[str, Any], source: Any, measured: Measured) 
         texts = [text for text in times if isinstance(text, str)]  # AutoTVM stores 1e9 or a message instead of times
         message = ": ".join([f"MeasureErrorNo.{name}", *texts])
     else:
-        line.damaged(f"{error} is not a known MeasureErrorNo")
+        line.fail(f"{error} is not a known MeasureErrorNo")
     record = Record(
         index=0, config=config, seconds=seconds, failure=failure, message=message, run_seconds=run_seconds, time=time
     )
@@ -92,7 +92,7 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
     tasks: dict[bytes, ForeignTask] = {}
     for line in records(path):
         if not line.text.lstrip().startswith(b"{"):
-            line.damaged(
+            line.fail(
                 "it is not JSON; AutoTVM's pickled logs are rejected, because reading one could run arbitrary code"
             )
         record = line.decode(decoder)
@@ -102,13 +102,13 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
             try:
                 task, result, entity = record.i, record.r, msgspec.convert(record.i[-1], _OldConfig).e
             except msgspec.ValidationError as error:
-                line.damaged(error)
+                line.fail(error)
         else:
-            line.damaged("it is not an AutoTVM record, version 0.1 or 0.2")
+            line.fail("it is not an AutoTVM record, version 0.1 or 0.2")
         if len(task) < 4 or not isinstance(task[1], str) or not isinstance(task[2], list):
-            line.damaged("its task is not (target, name, arguments, keyword arguments)")
+            line.fail("its task is not (target, name, arguments, keyword arguments)")
         if not isinstance(task[0], str | dict):
-            line.damaged(f"its target must be a string or an object, not {task[0]!r}")
+            line.fail(f"its target must be a string or an object, not {task[0]!r}")
         target, name, args = line.target(task[0]), task[1], task[2]
         key = msgspec.json.encode([target, name, args])
         if key not in tasks:
@@ -157,7 +157,7 @@ def _read_ansor(path: Path) -> list[ForeignTask]:
         record = line.decode(decoder)
         task, (_, steps) = record.i
         if len(task) < 2 or not isinstance(task[0], str) or not isinstance(task[1], str):
-            line.damaged("its task is not (workload key, target, ...)")
+            line.fail("its task is not (workload key, target, ...)")
         key = (task[0], task[1])
         if key not in tasks:
             workload, why = _ansor_workload(line, task[0])
@@ -165,20 +165,20 @@ def _read_ansor(path: Path) -> list[ForeignTask]:
         config: dict[str, Value] = {}
         for position, step in enumerate(steps):
             if not step or not isinstance(step[0], str):
-                line.damaged(f"its transform step {position} has no kind")
+                line.fail(f"its transform step {position} has no kind")
             config[f"step{position}_{step[0]}"] = msgspec.json.encode(step[1:]).decode()
         tasks[key].trials.append(_trial(line, config, None, record.r))
     return list(tasks.values())
 
 
-def _ansor_workload(line: Line, key: str) -> tuple[Workload | None, str]:
+def _ansor_workload(line: ForeignLine, key: str) -> tuple[Workload | None, str]:
     """Return the workload for a key (a function's name or a hash, with arguments), or None and the reason."""
     try:
         name, *args = msgspec.json.decode(key, type=list[Any])
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        line.damaged(f"its workload key {key!r} is not a JSON list: {error}")
+        line.fail(f"its workload key {key!r} is not a JSON list: {error}")
     if not isinstance(name, str):
-        line.damaged(f"its workload key {key!r} does not start with a name")
+        line.fail(f"its workload key {key!r} does not start with a name")
     if len(name) == 32 and all(c in "0123456789abcdef" for c in name):
         return None, f"Ansor identifies the task only by its computation's hash, {name}; {GUESS}"
     return workload_of(name, args)

@@ -24,7 +24,7 @@ from ..schema import UNREADABLE, known_part
 from ..space import Config, Space
 from ..survival import crash_of
 from ..workload import ACCUMULATED_IN, Workload, convolutions_between, gemm
-from .foreign import GUESS, ForeignTask, ForeignTrial, Line, Reader, lines, value_of
+from .foreign import GUESS, ForeignLine, ForeignTask, ForeignTrial, Reader, lines, value_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 NOTE = "searchlab.trial"
@@ -75,10 +75,10 @@ def read(path: Path) -> list[ForeignTask]:
     for line in lines(records):
         index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
-            line.damaged(f"it refers to workload {index}, but {table} contains only {len(workloads)} workloads")
+            line.fail(f"it refers to workload {index}, but {table} contains only {len(workloads)} workloads")
         for position, _ in tuned.trace[1]:
             if not 0 <= position < len(tuned.trace[0]):
-                line.damaged(
+                line.fail(
                     f"its trace has a decision for instruction {position}, but contains only {len(tuned.trace[0])} "
                     "instructions"
                 )
@@ -95,7 +95,7 @@ def read(path: Path) -> list[ForeignTask]:
     return list(tasks.values())
 
 
-def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
+def _task(line: ForeignLine, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
     workload_name = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
@@ -104,7 +104,7 @@ def _task(line: Line, workload: _Workload, tuned: _Tuned, note: Note | None) -> 
     return ForeignTask("metaschedule", name, workload_name, why, target, [], source=workload.module, native=header)
 
 
-def _trial(line: Line, tuned: _Tuned, note: Note | None) -> ForeignTrial:
+def _trial(line: ForeignLine, tuned: _Tuned, note: Note | None) -> ForeignTrial:
     if note is not None:
         return ForeignTrial(line.number, note.record, tuned.trace)
     config: dict[str, Any] = {"trace": _shape(tuned.trace)}
@@ -126,7 +126,7 @@ def _shape(trace: Trace) -> str:
     return hashlib.sha256(msgspec.json.encode(trace[0][:end])).hexdigest()[:12]
 
 
-def _note(line: Line, trace: Trace) -> Note | None:
+def _note(line: ForeignLine, trace: Trace) -> Note | None:
     for kind, inputs, attributes, _ in trace[0]:
         if kind == "Annotate" and attributes == [NOTE] and len(inputs) == 2:
             try:
@@ -134,11 +134,9 @@ def _note(line: Line, trace: Trace) -> Note | None:
                 fields, _ = known_part(msgspec.json.decode(value), Note)
                 note = msgspec.convert(fields, Note)
             except (*UNREADABLE, ValueError) as error:
-                line.damaged(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")
+                line.fail(f"its annotation {NOTE!r} was not written by this version of searchlab: {error}")
             if minor_version(note.header.searchlab_log) is None:
-                line.damaged(
-                    f"its log format is {note.header.searchlab_log}; this version of searchlab reads formats 1.x"
-                )
+                line.fail(f"its log format is {note.header.searchlab_log}; this version of searchlab reads formats 1.x")
             return note
     return None
 

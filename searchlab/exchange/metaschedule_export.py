@@ -190,7 +190,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
         functions = [function for function in module.functions.values() if isinstance(function, tvm.tirx.PrimFunc)]
         if len(functions) > 1:
             continue  # the epilogue is in other functions, which are not workloads
-        form = tvm.IRModule({"main": _named(functions[0], workload).with_attr("global_symbol", "main")})
+        form = tvm.IRModule({"main": _rename_to_match(functions[0], workload).with_attr("global_symbol", "main")})
         if not any(structural_equal(form, other) for other in forms):
             forms.append(form)
     return forms
@@ -239,7 +239,7 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
     return builder.get()
 
 
-def _named(function: Any, workload: Workload) -> Any:
+def _rename_to_match(function: Any, workload: Workload) -> Any:
     """Rename the blocks and buffers in ``function`` to match the workload's, which are in the same order.
 
     A trace finds blocks by name, and a block that packs or pads a buffer is named after the buffer.

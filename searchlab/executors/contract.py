@@ -106,12 +106,12 @@ def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecut
         yield executor
     except BaseException as error:
         try:
-            with EXECUTORS.blamed(type(executor), "kill_workers"):
+            with EXECUTORS.convert_errors(type(executor), "kill_workers"):
                 executor.kill_workers()
         except SearchlabError as other:
             error.add_note(str(other))
         raise
-    with EXECUTORS.blamed(type(executor), "shutdown"):
+    with EXECUTORS.convert_errors(type(executor), "shutdown"):
         executor.shutdown()
 
 

@@ -60,7 +60,7 @@ class DaskExecutor(RunExecutor):
             raise SearchlabError("the executor 'dask' requires Dask; run pip install 'searchlab[dask]'") from None
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
-        self._ends = ExitStack()
+        self._cleanup = ExitStack()
         if address:
             if jobs:
                 raise SearchlabError(
@@ -78,7 +78,7 @@ class DaskExecutor(RunExecutor):
                 self._check_machines(address)
         else:
             scratch = ScratchFolder()
-            self._ends.callback(scratch.cleanup)
+            self._cleanup.callback(scratch.cleanup)
             count = jobs_here(jobs, exclusive, available_cores())
             threads = str(max(1, available_cores() // count))
             settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
@@ -93,14 +93,16 @@ class DaskExecutor(RunExecutor):
                     silence_logs=logging.CRITICAL,
                     env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
                 )
-                self._ends.callback(cluster.close)
+                self._cleanup.callback(cluster.close)
                 self._client = Client(cluster, set_as_default=False)
             self._client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
-        self._ends.enter_context(silence_logging_cmgr(logging.CRITICAL))  # Dask logs a lost connection as a traceback
-        self._ends.callback(self._client.close)
+        self._cleanup.enter_context(
+            silence_logging_cmgr(logging.CRITICAL)
+        )  # Dask logs a lost connection as a traceback
+        self._cleanup.callback(self._client.close)
         self._calls = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._lost_since: float | None = None  # when the connection to the scheduler was lost
-        self._looked = float("-inf")
+        self._last_check = float("-inf")
         self._jobs = 0
 
     @property
@@ -115,8 +117,8 @@ class DaskExecutor(RunExecutor):
                 "the connection to the Dask scheduler is lost; restart the cluster and run this again to resume: all "
                 "logged trials are kept"
             )
-        if self._lost_since is None and time.monotonic() - self._looked > LOOK_SECONDS:
-            self._looked = time.monotonic()
+        if self._lost_since is None and time.monotonic() - self._last_check > LOOK_SECONDS:
+            self._last_check = time.monotonic()
             workers = self._workers()
             able = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)
             self._jobs = able if self._resources else sum(worker["nthreads"] for worker in workers)
@@ -129,9 +131,9 @@ class DaskExecutor(RunExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if self._client.status == "running":
             self._calls.shutdown(wait=wait and not cancel_futures)
-            self._ends.close()
+            self._cleanup.close()
             return
-        for end in (lambda: self._client.close(timeout=CLOSE_SECONDS), self._ends.close):
+        for end in (lambda: self._client.close(timeout=CLOSE_SECONDS), self._cleanup.close):
             with suppress(Exception):  # nothing answers any more
                 end()
 

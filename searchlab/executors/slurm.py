@@ -60,8 +60,8 @@ class SlurmExecutor(RunExecutor):
             self._executor.update_parameters(**{"name": "searchlab", **alone, **parameters})
         except (ValueError, TypeError, RuntimeError, NameError, AssertionError) as error:
             raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
-        self._left: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
-        self._ends = False
+        self._unfinished: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
+        self._is_ending = False
         self._changed = threading.Condition()  # guards the two above
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -70,17 +70,17 @@ class SlurmExecutor(RunExecutor):
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
         with self._changed:
-            if self._ends:
+            if self._is_ending:
                 raise RuntimeError("cannot submit a call: the executor has been shut down")
-            self._left[self._executor.submit(fn, *args, **kwargs)] = future
+            self._unfinished[self._executor.submit(fn, *args, **kwargs)] = future
             self._changed.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._changed:
-            self._ends = True
+            self._is_ending = True
             if cancel_futures:
-                for job in self._left:
+                for job in self._unfinished:
                     job.cancel()
             self._changed.notify()
         if wait:
@@ -94,17 +94,17 @@ class SlurmExecutor(RunExecutor):
         """Complete each job's future once the job has ended."""
         while True:
             with self._changed:
-                if self._left:
+                if self._unfinished:
                     self._changed.wait(self._poll_seconds)
                 else:
-                    self._changed.wait_for(lambda: self._left or self._ends)
-                jobs = dict(self._left)
+                    self._changed.wait_for(lambda: self._unfinished or self._is_ending)
+                jobs = dict(self._unfinished)
             if not jobs:
                 return
             for job, future in jobs.items():
                 if job.done():
                     with self._changed:
-                        del self._left[job]
+                        del self._unfinished[job]
                     self._end(job, future)
 
     def _end(self, job: Any, future: Future[Any]) -> None:

@@ -43,8 +43,8 @@ from .format import (
     batch_numbers,
     check_bounds,
     check_follows,
-    current,
     decode_log,
+    line_if_last,
     minor_version,
     read_bytes,
 )
@@ -99,14 +99,14 @@ class Columns(LoggedTrials):
     changes: tuple[Changed, ...] = ()
 
     @classmethod
-    def of(cls, log: Log, texts: Texts) -> Self:
+    def from_log(cls, log: Log, texts: Texts) -> Self:
         """Return the columns of ``log``, and add its configs to ``texts``."""
         encoded = [msgspec.json.encode(record.config) for record in log.records]
         configs = [texts.setdefault(text, text) for text in encoded]
-        return cls._of(log.path, log.header, log.records, configs, log.final, log.ended, log.changes)
+        return cls._from_rows(log.path, log.header, log.records, configs, log.final, log.ended, log.changes)
 
     @classmethod
-    def _of(
+    def _from_rows(
         cls,
         path: Path,
         header: Header,
@@ -138,8 +138,8 @@ class Columns(LoggedTrials):
             readings=readings,
             rounds=np.array(rounds, dtype=np.int32),
             qualities=np.array(qualities, dtype=np.float64).reshape(-1, len(METRICS)),
-            final=current(final, number),
-            ended=current(ended, number),
+            final=line_if_last(final, number),
+            ended=line_if_last(ended, number),
             changes=changes,
         )
 
@@ -188,7 +188,7 @@ def read_columns(path: Path, texts: Texts) -> Columns:
     with suppress(*UNREADABLE):
         if columns := _quickly(path, data, texts):
             return columns
-    return Columns.of(decode_log(path, data), texts)  # raises an error that names the damaged line
+    return Columns.from_log(decode_log(path, data), texts)  # raises an error that names the damaged line
 
 
 def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
@@ -221,7 +221,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
         _CONFIG.decode(text)
         texts[text] = text
     configs = [texts[text] for text in configs]
-    return Columns._of(path, header, rows, configs, latest.get(Final), latest.get(Ended), tuple(changes))
+    return Columns._from_rows(path, header, rows, configs, latest.get(Final), latest.get(Ended), tuple(changes))
 
 
 CACHE = "log-cache.npz"
@@ -251,7 +251,7 @@ class Stamp(NamedTuple):
     tail: bytes  # the digest of the last bytes
 
     @classmethod
-    def of(cls, path: Path) -> Stamp | None:
+    def from_file(cls, path: Path) -> Stamp | None:
         """Return the stamp of the file at ``path``, or None if the file cannot be read."""
         try:
             with open_file(path) as file:
@@ -304,7 +304,9 @@ def read_logs(
     """
     if directory is None or len(paths) < FEWEST:
         return read_each(paths, lambda path: read_columns(path, texts), required)
-    stamps = {path: Stamp.of(path) for path in paths}  # taken before reading, since logs may grow in the meantime
+    stamps = {
+        path: Stamp.from_file(path) for path in paths
+    }  # taken before reading, since logs may grow in the meantime
     cached = _read_cache(directory, stamps, texts, readings)
     stale = len(paths) - len(cached) > STALE * len(paths)
     if stale and cached and not readings:

@@ -25,12 +25,12 @@ class RunStatus:
     run: PlannedRun
     trials: int = 0
     charged: float = 0.0  # the last value of Log.elapsed
-    waited: float = 0.0  # wall-clock time spent on trials, in seconds
+    trial_seconds: float = 0.0  # wall-clock time spent on trials, in seconds
     waits: int = 0  # the number of trials on which this time was spent
     complete: bool = False
 
     @classmethod
-    def of(cls, run: PlannedRun, log: Log | None) -> Self:
+    def from_log(cls, run: PlannedRun, log: Log | None) -> Self:
         """Return the status of ``run`` according to ``log``, its log, or None if it has none."""
         if log is None:
             return cls(run)
@@ -67,13 +67,13 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
     sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, waited and waits
     for status in statuses:
         groups.setdefault(status.key, []).append(status)
-        numbers = np.array([status.trials, status.charged, status.waited, status.waits])
+        numbers = np.array([status.trials, status.charged, status.trial_seconds, status.waits])
         for key in (status.key, status.key[:2], ()):
             sums[key] = sums.get(key, 0.0) + numbers
     forecasts = []
     for key, group in groups.items():
         nearest = next((sums[near] for near in (key, key[:2], ()) if sums[near][-1]), None)
-        left = [_left(status, nearest) for status in group if not status.complete]
+        left = [_remaining(status, nearest) for status in group if not status.complete]
         trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *left, strict=True))
         forecasts.append(
             Forecast(
@@ -95,7 +95,7 @@ def total_left(forecasts: Sequence[Forecast]) -> tuple[int | None, float | None]
     return sum(trials) if len(trials) == count else None, math.fsum(seconds) if len(seconds) == count else None
 
 
-def _left(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
+def _remaining(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
     """Return the maximum number of trials and seconds left in a run, or infinity for a number that is unknown.
 
     ``sums`` are the trials, charged, waited and waits of the runs from which the time per trial is estimated.

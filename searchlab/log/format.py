@@ -138,7 +138,7 @@ class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     content: str = ""  # see Workload.content
 
     @classmethod
-    def of(cls, workload: Workload) -> Computation:
+    def from_workload(cls, workload: Workload) -> Computation:
         return cls(workload.flops, workload.unit, workload.cluster, workload.content())
 
 
@@ -273,7 +273,7 @@ class Record(
     sentinel: Seconds | None = None  # in some batches' first record: the time of the run's first program just before
 
     @classmethod
-    def of(
+    def from_trial(
         cls,
         trial: Trial,
         propose_seconds: float,
@@ -400,7 +400,7 @@ def computation_of(header: Header) -> Computation:
 
     Raises SearchlabError if the workload is unknown.
     """
-    return header.computation or Computation.of(workload_of(header))
+    return header.computation or Computation.from_workload(workload_of(header))
 
 
 def workload_name(header: Header) -> str:
@@ -835,11 +835,11 @@ def decode_log(path: Path, data: bytes) -> Log:
     if unknown_fields and not is_newer(header):
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warnings.warn(f"{path}, {unknown_fields[0]}; it is ignored{more}", SearchlabWarning, stacklevel=3)
-    final, ended = (current(latest.get(kind), len(records)) for kind in (Final, Ended))
+    final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
     size = data.rfind(b"\n") + 1
     return Log(path, header, tuple(records), final, ended, tuple(changes), size)
 
 
-def current(note: Any, trials: int) -> Any:
+def line_if_last(note: Any, trials: int) -> Any:
     """Return the line ``note`` if it follows all ``trials`` in its log, or None otherwise."""
     return note if note is not None and note.trials == trials else None

@@ -68,12 +68,12 @@ class Packed:
     statistic: Statistic
 
     @cached_property
-    def _ends(self) -> list[int]:
+    def _reading_ends(self) -> list[int]:
         return [0, *np.cumsum(self.counts).tolist()]
 
     def measurement(self, trial: int) -> Measurement:
         """Return the measurement of the trial with the given index."""
-        start, end = self._ends[trial : trial + 2]
+        start, end = self._reading_ends[trial : trial + 2]
         kind = int(self.failures[trial])
         build_seconds, run_seconds = self.spent[trial, :2].tolist()
         return Measurement(

@@ -47,21 +47,21 @@ class Budget(msgspec.Struct, frozen=True):
     seconds: float | None = None
     stop_after: int | None = None
 
-    def ends(self, log: Log, trials: int | None = None) -> Ended | None:
+    def reason_to_end(self, log: Log, trials: int | None = None) -> Ended | None:
         """Return why a run ends after the first ``trials`` (default: all) in ``log``, or None if it continues.
 
         The maximum number of trials is ignored, because no line in the log records that it was reached.
         """
         if trials is not None:
             log = replace(log, records=log.records[:trials])
-        return self._ends(log, len(log.records)) if log.records else None
+        return self._reason_to_end(log, len(log.records)) if log.records else None
 
     def complete(self, log: Log) -> bool:
         """Return whether ``log`` shows that a run with this budget is complete.
 
         Even if it does not, the run may be complete, because only the policy knows where the last batch ends.
         """
-        by_line = log.ended is not None and (log.ended.by_policy or self.ends(log) is not None)
+        by_line = log.ended is not None and (log.ended.by_policy or self.reason_to_end(log) is not None)
         return by_line or len(log.records) >= self.trials
 
     def cut(self, log: AnyLog) -> AnyLog:
@@ -71,11 +71,11 @@ class Budget(msgspec.Struct, frozen=True):
         judged = self.seconds is not None or self.stop_after is not None
         if judged and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
             for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
-                if end < min(trials, self.trials) and (ended := self._ends(log, end)):
+                if end < min(trials, self.trials) and (ended := self._reason_to_end(log, end)):
                     return log.first(end, ended)
         return log if trials <= self.trials else log.first(self.trials)
 
-    def _ends(self, log: Log | Columns, at: int) -> Ended | None:
+    def _reason_to_end(self, log: Log | Columns, at: int) -> Ended | None:
         if self.seconds is not None and log.elapsed[at - 1] >= self.seconds:
             return Ended(trials=at, seconds=self.seconds)
         if self.stop_after is not None and at >= self.stop_after:

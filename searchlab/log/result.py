@@ -155,7 +155,7 @@ class Result:
             SearchlabWarning: If the log does not record which program was measured.
         """
         space = self.space
-        with SPACES.blamed(type(space), "schedule"):
+        with SPACES.convert_errors(type(space), "schedule"):
             schedule = space.schedule(trial.config)
         check_program(self.log.path, trial, schedule, self.log.versions)
         if not recorded_program(trial) and trial.measurement.failure is None:
@@ -183,7 +183,7 @@ class Result:
         """
         import pandas as pd
 
-        return pd.DataFrame(_trial_columns([Columns.of(self.log, {})], None))
+        return pd.DataFrame(_trial_columns([Columns.from_log(self.log, {})], None))
 
     def __repr__(self) -> str:
         header = self.log.header
@@ -228,7 +228,7 @@ class Results(list[Result]):
         pass ``observed=True`` to ``groupby`` if you group by several of them. Knobs that a space does not have are NaN.
         """
         texts: Texts = {}
-        return study_frame([Columns.of(result.log, texts) for result in self])
+        return study_frame([Columns.from_log(result.log, texts) for result in self])
 
     def _repr_html_(self) -> str:
         """Return an HTML table with a row for each workload, space and strategy."""
@@ -291,7 +291,7 @@ def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
         "features": [header.features if header.cost_model else None for header in headers],
     }
     columns = {name: pd.Series(values, dtype="category").array.take(at) for name, values in names.items()}
-    columns |= {name: _taken([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
+    columns |= {name: _take([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
     return pd.DataFrame(columns | _trial_columns(logs, math.nan), copy=False)
 
 
@@ -307,7 +307,7 @@ def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, 
         "cost": np.concatenate([log.costs for log in logs]),
         "gflops": np.concatenate(gflops),
         "best_gflops": np.concatenate([np.maximum.accumulate(values) for values in gflops]),
-        "gflops_retimed": np.concatenate([_retimed(log) for log in logs]),
+        "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
         "repeats": _repeats(logs),
         "elapsed": np.concatenate([log.elapsed for log in logs]),
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
@@ -319,7 +319,7 @@ def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, 
     )
     configs = [msgspec.json.decode(text) for text in index_of]
     for name in dict.fromkeys(name for config in configs for name in config):
-        columns[f"config.{name}"] = _taken([config.get(name, missing) for config in configs], config_indices)
+        columns[f"config.{name}"] = _take([config.get(name, missing) for config in configs], config_indices)
     return columns
 
 
@@ -335,7 +335,7 @@ def _repeats(logs: Sequence[Columns]) -> Array:
     return objects(repeats)
 
 
-def _retimed(log: Columns) -> Floats:
+def _retimed_throughput(log: Columns) -> Floats:
     """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
     retimed = np.full(log.trials, np.nan)
     for finalist in log.final.finalists if log.final else ():
@@ -343,7 +343,7 @@ def _retimed(log: Columns) -> Floats:
     return retimed
 
 
-def _taken(values: Sequence[Any], at: Array) -> Any:
+def _take(values: Sequence[Any], at: Array) -> Any:
     """Return ``values[at]`` with the type that pandas infers. Strings become categorical."""
     import pandas as pd
 

@@ -125,7 +125,7 @@ class LogWriter:
         check_identity(self.path, existing.header, header)
         if existing.size < self._file.size:  # the last line is incomplete
             with self._storing():
-                self._file.own(existing.size)
+                self._file.take_over(existing.size)
 
     @property
     def log(self) -> Log:
@@ -288,12 +288,13 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
                 entry = "policy" if name in of_policy else "space" if name == "space" else ""
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
             raise OtherRun(
-                f"{path} belongs to a different run: its {name} is {_shown(old_value)}, not {_shown(new_value)}; "
-                f"{way}, pass --discard to move the old log aside, or start the same run as before"
+                f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
+                f"{_format_value(new_value)}; {way}, pass --discard to move the old log aside, or start the same run "
+                "as before"
             )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
 
 
@@ -309,15 +310,15 @@ class LeasedFile:
         self._path = path
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            self._own = True
+            self._is_owner = True
         except FileExistsError:
             self._file = os.open(path, os.O_RDWR)
-            self._own = False
+            self._is_owner = False
         try:
             check_regular(os.fstat(self._file), f"write the log {path}")
             _lock(self._file)
             self.size = os.fstat(self._file).st_size
-            if not self._is_there():
+            if not self._exists():
                 raise BlockingIOError  # another process has replaced or removed the file since it was opened
         except BlockingIOError:
             os.close(self._file)
@@ -326,13 +327,13 @@ class LeasedFile:
             os.close(self._file)
             raise
 
-    def own(self, size: int) -> None:
+    def take_over(self, size: int) -> None:
         """Ensure that this process created the file, if necessary by copying the first ``size`` bytes of the original.
 
         Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
         """
-        exists = self._is_there()
-        if self._own:
+        exists = self._exists()
+        if self._is_owner:
             if not exists:
                 raise LogTaken(
                     f"another process has taken over the log {self._path}, or the log was moved; this run stops here, "
@@ -353,7 +354,7 @@ class LeasedFile:
             part.unlink(missing_ok=True)
             raise
         os.close(self._file)
-        self._file, self._own = new, True
+        self._file, self._is_owner = new, True
         sync_directory(self._path.parent)
 
     def write(self, data: bytes, end: int) -> None:
@@ -365,7 +366,7 @@ class LeasedFile:
             LogCut: If the file has become shorter.
             LogBusy, LogTaken: See :meth:`own`.
         """
-        self.own(end)
+        self.take_over(end)
         self._check_size(end)
         _write_at(self._file, data, end)
 
@@ -380,13 +381,13 @@ class LeasedFile:
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""
-        if self._own and self._is_there():
+        if self._is_owner and self._exists():
             self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
         os.close(self._file)
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._file))
         except FileNotFoundError:

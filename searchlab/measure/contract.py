@@ -85,7 +85,7 @@ class Measurer(ABC):
         """Return the hash of each config's program, "" for configs without one, or None without build processes."""
         return None
 
-    def whole(self, space: Space) -> Whole | None:
+    def all_costs(self, space: Space) -> Whole | None:
         """Return the costs of all configs in ``space``, or None if they are unknown or every config fails.
 
         Repeated calls return the same object.
@@ -94,7 +94,7 @@ class Measurer(ABC):
 
     def optimum(self, space: Space) -> float | None:
         """Return the lowest cost in ``space``, in seconds, or None if :meth:`whole` returns None."""
-        table_costs = self.whole(space)
+        table_costs = self.all_costs(space)
         return float(table_costs.costs.min()) if table_costs else None
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     workers: Annotated[int, Between(0, 1024)] = 0
     statistic: Statistic = "median"
 
-    aside: ClassVar[tuple[str, ...]] = ("workers",)  # settings that do not affect trials' measurements
+    not_identity: ClassVar[tuple[str, ...]] = ("workers",)  # settings that do not affect trials' measurements
     replays: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the measurements; log headers record them as ``measure``."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if name not in self.aside}
+        return {name: value for name, value in fields.items() if name not in self.not_identity}
 
     def measurable(self, base: Path = Path()) -> None:
         return None

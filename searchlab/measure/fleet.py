@@ -58,7 +58,7 @@ class Queue(msgspec.Struct):
     pending: int = 0
 
 
-class Summary(msgspec.Struct):
+class TrackerSummary(msgspec.Struct):
     """A tracker's list of servers, and of the queue for each key."""
 
     server_info: list[Server]
@@ -101,7 +101,7 @@ class Tracker:
                 f"the process at {address} is not a TVM RPC tracker; if it is a server, use its tracker's address"
             )
 
-    def summary(self) -> Summary:
+    def summary(self) -> TrackerSummary:
         """Return the tracker's list of servers and queues. Do not call this while a request is pending.
 
         Raises:
@@ -109,7 +109,7 @@ class Tracker:
         """
         try:
             self._send_json([self._base.TrackerCode.SUMMARY])
-            return self._receive_as(tuple[Any, Summary])[1]
+            return self._receive_as(tuple[Any, TrackerSummary])[1]
         except OSError as error:
             raise SearchlabError(f"the tracker at {self.address} has closed the connection ({error})") from None
 

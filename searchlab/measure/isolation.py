@@ -47,7 +47,7 @@ def isolate(parent: int) -> None:
     """
     die_with(parent)
     if not confine_signals():
-        go_between()
+        continue_in_child()
 
 
 def confine_signals() -> bool:
@@ -70,7 +70,7 @@ def confine_signals() -> bool:
         os.close(ruleset)
 
 
-def go_between() -> None:
+def continue_in_child() -> None:
     """Continue in a child process. This process only waits for the child, and then ends in the same way.
 
     If a candidate kills its parent, only this intermediate process ends, and its own parent detects that.

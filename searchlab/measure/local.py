@@ -40,7 +40,7 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     finalists: Annotated[int, Between(0, 1000)] = 5
     programs: str = ""
 
-    aside: ClassVar[tuple[str, ...]] = (*RunSettings.aside, "sentinel", "finalists", "programs")
+    not_identity: ClassVar[tuple[str, ...]] = (*RunSettings.not_identity, "sentinel", "finalists", "programs")
     exclusive: ClassVar[Literal[True]] = True
 
     def default_target(self, base: Path = Path()) -> str:
@@ -53,7 +53,7 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
         return LocalMeasurer(self, target, programs, self.workers or available_cores())
 
 
-def survives(kind: str, failure: Failure) -> bool:
+def can_continue_after(kind: str, failure: Failure) -> bool:
     """Return whether a process can run more programs after a ``failure``, given the ``kind`` of target.
 
     CUDA kernel errors are sticky: every later CUDA call in the process also fails (CUDA Runtime API). A kernel that
@@ -87,12 +87,14 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         super().__init__(settings, target, programs, workers, not on_cpu, threads, limit)
         self.sentinel = settings.sentinel
         self.finalists = settings.finalists
-        self._kept: dict[str, tuple[float, Code]] = {}  # the costs and code of the run's first and fastest programs
+        self._kept_code: dict[
+            str, tuple[float, Code]
+        ] = {}  # the costs and code of the run's first and fastest programs
         self._programs = Programs(settings.programs) if settings.programs else None
         self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
-        self._kept = {}
+        self._kept_code = {}
 
     def close(self) -> None:
         super().close()
@@ -117,7 +119,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {hashes}")
         for program, built in builds.built.items():
             code[program] = built.code
-            self._kept[program] = (0.0, built.code)  # it may be remeasured often
+            self._kept_code[program] = (0.0, built.code)  # it may be remeasured often
         message = messages.Remeasure([code[trial.measurement.program] or Code(()) for trial in trials], rounds)
         answer = self._ask(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
@@ -155,8 +157,8 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         return nullcontext(run)
 
     def _code(self, program: str) -> Code | None:
-        if program in self._kept:
-            return self._kept[program][1]
+        if program in self._kept_code:
+            return self._kept_code[program][1]
         return self._programs.get(program) if self._programs else None
 
     def _keep(self, measurement: Measurement, code: Code) -> None:
@@ -166,9 +168,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         if self._programs:
             self._programs[measurement.program] = code
         if self.sentinel or self.finalists:
-            self._kept[measurement.program] = (measurement.cost if self._kept else 0.0, code)
-            if len(self._kept) > self.finalists + 2:
-                del self._kept[max(self._kept, key=lambda program: self._kept[program][0])]
+            self._kept_code[measurement.program] = (measurement.cost if self._kept_code else 0.0, code)
+            if len(self._kept_code) > self.finalists + 2:
+                del self._kept_code[max(self._kept_code, key=lambda program: self._kept_code[program][0])]
 
     def _setup(self, space: Space, seed: int = 0) -> SetUpRunner:
         settings = self.settings.for_worker()
@@ -179,15 +181,15 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     ) -> AnswerT | Failed:
         """Send ``message`` to the runner and return its answer. If the runner is spoiled, try again with a new one."""
         for _ in range(2):
-            (runner,) = self._runners.ready(self._setup(space, seed), 1)
+            (runner,) = self._runners.set_up(self._setup(space, seed), 1)
             runner.send(message)
             try:
-                return self._answer(runner, timeout, expected)
+                return self._receive_answer(runner, timeout, expected)
             except Spoiled as death:  # the previous program may be at fault
                 failed = failure_of(death, "running", 0.0)
         return failed
 
-    def _answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
+    def _receive_answer(self, runner: MeasuringWorker, timeout: float, expected: type[AnswerT]) -> AnswerT | Failed:
         """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
         limit = Deadline(timeout, runner)
         usable = False
@@ -195,7 +197,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
             if not runner.answers(limit):
                 raise Late(f"took longer than {timeout:g} s")
             answer: AnswerT | Failed = runner.recv(expected, Failed)
-            usable = runner.usable and (not isinstance(answer, Failed) or survives(self.target.kind, answer.failure))
+            usable = runner.usable and (
+                not isinstance(answer, Failed) or can_continue_after(self.target.kind, answer.failure)
+            )
             return answer
         except Spoiled:
             raise

@@ -26,7 +26,7 @@ from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import KnownPrograms, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
-from .process import START_SECONDS, Deadline, Late, MeasuringWorker, WorkerDied, answered, failure_of
+from .process import START_SECONDS, Deadline, Late, MeasuringWorker, WorkerDied, failure_of, wait_for_answers
 
 CHUNK = 16  # the maximum number of configs per feature-extraction job
 
@@ -43,18 +43,18 @@ class WorkerPool:
     def prepare(self, message: SetUp, count: int) -> list[MeasuringWorker]:
         """Return ``count`` processes that have been sent ``message``, whether or not they have finished setting up."""
         for process in list(self.processes):
-            if not (process.alive and (process.ready or process.told == message)):
+            if not (process.alive and (process.is_set_up or process.set_up_message == message)):
                 self.discard(process)
         for process in self.processes[:count]:
-            if process.told != message:
-                process.tell(message)
+            if process.set_up_message != message:
+                process.send_set_up(message)
         while len(self.processes) < count:
             self.another(message)
         return self.processes[:count]
 
-    def ready(self, message: SetUp, count: int) -> list[MeasuringWorker]:
+    def set_up(self, message: SetUp, count: int) -> list[MeasuringWorker]:
         """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
-        batch = Batch[None](self, message, count)
+        batch = JobRunner[None](self, message, count)
         batch.run()
         return batch.idle
 
@@ -62,7 +62,7 @@ class WorkerPool:
         """Start a process and send it ``message``."""
         process = MeasuringWorker(*self._arguments)
         self.processes.append(process)
-        process.tell(message)
+        process.send_set_up(message)
         return process
 
     def discard(self, process: MeasuringWorker) -> None:
@@ -81,7 +81,7 @@ class Turn(NamedTuple, Generic[Job]):
     limit: Deadline
 
 
-class Batch(Generic[Job]):
+class JobRunner(Generic[Job]):
     """Assigns a batch's jobs to a pool's processes, and replaces those that die, time out or are spoiled.
 
     When used as a context manager, it kills all processes that are not idle if an exception ends the batch. A batch
@@ -98,11 +98,11 @@ class Batch(Generic[Job]):
         self.pool = pool
         self.message = message
         self.waiting = deque(jobs)
-        self.idle = [process for process in processes if process.ready]
+        self.idle = [process for process in processes if process.is_set_up]
         self.busy: dict[MeasuringWorker, Turn[Job]] = {}
         for process in processes:
-            if not process.ready:
-                self.begin(process, None, START_SECONDS)
+            if not process.is_set_up:
+                self.mark_busy(process, None, START_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ class Batch(Generic[Job]):
             for process in [process for process in self.pool.processes if process not in self.idle]:
                 self.pool.discard(process)
 
-    def offer(self) -> Sequence[Any]:
+    def assign(self) -> Sequence[Any]:
         """Assign waiting jobs to idle processes, and return any other objects with a ``fileno()`` to wait for."""
         return ()
 
@@ -120,7 +120,7 @@ class Batch(Generic[Job]):
         """Receive an answer, and :meth:`free` the process if the answer completes ``job``. May raise WorkerDied."""
         raise NotImplementedError
 
-    def lost(self, job: Job, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, job: Job, death: WorkerDied, seconds: float) -> None:
         """Handle a ``job`` whose process died after working on it for ``seconds``."""
         raise NotImplementedError
 
@@ -132,9 +132,9 @@ class Batch(Generic[Job]):
 
     def step(self) -> list[Any]:
         """Assign jobs, wait for an answer for a short time, and return the objects that can be read."""
-        others = self.offer()
+        others = self.assign()
         limits = [turn.limit for turn in self.busy.values()]
-        ready = answered([*(process.channel for process in self.busy), *others], limits)
+        ready = wait_for_answers([*(process.channel for process in self.busy), *others], limits)
         for process, turn in list(self.busy.items()):
             try:
                 if process.channel in ready:
@@ -143,17 +143,17 @@ class Batch(Generic[Job]):
                     raise Late(f"took longer than {turn.limit.seconds:g} s")
             except WorkerDied as death:
                 if turn.job is None:
-                    process.excuse(death)
+                    process.fail_unless_set_up(death)
                 self._replace(process)
                 if turn.job is not None:
-                    self.lost(turn.job, death, turn.limit.used)
+                    self.on_worker_died(turn.job, death, turn.limit.used)
         return ready
 
-    def begin(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
+    def mark_busy(self, process: MeasuringWorker, job: Job | None, limit: float) -> None:
         """Mark ``process`` as busy, and give it ``limit`` seconds to send its next answer."""
         self.busy[process] = Turn(job, Deadline(limit, process))
 
-    def free(self, process: MeasuringWorker) -> None:
+    def mark_idle(self, process: MeasuringWorker) -> None:
         """Make ``process`` idle, or replace it if a candidate has changed it."""
         if process.usable:
             del self.busy[process]
@@ -165,16 +165,16 @@ class Batch(Generic[Job]):
         if turn.job is not None:
             self.receive(process, turn.job)
             return
-        process.hear()
-        if process.ready:
-            self.free(process)
+        process.receive_set_up()
+        if process.is_set_up:
+            self.mark_idle(process)
         else:
-            self.begin(process, None, START_SECONDS)
+            self.mark_busy(process, None, START_SECONDS)
 
     def _replace(self, process: MeasuringWorker) -> None:
         self.pool.discard(process)
         self.busy.pop(process, None)
-        self.begin(self.pool.another(self.message), None, START_SECONDS)
+        self.mark_busy(self.pool.another(self.message), None, START_SECONDS)
 
 
 @dataclass
@@ -230,9 +230,9 @@ class BuildPool(WorkerPool):
         batch = _Extraction(self, space, features, configs)
         batch.run()
         self.extract_seconds += batch.seconds
-        if batch.blamed and not self._warned:
+        if batch.failures and not self._warned:
             self._warned = True
-            index, fate = batch.blamed[0]
+            index, fate = batch.failures[0]
             warnings.warn(
                 f"cannot extract {features} features for {configs[index].to_json()}: the process extracting them "
                 f"{fate}. Other configs may be affected, too; cost models cannot learn from such configs",
@@ -248,7 +248,7 @@ class BuildPool(WorkerPool):
         return self._space[1]
 
 
-class _Building(Batch[int]):
+class _Building(JobRunner[int]):
     """A batch of builds, in which each job is a config's index.
 
     An earlier candidate in the same process, or the machine, may be to blame for a failure. If that is possible, the
@@ -270,7 +270,7 @@ class _Building(Batch[int]):
         self.first: dict[str, int] = {}  # the index of the config for which each new program is compiled
         self.copies: dict[str, list[int]] = {}  # the indices of the other configs with the program
 
-    def offer(self) -> Sequence[Any]:
+    def assign(self) -> Sequence[Any]:
         while self.waiting and self.idle:
             process = self._process(self.waiting[0])
             if process is None:
@@ -280,7 +280,7 @@ class _Building(Batch[int]):
             if not process.is_used:
                 self.isolated.add(index)
             process.send(messages.Build(self.configs[index]))
-            self.begin(process, index, self.timeout)
+            self.mark_busy(process, index, self.timeout)
         return ()
 
     def _process(self, index: int) -> MeasuringWorker | None:
@@ -299,7 +299,7 @@ class _Building(Batch[int]):
         match process.recv(Failed, *((Built, messages.Skipped) if index in programs else (messages.Scheduled,))):
             case messages.Scheduled(program):
                 programs[index] = program
-                self.begin(process, index, self.timeout)  # compiling has its own time limit
+                self.mark_busy(process, index, self.timeout)  # compiling has its own time limit
                 is_new = not self.is_known(program) and self.first.setdefault(program, index) == index
                 process.send(messages.Continue(compile=is_new))
                 return
@@ -312,9 +312,9 @@ class _Building(Batch[int]):
                 self.builds.built[programs[index]] = built
             case Failed() as failed:
                 self._fail(index, failed, index in self.isolated, not process.changed)
-        self.free(process)
+        self.mark_idle(process)
 
-    def lost(self, index: int, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
         failed = failure_of(death, "building", seconds)
         self._fail(index, failed, isinstance(death, Late) and index in self.isolated)
 
@@ -348,7 +348,7 @@ class _Building(Batch[int]):
         self.waiting.append(index)
 
 
-class _Extraction(Batch[range]):
+class _Extraction(JobRunner[range]):
     """A batch of feature extractions, in which each job is a range of config indices.
 
     A process that has not extracted these features before is first sent an empty range, so that the time for its
@@ -366,15 +366,15 @@ class _Extraction(Batch[range]):
         self.configs = configs
         self.seconds = 0.0
         self.rows = [np.empty(0)] * len(configs)
-        self.blamed: list[tuple[int, str]] = []
+        self.failures: list[tuple[int, str]] = []
 
-    def offer(self) -> Sequence[Any]:
+    def assign(self) -> Sequence[Any]:
         while self.waiting and self.idle:
             process = self.idle.pop()
             is_new = self.features not in process.extracts
             chunk = range(0) if is_new else self.waiting.popleft()
             process.send(messages.Extract(self.features, [self.configs[i] for i in chunk]))
-            self.begin(process, chunk, START_SECONDS if is_new else self.timeout)
+            self.mark_busy(process, chunk, START_SECONDS if is_new else self.timeout)
         return ()
 
     def receive(self, process: MeasuringWorker, chunk: range) -> None:
@@ -388,16 +388,16 @@ class _Extraction(Batch[range]):
             self.seconds += answer.seconds / self.sharing
         for index, row in zip(chunk, answer.rows, strict=True):
             self.rows[index] = np.frombuffer(row, np.float64).copy()
-        self.free(process)
+        self.mark_idle(process)
 
-    def lost(self, chunk: range, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, chunk: range, death: WorkerDied, seconds: float) -> None:
         """Retry the configs in ``chunk`` one by one to find the one that is at fault."""
         if not chunk:
             raise SearchlabError(f"a feature-extraction process {death} while starting; check your TVM installation")
         if len(chunk) > 1:
             self.waiting.extend(chunk[i : i + 1] for i in range(len(chunk)))
         else:
-            self.blamed.append((chunk[0], str(death)))
+            self.failures.append((chunk[0], str(death)))
 
 
 def check_size(workload: Workload) -> None:
@@ -426,8 +426,8 @@ def check_size(workload: Workload) -> None:
 class BuildingMeasurer(Measurer):
     """A measurer that builds programs in ``workers`` processes. Subclasses run the programs.
 
-    Programs in ``known`` are not built again, except for pruned programs that this run might not prune. New
-    measurements are added to ``known``. If ``scratch`` is true, the processes share a folder for temporary files.
+    Programs in ``programs`` are not built again, except for pruned programs that this run might not prune. New
+    measurements are added to ``programs``. If ``scratch`` is true, the processes share a folder for temporary files.
     ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
     """
 
@@ -443,7 +443,7 @@ class BuildingMeasurer(Measurer):
     ) -> None:
         self.settings = settings
         self.target = target
-        self.known = programs
+        self.known_programs = programs
         self.workers = workers
         # Linkers and nvcc write files that a killed worker leaves behind.
         self._folder = ScratchFolder() if scratch else None
@@ -467,18 +467,20 @@ class BuildingMeasurer(Measurer):
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         check_size(space.workload)
         self._prepare(space, len(configs))
-        builds = self._builders.build(space, configs, lambda program: self.settings.is_known(program, self.known, best))
-        self.known.update({failed.program: failed for failed in builds.failures.values() if failed.program})
+        builds = self._builders.build(
+            space, configs, lambda program: self.settings.is_known(program, self.known_programs, best)
+        )
+        self.known_programs.update({failed.program: failed for failed in builds.failures.values() if failed.program})
         with self._running(space, builds.built, best) as run:
             for index in range(len(configs)):
                 program = builds.programs.get(index, "")
                 if index in builds.failures:
                     measurement = builds.failures[index]
                 elif program in builds.built:
-                    self.known[program] = measurement = run(program, best)
+                    self.known_programs[program] = measurement = run(program, best)
                     del builds.built[program]  # another config with this program reuses the measurement
                 else:
-                    measurement = replace(self.known[program], reused=True)
+                    measurement = replace(self.known_programs[program], reused=True)
                 best = min(best, measurement.cost)
                 yield measurement
 

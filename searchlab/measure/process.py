@@ -163,7 +163,7 @@ class Deadline:
         self._stopped = 0.0
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """The number of seconds after which to check the limit again."""
         return max(0.01, min(self.slice, self.seconds - self.used))
 
@@ -182,7 +182,9 @@ class Deadline:
             self._new = 0.0
 
 
-def answered(sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: float = SLICE_SECONDS) -> list[Any]:
+def wait_for_answers(
+    sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: float = SLICE_SECONDS
+) -> list[Any]:
     """Wait for answers for a short time, and return the sources that have one. All waits for workers end here.
 
     Args:
@@ -193,7 +195,7 @@ def answered(sources: Sequence[Any], limits: Sequence[Deadline] = (), longest: f
     """
     # The operating system does not report data that a channel has already read.
     read = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if read else min([longest, *(limit.left for limit in limits)])
+    seconds = 0.0 if read else min([longest, *(limit.seconds_left for limit in limits)])
     start = time.monotonic()
     ready: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
@@ -273,7 +275,7 @@ class Worker(ABC):
 
     def answers(self, limit: Deadline) -> bool:
         """Wait for the next message, and return whether it has arrived within the ``limit``."""
-        while not answered([self.channel], [limit]):
+        while not wait_for_answers([self.channel], [limit]):
             if limit.is_over:
                 return self.channel.poll()
         return True
@@ -345,8 +347,8 @@ class MeasuringWorker(Worker):
         self._threads = threads
         self._memory_limit_mb = memory_limit_mb
         super().__init__(threads, scratch)
-        self.told: SetUp | None = None  # the last set-up message sent to it
-        self.ready = False  # whether it has completed this set-up
+        self.set_up_message: SetUp | None = None  # the last set-up message sent to it
+        self.is_set_up = False  # whether it has completed this set-up
         self._used = False  # whether it has completed any set-up
         self._started = False  # whether it has finished its imports
         self.extracts: set[str] = set()  # the features whose modules it has imported
@@ -406,28 +408,34 @@ class MeasuringWorker(Worker):
         """The CPU time that the worker used, in seconds, or 0 until it has ended."""
         return self._process.end.cpu_seconds if self._process.end else 0.0
 
-    def tell(self, message: SetUp) -> None:
-        """Send a set-up message, whose answer :meth:`hear` receives."""
-        self.told, self.ready = message, False
+    def send_set_up(self, message: SetUp) -> None:
+        """Send a set-up message, whose answer :meth:`receive_set_up` receives."""
+        self.set_up_message, self.is_set_up = message, False
         self.send(message)
 
-    def hear(self) -> None:
-        """Receive an answer to :meth:`tell`. Raises WorkerDied, or SearchlabError if the worker cannot be set up."""
+    def receive_set_up(self) -> None:
+        """Receive the answer to :meth:`send_set_up`.
+
+        Raises:
+            WorkerDied: If the worker has died.
+            SearchlabError: If the worker cannot be set up.
+        """
         match self.recv(Started, Ready, Broken):
             case Started():  # the first message of a new worker
                 self._started = True
             case Ready():
-                self.ready = self._used = True
+                self.is_set_up = self._used = True
             case Broken(text):
-                raise SearchlabError(f"a measuring process cannot load {self.told}: {text}")
+                raise SearchlabError(f"a measuring process cannot load {self.set_up_message}: {text}")
 
-    def excuse(self, death: WorkerDied) -> None:
+    def fail_unless_set_up(self, death: WorkerDied) -> None:
         """Raise SearchlabError for a ``death`` during set-up, unless the worker has completed an earlier set-up."""
         if self._used:
             return
-        if self._started and isinstance(self.told, SetUpRunner):
+        if self._started and isinstance(self.set_up_message, SetUpRunner):
             raise SearchlabError(
-                f"the process that computes the reference result of {self.told} {death}; check the workload's function"
+                f"the process that computes the reference result of {self.set_up_message} {death}; check the "
+                "workload's function"
             ) from None
         raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
 
@@ -503,7 +511,7 @@ class ForkServer:
         self.environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have only one thread
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._asked = 0
+        self._request_number = 0
         # With this type of socket, an interrupt never leaves a message half read.
         self._control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(START_SECONDS)
@@ -555,7 +563,7 @@ class ForkServer:
     def _ask(self, message: Fork | HasEnded, files: list[int] | None = None) -> Any:
         """Return the answer to ``message``. Raises OSError if the server has ended or does not answer."""
         with self._lock:
-            self._asked = number = self._asked + 1
+            self._request_number = number = self._request_number + 1
             socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
             while data := self._control.recv(LARGEST):
                 of, answer = pickle.loads(data)

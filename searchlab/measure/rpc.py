@@ -19,7 +19,7 @@ from ..target import Target
 from .contract import KnownPrograms, RunSettings
 from .fleet import Address, Tracker, answers, reachable, registered
 from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
-from .pool import Batch, BuildingMeasurer
+from .pool import BuildingMeasurer, JobRunner
 from .process import Late, MeasuringWorker, WorkerDied, failure_of
 
 LOOK_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
@@ -46,8 +46,8 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     retries: Annotated[int, Between(0, 1000)] = 3
     cc: str = ""
 
-    aside: ClassVar[tuple[str, ...]] = (
-        *RunSettings.aside,
+    not_identity: ClassVar[tuple[str, ...]] = (
+        *RunSettings.not_identity,
         "tracker",
         "connect_timeout",
         "device_timeout",
@@ -84,7 +84,7 @@ class _Task:
 
     program: str  # its hash
     built: Built
-    lost: int = 0  # the number of devices lost while running it
+    lost_devices: int = 0  # the number of devices lost while running it
     hung: bool = False  # whether a device has hung while running it, perhaps because of the program
     address: Address = ("", 0, "")  # the device used in its latest run
     connecting: float | None = None  # the seconds that connecting took in that run; None until it is connected
@@ -130,7 +130,7 @@ class RpcMeasurer(BuildingMeasurer):
             def run(program: str, best: float) -> Measurement:
                 while program not in batch.done:
                     batch.step()
-                    self.known.update(batch.done)
+                    self.known_programs.update(batch.done)
                 return batch.done[program]
 
             yield run
@@ -141,7 +141,7 @@ def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
 
-class _Batch(Batch[_Task]):
+class _Batch(JobRunner[_Task]):
     """The programs to run in a batch. While any are waiting, a device is requested for each idle process."""
 
     def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
@@ -153,7 +153,7 @@ class _Batch(Batch[_Task]):
         self.tracker: Tracker | None = None
         self.requested = 0
         self.missed: float | None = None  # when the tracker or its last device vanished, by time.monotonic()
-        self.looked = time.monotonic()
+        self.last_check = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.tracker:
@@ -166,15 +166,15 @@ class _Batch(Batch[_Task]):
             self._lent()
         return ready
 
-    def offer(self) -> list[Tracker]:
+    def assign(self) -> list[Tracker]:
         """Request the devices that can be used now. Raises SearchlabError if none has been available for too long."""
         needed = min(len(self.waiting), len(self.idle))
         now = time.monotonic()
         is_running = any(turn.job for turn in self.busy.values())
         absent = ""
         try:
-            if now - self.looked > LOOK_SECONDS and self.requested and not is_running:
-                self.looked = now
+            if now - self.last_check > LOOK_SECONDS and self.requested and not is_running:
+                self.last_check = now
                 devices = registered(self.settings.tracker)
                 if self.settings.key in devices:
                     self.missed = None
@@ -206,7 +206,7 @@ class _Batch(Batch[_Task]):
         task, process = self.waiting.popleft(), self.idle.pop()
         task.address, task.connecting = address, None
         process.send(RunOn(address, task.built.code, self.best))
-        self.begin(process, task, self.settings.connect_timeout)
+        self.mark_busy(process, task, self.settings.connect_timeout)
 
     def _tracker_gone(self, error: Exception) -> None:
         """Wait briefly for the tracker to return. Raises SearchlabError after ``device_timeout``."""
@@ -233,9 +233,9 @@ class _Batch(Batch[_Task]):
         taken = self.busy[process].limit.used
         if isinstance(answer, Begun):
             task.connecting = taken
-            self.begin(process, task, self.settings.run_timeout)
+            self.mark_busy(process, task, self.settings.run_timeout)
             return
-        self.free(process)
+        self.mark_idle(process)
         match answer:
             case Lost(text):
                 self._lost(task, text, taken)
@@ -244,7 +244,7 @@ class _Batch(Batch[_Task]):
             case Ran() | Failed():
                 self._done(task, answer)
 
-    def lost(self, task: _Task, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
         if isinstance(death, Late) and task.connecting is None:
             limit = self.settings.connect_timeout
             self._lost(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
@@ -258,14 +258,14 @@ class _Batch(Batch[_Task]):
         has_connected = task.connecting is not None
         doubted = failure == "run_timeout" and not task.hung and not answers(host, port)
         task.hung |= doubted
-        task.lost += 1
+        task.lost_devices += 1
         if has_connected and not doubted and reachable(host, port):
             message = text if failure == "run_timeout" else f"it crashed its process on {host}:{port}: {text}"
-        elif task.lost <= self.settings.retries:
+        elif task.lost_devices <= self.settings.retries:
             self.waiting.appendleft(task)
             return
         else:
-            message = f"given up after {task.lost} devices were lost, the last one at {host}:{port}: {text}"
+            message = f"given up after {task.lost_devices} devices were lost, the last one at {host}:{port}: {text}"
         self._done(task, Failed(failure, message, taken) if has_connected else Failed("run_error", message))
 
     def _done(self, task: _Task, answer: Ran | Failed) -> None:

@@ -260,8 +260,8 @@ class TableMeasurer(Measurer):
         """Return the measurements in ``space``, one for each config."""
         return self._table(space).answers
 
-    def whole(self, space: Space) -> Whole | None:
-        return self._table(space).whole
+    def all_costs(self, space: Space) -> Whole | None:
+        return self._table(space).all_costs
 
     def _table(self, space: Space) -> _Table:
         key = (str(space.workload), space.fingerprint)
@@ -364,7 +364,7 @@ class _Table:
         self._statistic = statistic
         self._size: int | None = None  # the size of the space, if its configs were counted
         self._rows: dict[bytes, tuple[Packed | list[Record], int]] = {}
-        self._known: dict[bytes, Measurement] = {}
+        self._measurements: dict[bytes, Measurement] = {}
         for path in paths:
             rows: Packed | list[Record]
             if path.suffix == SUFFIX:
@@ -389,11 +389,11 @@ class _Table:
         return self._measurement(text) if text in self._rows else None
 
     def _measurement(self, text: bytes) -> Measurement:
-        if text not in self._known:
+        if text not in self._measurements:
             rows, row = self._rows[text]
             measurement = rows.measurement(row) if isinstance(rows, Packed) else rows[row].measurement
-            self._known[text] = replace(measurement, reused=False, statistic=self._statistic)
-        return self._known[text]
+            self._measurements[text] = replace(measurement, reused=False, statistic=self._statistic)
+        return self._measurements[text]
 
     def sample(self, count: int) -> Iterator[Trial]:
         """Yield up to ``count`` trials, spread evenly over the table."""
@@ -407,7 +407,7 @@ class _Table:
         return {Config(msgspec.json.decode(text)): text for text in self._rows}
 
     @cached_property
-    def whole(self) -> Whole | None:
+    def all_costs(self) -> Whole | None:
         """The costs of all configs, or None if the logs do not contain every config or if every config fails."""
         if self._size is None or len(self) < self._size or not np.isfinite(self._costs).any():
             return None
@@ -473,15 +473,15 @@ class _Knob:
         self._values = [value for _, value in position]
         self._numbers = sorted({float(v) for v in self._values if isinstance(v, int | float)})
         self._span = max((abs(_log2(f)) for v in self._values if isinstance(v, tuple) for f in v), default=0.0) or 1.0
-        self._known: dict[tuple[type, Value | None], Floats] = {}
+        self._positions_by_value: dict[tuple[type, Value | None], Floats] = {}
 
     def distances(self, value: Value | None) -> Floats:
         """Return the distance from ``value`` to each of the knob's values in the table."""
         key = (type(value), value)
-        if key not in self._known:
+        if key not in self._positions_by_value:
             # Distances are rounded so that every machine finds the same ties.
-            self._known[key] = np.round([self._distance(value, other) for other in self._values], 9)
-        return self._known[key]
+            self._positions_by_value[key] = np.round([self._distance(value, other) for other in self._values], 9)
+        return self._positions_by_value[key]
 
     def _distance(self, a: Value | None, b: Value | None) -> float:
         if a is None or b is None:

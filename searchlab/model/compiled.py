@@ -35,7 +35,7 @@ TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-9
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """The times of a model before and after tuning, and the largest difference between their outputs.
 
     Attributes:
@@ -54,9 +54,9 @@ class Comparison:
         return statistics.median(self.before), statistics.median(self.after)
 
 
-def compared(
+def compare_models(
     untuned: tvm.IRModule, tuned: tvm.IRModule, target: Target, library: Path, seed: int
-) -> tuple[Comparison, Path | None]:
+) -> tuple[ModelComparison, Path | None]:
     """Compile both modules, compare their outputs on random inputs, time them in turn, and export the tuned one.
 
     Returns:
@@ -101,7 +101,7 @@ def compared(
     for _ in range(ROUNDS):
         for timer, module_times in zip(timers, times, strict=True):
             module_times.append(float(timer(*inputs).mean))
-    return Comparison(tuple(times[0]), tuple(times[1]), difference), exported
+    return ModelComparison(tuple(times[0]), tuple(times[1]), difference), exported
 
 
 def entry_of(module: tvm.IRModule) -> str:

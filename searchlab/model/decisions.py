@@ -68,8 +68,8 @@ class DecisionLog:
             before, now = getattr(old, name), getattr(new, name)
             if before != now:
                 raise SearchlabError(
-                    f"{self.path} was begun with a different {name}: {_shown(before, now)}; repeat the original "
-                    "command, or choose a different directory"
+                    f"{self.path} was begun with a different {name}: {_describe_change(before, now)}; repeat the "
+                    "original command, or choose a different directory"
                 )
 
     def add(self, decision: Decision) -> None:
@@ -94,7 +94,7 @@ class DecisionLog:
         self._journal.close()
 
 
-def _shown(before: Any, now: Any) -> str:
+def _describe_change(before: Any, now: Any) -> str:
     if isinstance(before, dict):
         only = [name for name in before if name not in now] + [name for name in now if name not in before]
         return f"{len(before)} tasks before and {len(now)} now" + (f", such as {only[0]}" if only else "")

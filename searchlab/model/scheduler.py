@@ -134,7 +134,7 @@ def make_scheduler(plugin: Plugin, tasks: Sequence[ScheduledTask], seed: int) ->
 
 def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
-    with SCHEDULERS.blamed(type(scheduler), "choose"):
+    with SCHEDULERS.convert_errors(type(scheduler), "choose"):
         task: Any = scheduler.ask(list(open_tasks))
     if isinstance(task, bool | np.bool_) or not isinstance(task, int | np.integer) or task not in open_tasks:
         raise _broken(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
@@ -154,7 +154,7 @@ def tell(scheduler: Scheduler, histories: Sequence[list[float]], task: int, cost
         SearchlabError: If the plug-in fails or breaks its contract.
     """
     histories[task].append(min([*histories[task][-1:], *costs], default=math.inf))
-    with SCHEDULERS.blamed(type(scheduler), "tell"):
+    with SCHEDULERS.convert_errors(type(scheduler), "tell"):
         scheduler.tell(task, list(costs))
         equal = [list(history) for history in scheduler.histories] == [*histories]
     if not equal:

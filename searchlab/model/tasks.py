@@ -49,7 +49,7 @@ class Task:
 
     def spaces(self, target: Target) -> list[str]:
         """Return the registered spaces that contain programs for the task on ``target``."""
-        return [] if self.workload is None else SPACES.taking(self.workload, target)
+        return [] if self.workload is None else SPACES.spaces_for(self.workload, target)
 
     def scheduled(self) -> ScheduledTask:
         """Return the task as schedulers see it."""
@@ -57,7 +57,7 @@ class Task:
         return ScheduledTask(self.name, (float(self.occurs),), self.flops, "" if op == "tir" else op)
 
 
-def lowered(mod: tvm.IRModule) -> tvm.IRModule:
+def lower(mod: tvm.IRModule) -> tvm.IRModule:
     """Lower a Relax module to one that calls fused TIR functions, which can be tuned, instead of operators.
 
     The passes are those that TVM applies before scheduling when it compiles a model for a CPU. A module to which they
@@ -112,7 +112,7 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
     from tvm.tirx import PrimFunc
     from tvm_ffi import structural_hash
 
-    module = lowered(mod)
+    module = lower(mod)
     calls = Counter(_called(module))
     variables_by_hash: dict[int, list[Any]] = {}
     for variable, function in module.functions.items():
@@ -189,9 +189,9 @@ def recognised(function: Any) -> Workload | None:
 
     Candidates are derived from the shapes. A candidate is returned if its loops are the same as those of ``function``.
     """
-    from ..apply.matching import Computation, order_of
+    from ..apply.matching import FlatFunction, order_of
 
-    computation = Computation(function)
+    computation = FlatFunction(function)
     if computation.arguments is None:
         return None
     shapes = [tuple(int(extent) for extent in parameter.ty.shape) for parameter in function.params]
@@ -201,7 +201,7 @@ def recognised(function: Any) -> Workload | None:
     names = _blocks(function)
     relu = len(names) > 1 + (len(shapes) - 3)
     for candidate in _candidates(shapes, dtypes.pop(), relu):
-        if order_of(computation, Computation(candidate.prim_func())) is not None:
+        if order_of(computation, FlatFunction(candidate.prim_func())) is not None:
             return candidate
     return None
 
@@ -264,10 +264,10 @@ def load_model(spelled: str) -> tvm.IRModule:
         function = getattr(module, name)
     else:
         function = load_attribute(spelled, f"model {spelled!r}")
-    return as_module(_result_of(function, spelled), spelled)
+    return to_module(_result_of(function, spelled), spelled)
 
 
-def as_module(value: Any, what: str) -> tvm.IRModule:
+def to_module(value: Any, what: str) -> tvm.IRModule:
     """Return the Relax module that is ``value`` or its first item. Raises SearchlabError if there is none."""
     import tvm
     from tvm import relax

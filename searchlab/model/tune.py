@@ -21,18 +21,18 @@ from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
 from ..measure.settings import LocalSettings, Settings
-from ..options import Batch, Seed, Trials, checked, checks_arguments
+from ..options import Batch, Seed, Trials, check_option, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
-from ..run.loop import Search
+from ..run.loop import RunLoop
 from ..run.plan import Run, SpaceChoice, Strategy, plan_run
 from ..schema import convert
 from ..target import Target, resolve_target
-from .compiled import Comparison, compared, entry_of, input_types
+from .compiled import ModelComparison, compare_models, entry_of, input_types
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
 from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler, tell
-from .tasks import Task, as_module, lowered, tasks_of
+from .tasks import Task, lower, tasks_of, to_module
 
 if TYPE_CHECKING:
     import tvm
@@ -60,7 +60,7 @@ class TunedModel:
     results: Mapping[str, Result]
     left_out: Mapping[str, str]
     decisions: Sequence[Decision]
-    comparison: Comparison | None = None
+    comparison: ModelComparison | None = None
     library: Path | None = None
 
     def __repr__(self) -> str:
@@ -133,25 +133,25 @@ def tune_model(
         >>> tuned
         <TunedModel of 1 tasks after 4 trials>
     """
-    trials = checked("trials", trials, Trials)
-    batch = checked("batch", batch, Batch)
-    seed = checked("seed", seed, Seed)
-    stop_after = checked("stop_after", stop_after, Trials | None)
-    named, scheduler_class = SCHEDULERS.named(scheduler)
+    trials = check_option("trials", trials, Trials)
+    batch = check_option("batch", batch, Batch)
+    seed = check_option("seed", seed, Seed)
+    stop_after = check_option("stop_after", stop_after, Trials | None)
+    named, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(named.name, scheduler_class)
     SCHEDULERS.check_options(named.name, scheduler_class, named.options)
     settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     resolved = resolve_target(settings.default_target() if target is None else target)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
-    untuned = lowered(as_module(mod, "tune_model"))
+    untuned = lower(to_module(mod, "tune_model"))
     if compile:
         input_types(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
     tasks, runs, left_out = plan_tasks(
         tasks_of(untuned),
         resolved,
-        Strategy.of(policy, cost_model, features),
+        Strategy.from_specs(policy, cost_model, features),
         spaces,
         settings,
         batch=batch,
@@ -170,17 +170,17 @@ def tune_model(
     warn_of_a_busy_machine(runs)
     model_scheduler = make_scheduler(named, [task.scheduled() for task in tasks], seed)
     header = DecisionsHeader(
-        scheduler=named.spelled(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
+        scheduler=named.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
     decisions, results = _take_turns(
-        tasks, runs, model_scheduler, header, trials, Path(out) / FILE, _shown(progress, trials), on_round
+        tasks, runs, model_scheduler, header, trials, Path(out) / FILE, _show_progress(progress, trials), on_round
     )
     working = [result for result in results.values() if _works(result)]
     applied = apply_history_best(untuned, working, resolved) if working else untuned
     comparison = library = None
     if compile:
         with machine_alone():
-            comparison, library = compared(untuned, applied, resolved, Path(out) / LIBRARY, seed)
+            comparison, library = compare_models(untuned, applied, resolved, Path(out) / LIBRARY, seed)
     return TunedModel(applied, results, left_out, decisions, comparison, library)
 
 
@@ -211,7 +211,7 @@ def plan_tasks(
         reasons = []
         for space in spaces:
             try:
-                searched = SpaceChoice.of(space, task.workload, target, settings=settings)
+                searched = SpaceChoice.from_spec(space, task.workload, target, settings=settings)
             except UnsupportedWorkload as error:
                 reasons.append(str(error))
                 continue
@@ -247,7 +247,7 @@ def _take_turns(
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(Measurers({}, Path())))
         on_trial, on_decision = stack.enter_context(display)
-        searches = [stack.enter_context(Search(run, measurers.of(run), on_trial)) for run in runs]
+        searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(path, header)))
         open_tasks, spent = list(range(len(runs))), 0
         histories: list[list[float]] = [[] for _ in runs]
@@ -284,7 +284,7 @@ def _finite(seconds: float) -> float | None:
 
 
 @contextmanager
-def _shown(progress: bool | Console | None, trials: int) -> Iterator[tuple[Any, Callable[[Decision], None]]]:
+def _show_progress(progress: bool | Console | None, trials: int) -> Iterator[tuple[Any, Callable[[Decision], None]]]:
     """Show a progress bar with the model's estimated time; yield callbacks for trials and for decisions."""
     console = progress if isinstance(progress, Console) else Terminal(stderr=True)
     if progress is False or (progress is None and not console.is_terminal):

@@ -120,14 +120,14 @@ def _outcomes(
     programs: Known = defaultdict(dict)
     with closing(Measurers(programs, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
-            measurers.of(runs[0])  # rejects invalid settings before any log is read
+            measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         logs = deque(_recall(run, programs, in_this_process=executor is None) for run in runs)
         on_ready()
         if executor is None:
             for number, run in enumerate(runs, 1):
                 log, on_trial = logs.popleft(), on_run(run, number, len(runs), 0)
                 try:
-                    outcome: Log | SearchlabError = search(run, measurers.of(run), on_trial, log)
+                    outcome: Log | SearchlabError = search(run, measurers.for_run(run), on_trial, log)
                 except SearchlabError as error:
                     outcome = error
                 yield run, outcome
@@ -201,16 +201,16 @@ class Measurers:
     """
 
     def __init__(self, programs: Known, base: Path) -> None:
-        self._known = programs
+        self._known_programs = programs
         self._base = base
         self._purpose: tuple[Settings, Target | None] | None = None
         self._measurer: Measurer | None = None
 
-    def of(self, run: Run) -> Measurer:
+    def for_run(self, run: Run) -> Measurer:
         purpose = run.settings, None if run.settings.replays else run.space.target
         if self._measurer is None or purpose != self._purpose:
             self.close()
-            programs = {} if run.settings.replays else self._known.setdefault(run.conditions, {})
+            programs = {} if run.settings.replays else self._known_programs.setdefault(run.conditions, {})
             self._measurer = run.settings.make(run.space.target, programs, self._base)
             self._purpose = purpose
         return self._measurer
@@ -228,9 +228,11 @@ class StudyContext:
     study: str  # a unique name for this execution of the study
     base: Path  # the directory that relative paths start from
     shared: Path  # a folder that is visible on every machine that shares the directory of the logs
-    known: bytes  # the pickled measurements with which every run begins
+    known_programs: bytes  # the pickled measurements with which every run begins
     trusts: bool  # whether warm-start logs may cause arbitrary modules to be imported
-    kept: bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
+    keep_workers: (
+        bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
+    )
     planned_on: str  # the machine on which targets such as "native" were resolved
 
     def say(self, text: str) -> None:
@@ -244,17 +246,17 @@ class StudyContext:
 
 
 @dataclass(frozen=True)
-class Task:
+class ExecutorJob:
     """One or more runs that an executor performs one after the other by calling :func:`perform`."""
 
     context: StudyContext
     runs: bytes  # pickled, with absolute paths
     settings: tuple[Any, ...]  # each run's settings as plain data, since pickling loses which values are defaults
-    held: tuple[bytes | None, ...]  # each run's log so far, for machines that do not share its directory
+    logs: tuple[bytes | None, ...]  # each run's log so far, for machines that do not share its directory
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. The run is complete if ``failed`` is empty."""
 
     refused: str = ""  # the text of a SearchlabError
@@ -269,18 +271,18 @@ class PendingRun:
     """A run that may not be complete, and its log when the study began."""
 
     run: Run
-    held: Log | None
+    log: Log | None
     losses: int = 0  # the number of losses since its log last grew
     size: int = 0  # the size of its log at the last loss, in bytes
     seen: int = 0  # the size of its log when it was last checked for new trials
     on_trial: OnTrial | None = None
     job: int = -1  # -1 until the run has begun
-    told: int = 0  # the number of trials that have been passed to on_trial
+    reported: int = 0  # the number of trials that have been passed to on_trial
 
     @property
     def complete(self) -> bool:
         """Whether the run is complete. Runs that measure never count as complete, since finalists may be unmeasured."""
-        log = self.held
+        log = self.log
         is_complete = log is not None and self.run.settings.replays and self.run.budget.complete(log)
         return is_complete and log is not None and self.run.is_current(log)
 
@@ -311,7 +313,7 @@ class Dispatch:
         self._one_at_a_time = settings.exclusive and not executor.one_per_machine
         self._batch = executor.batch if settings.replays else 1
         self._waiting: deque[list[PendingRun]] = deque()
-        self._pending: dict[Future[list[Outcome]], list[PendingRun]] = {}
+        self._pending: dict[Future[list[RunOutcome]], list[PendingRun]] = {}
         self._numbers = itertools.count(1)  # for numbering the runs that have begun
         self._used: set[int] = set()  # jobs
 
@@ -319,9 +321,9 @@ class Dispatch:
         """Yield each run, with either its log or the reason why it failed."""
         for pending in self._runs:
             if pending.complete:
-                assert pending.held is not None
-                self._end(pending, pending.held)
-                yield pending.run, pending.held
+                assert pending.log is not None
+                self._end(pending, pending.log)
+                yield pending.run, pending.log
         unfinished = [pending for pending in self._runs if not pending.complete]
         size = max(1, min(self._batch, len(unfinished) // self._ahead()))
         self._waiting.extend(unfinished[i : i + size] for i in range(0, len(unfinished), size))
@@ -333,7 +335,7 @@ class Dispatch:
                 # In order of submission, so that a run is reported after the run whose worker it waited for.
                 for future in [future for future in self._pending if future in done]:
                     yield from self._ended(future, self._pending.pop(future))
-                self._look()
+                self._poll_logs()
         finally:
             for future in self._pending:
                 with suppress(Exception):  # the connection to a cluster may be lost
@@ -342,7 +344,7 @@ class Dispatch:
 
     def _jobs(self) -> int:
         """Return the number of tasks that the executor can currently perform at the same time."""
-        with EXECUTORS.blamed(type(self._executor), "jobs"):
+        with EXECUTORS.convert_errors(type(self._executor), "jobs"):
             return max(1, int(self._executor.jobs))
 
     def _ahead(self) -> int:
@@ -353,9 +355,9 @@ class Dispatch:
         runs = [replace(pending.run, log=pending.run.log.absolute()) for pending in batch]
         logs = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
         settings = tuple(msgspec.to_builtins(run.settings) for run in runs)
-        task = Task(self._context, cloudpickle.dumps(runs), settings, logs)
+        task = ExecutorJob(self._context, cloudpickle.dumps(runs), settings, logs)
         try:
-            with EXECUTORS.blamed(type(self._executor), "submit"):
+            with EXECUTORS.convert_errors(type(self._executor), "submit"):
                 future = self._executor.submit(perform, task)
                 if not isinstance(future, Future):
                     raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
@@ -364,12 +366,12 @@ class Dispatch:
             future.set_exception(error)
         self._pending[future] = batch
 
-    def _result(self, future: Future[list[Outcome]], count: int) -> list[Outcome]:
+    def _result(self, future: Future[list[RunOutcome]], count: int) -> list[RunOutcome]:
         """Return the ``count`` outcomes of a future that is done. Raises SearchlabError if the call was lost.
 
         The future may contain any exception, and be of a class of the executor's.
         """
-        with EXECUTORS.blamed(type(self._executor), "submit"):
+        with EXECUTORS.convert_errors(type(self._executor), "submit"):
             try:
                 error = future.exception(0)
             except CancelledError as cancelled:
@@ -377,26 +379,26 @@ class Dispatch:
             outcomes: Any = None if error else future.result(0)
         if error is not None:
             raise SearchlabError(f"its worker was lost: {described(error)}") from error
-        if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [Outcome] * count):
+        if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [RunOutcome] * count):
             raise SearchlabError("its executor did not return the result of the call")
         return outcomes
 
-    def _ended(self, future: Future[list[Outcome]], batch: list[PendingRun]) -> Outcomes:
+    def _ended(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
         try:
             outcomes = self._result(future, len(batch))
         except SearchlabError as loss:
             for pending in batch:
-                yield from self._again(pending, str(loss), loss)
+                yield from self._resubmit(pending, str(loss), loss)
             return
         for pending, outcome in zip(batch, outcomes, strict=True):
             for text in outcome.warned:
                 warnings.warn(text, SearchlabWarning, stacklevel=2)
             if outcome.busy:
-                yield from self._again(pending, outcome.refused, SearchlabError(outcome.refused))
+                yield from self._resubmit(pending, outcome.refused, SearchlabError(outcome.refused))
             else:
-                yield pending.run, self._taken(pending, outcome)
+                yield pending.run, self._collect(pending, outcome)
 
-    def _again(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
+    def _resubmit(self, pending: PendingRun, reason: str, error: Exception) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _size(pending.run.log)
         pending.losses = 1 if size > pending.size else pending.losses + 1
@@ -409,7 +411,7 @@ class Dispatch:
             failed.__cause__ = error
             yield pending.run, failed
 
-    def _taken(self, pending: PendingRun, outcome: Outcome) -> Log | SearchlabError:
+    def _collect(self, pending: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
@@ -425,7 +427,7 @@ class Dispatch:
         self._used.discard(pending.job)
         return failed
 
-    def _look(self) -> None:
+    def _poll_logs(self) -> None:
         """Report workers' warnings and new trials in active runs, except for runs over tables, which end immediately.
 
         A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
@@ -449,23 +451,23 @@ class Dispatch:
                 log = read_existing_log(pending.run.log)
             except SearchlabError:  # reported when the run ends
                 continue
-            if log is not None and (pending.held is None or len(log.records) > len(pending.held.records)):
+            if log is not None and (pending.log is None or len(log.records) > len(pending.log.records)):
                 free -= pending.job < 0
-                self._tell(pending, log)
+                self._report_trials(pending, log)
 
     def _end(self, pending: PendingRun, log: Log) -> None:
         """Report all remaining trials of a run that has ended, and free its job."""
-        self._tell(pending, log)
+        self._report_trials(pending, log)
         self._used.discard(pending.job)
 
-    def _tell(self, pending: PendingRun, log: Log) -> None:
+    def _report_trials(self, pending: PendingRun, log: Log) -> None:
         """Pass a run's new trials to ``on_trial``, after calling ``on_run`` if the run has just begun."""
         if pending.job < 0:
             pending.job = next(job for job in itertools.count() if job not in self._used)
             self._used.add(pending.job)
             pending.on_trial = self._on_run(pending.run, next(self._numbers), len(self._runs), pending.job)
-        replayed = len(pending.held.records) if pending.held is not None else 0
-        new, pending.told = log.records[pending.told :], len(log.records)
+        replayed = len(pending.log.records) if pending.log is not None else 0
+        new, pending.reported = log.records[pending.reported :], len(log.records)
         if pending.on_trial is not None:
             for record in new:
                 pending.on_trial(record.trial, record.index < replayed)
@@ -505,25 +507,25 @@ class _WorkerState:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._study = ""
-        self._known: Known = {}
-        self._measurers = Measurers(self._known, Path())
+        self._known_programs: Known = {}
+        self._measurers = Measurers(self._known_programs, Path())
 
     def measurers(self, context: StudyContext) -> Measurers:
         if context.study != self._study:
             self._measurers.close()
-            self._study, self._measurers = context.study, Measurers(self._known, context.base)
-        before: Known = pickle.loads(context.known)
-        for programs in self._known.values():  # which measurers may hold
+            self._study, self._measurers = context.study, Measurers(self._known_programs, context.base)
+        before: Known = pickle.loads(context.known_programs)
+        for programs in self._known_programs.values():  # which measurers may hold
             programs.clear()
         for measured, programs in before.items():
-            self._known.setdefault(measured, {}).update(programs)
+            self._known_programs.setdefault(measured, {}).update(programs)
         return self._measurers
 
 
 _WORKER_STATE = _WorkerState()
 
 
-def perform(task: Task) -> list[Outcome]:
+def perform(task: ExecutorJob) -> list[RunOutcome]:
     """Execute the runs in ``task``, and return how each ended. Raises an error only if the task cannot be read.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
@@ -532,18 +534,18 @@ def perform(task: Task) -> list[Outcome]:
     with _WORKER_STATE.lock:
         runs: list[Run] = pickle.loads(task.runs)
         outcomes = []
-        for run, plain, log in zip(runs, task.settings, task.held, strict=True):
+        for run, plain, log in zip(runs, task.settings, task.logs, strict=True):
             run = replace(run, settings=msgspec.convert(plain, Settings))
             measurers = _WORKER_STATE.measurers(task.context)
             outcomes.append(_execute_and_collect_warnings(run, log, task.context, measurers))
-            if outcomes[-1].failed or not (run.settings.replays or task.context.kept):
+            if outcomes[-1].failed or not (run.settings.replays or task.context.keep_workers):
                 measurers.close()
         return outcomes
 
 
 def _execute_and_collect_warnings(
     run: Run, log_bytes: bytes | None, context: StudyContext, measurers: Measurers
-) -> Outcome:
+) -> RunOutcome:
     with warnings.catch_warnings(record=True) as caught:
         if context.shared.exists():
             outcome = _search_when_free(run, context, measurers)
@@ -563,7 +565,7 @@ def _execute_and_collect_warnings(
     )
 
 
-def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> Outcome:
+def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> RunOutcome:
     """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
     try:
         if run.settings.exclusive and context.planned_on != (machine := this_machine()):
@@ -576,13 +578,13 @@ def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> 
             deadline = time.monotonic() + PATIENCE
             while True:
                 try:
-                    search(run, measurers.of(run))
-                    return Outcome()
+                    search(run, measurers.for_run(run))
+                    return RunOutcome()
                 except LogBusy:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.5)
     except SearchlabError as error:
-        return Outcome(str(error), traceback.format_exc(), isinstance(error, LogBusy))
+        return RunOutcome(str(error), traceback.format_exc(), isinstance(error, LogBusy))
     except Exception:
-        return Outcome(failed=traceback.format_exc())
+        return RunOutcome(failed=traceback.format_exc())

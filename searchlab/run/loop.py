@@ -71,7 +71,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existi
 
 
 def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None, existing: Log | None) -> Log:
-    with Search(run, measurer, on_trial, existing) as run_loop:
+    with RunLoop(run, measurer, on_trial, existing) as run_loop:
         if run.budget.complete(run_loop.log) and run_loop.is_current:
             run_loop.replay_rest()
         while run_loop.step():
@@ -92,7 +92,7 @@ def random_draws(table_costs: Whole | None, trials: int) -> RandomDraws | None:
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
 
 
-class Search:
+class RunLoop:
     """A run that advances batch by batch. Its trials come first from the log, and then from the measurer.
 
     Use it as a context manager, within which no other process can write the run's log. Several runs can be advanced
@@ -102,7 +102,7 @@ class Search:
     def __init__(
         self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existing: Log | None = None
     ) -> None:
-        random = random_draws(measurer.whole(run.space), run.trials)
+        random = random_draws(measurer.all_costs(run.space), run.trials)
         header = run.header(measurer.workers, measurer.optimum(run.space), random)
         self._run = run
         self._measurer = measurer
@@ -110,7 +110,7 @@ class Search:
         self._on_trial = on_trial or (lambda trial, replayed: None)
         self._trials: list[Trial] = []
         self._best = math.inf
-        self._searcher: Searcher | None = None
+        self._searcher: PolicyDriver | None = None
         self._over = False
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         measurer.begin(run.seed)
@@ -147,9 +147,9 @@ class Search:
     def _advance(self, end: int) -> None:
         """Advance by one batch, but not beyond ``end`` trials in total."""
         run, log, trials = self._run, self._log, self._trials
-        searcher = self._searcher = self._searcher or Searcher(run, self._measurer.extract_seconds)
+        searcher = self._searcher = self._searcher or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
-        if not is_replaying and (ended := run.budget.ends(log.log, len(trials))):
+        if not is_replaying and (ended := run.budget.reason_to_end(log.log, len(trials))):
             if len(trials) < len(log.records):  # the run previously had a larger budget
                 self.replay_rest()
             else:
@@ -182,7 +182,7 @@ class Search:
                 raise self._difference(f"proposes {config.to_json()}")
             self._add(trial, True)
 
-    def _measure(self, configs: Sequence[Config], start: int, searcher: Searcher) -> None:
+    def _measure(self, configs: Sequence[Config], start: int, searcher: PolicyDriver) -> None:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
         if not configs:
             return
@@ -194,7 +194,7 @@ class Search:
             batch = [*self._trials[start:], trial]
             quality = searcher.quality(batch) if len(batch) == searcher.batch_size else None
             self._log.append(
-                Record.of(
+                Record.from_trial(
                     trial,
                     searcher.propose_seconds * share,
                     searcher.train_seconds * share,
@@ -344,7 +344,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 
-class Searcher:
+class PolicyDriver:
     """Creates a run's policy, trains it on the run's warm start, and records the CPU time that it uses from then on.
 
     Other work on the machine is not charged. ``elsewhere`` returns the CPU time that other processes have spent on the
@@ -363,7 +363,7 @@ class Searcher:
         self._asked: set[Config] = set()
         self._elsewhere = elsewhere
         start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "warm_start"):
+        with POLICIES.convert_errors(type(self.policy), "warm_start"):
             run.warm_start.feed(self.policy, self.cost_model)
         self.train_seconds = self._seconds() - start  # the CPU time used to learn from the previous batch
 
@@ -374,7 +374,7 @@ class Searcher:
         """
         trained, predicted = self._model_seconds()
         start = self._seconds()
-        with POLICIES.blamed(type(self.policy), "ask"):
+        with POLICIES.convert_errors(type(self.policy), "ask"):
             configs = self.policy.ask(n)
             if isinstance(configs, Sequence):
                 configs = list(configs)  # may call plug-in code: __len__ and __iter__
@@ -394,7 +394,7 @@ class Searcher:
         """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
         if len(trials) == self.batch_size:
             start = self._seconds()
-            with POLICIES.blamed(type(self.policy), "tell"):
+            with POLICIES.convert_errors(type(self.policy), "tell"):
                 self.policy.tell(trials)
             self.train_seconds = self._seconds() - start
 

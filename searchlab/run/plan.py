@@ -206,13 +206,13 @@ def read_earlier_run(path: Path, statistic: Statistic, in_directory: bool = Fals
 class WarmStart:
     """The earlier runs from which a run starts."""
 
-    own: tuple[EarlierRun, ...] = ()  # in the same space
+    same_space: tuple[EarlierRun, ...] = ()  # in the same space
     others: tuple[EarlierRun, ...] = ()
     directories: tuple[LogDirectory, ...] = ()  # the directories that contain some of these runs
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
-        return (*self.own, *self.others)
+        return (*self.same_space, *self.others)
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ class WarmStart:
 
     @property
     def trials(self) -> list[Trial]:
-        return [trial for run in self.own for trial in run.trials]
+        return [trial for run in self.same_space for trial in run.trials]
 
     def without(self, logs: Set[Path]) -> WarmStart:
         """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
@@ -228,7 +228,9 @@ class WarmStart:
         def is_kept(run: EarlierRun) -> bool:
             return not (run.in_directory and real_path(run.log.path) in logs)
 
-        return replace(self, own=tuple(filter(is_kept, self.own)), others=tuple(filter(is_kept, self.others)))
+        return replace(
+            self, same_space=tuple(filter(is_kept, self.same_space)), others=tuple(filter(is_kept, self.others))
+        )
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
@@ -242,7 +244,7 @@ class WarmStart:
             cost_model.pretrain([run.task for run in self.others])
         if policy.traits.transfers and self.others:
             policy.transfer([(run.space, run.trials) for run in self.others])
-        if self.own:
+        if self.same_space:
             policy.warm_start(self.trials)
 
 
@@ -304,7 +306,7 @@ def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: S
     kind, transfers = FEATURES.get(strategy.features), strategy.policy_class.traits.transfers
     if kind is None and not transfers:  # there is no cost model
         return WarmStart(same_space)
-    others = tuple(replace(run, asked_for=run.log.header.space == plugin.spelled()) for run in others)
+    others = tuple(replace(run, asked_for=run.log.header.space == plugin.to_spec()) for run in others)
     if kind is None or transfers or not kind.builds_programs:
         others = tuple(run for run in others if run.has_knobs_of(plugin, space))
     return WarmStart(same_space, others)
@@ -341,7 +343,7 @@ class SpaceChoice:
     size: int | None = None  # the number of configs, if they were counted
 
     @classmethod
-    def of(
+    def from_spec(
         cls,
         spec: PluginSpec | Space,
         workload: Workload,
@@ -373,7 +375,7 @@ class SpaceChoice:
                 raise SearchlabError(f"the space is for the target {spec.target}, not for {target}; omit the target")
             return cls(spec, Plugin(SPACES.name_of(type(spec)), dict(spec.made_with)), label)
         assert target is not None
-        plugin, space_class = SPACES.named(spec)
+        plugin, space_class = SPACES.resolve(spec)
         without_programs = not getattr(space_class, "has_programs", True)
         recorded = None
         if isinstance(settings, TableSettings) and not plugin.options and without_programs:
@@ -398,7 +400,7 @@ class Strategy:
     without_programs: str = ""  # the features to use if configs have no programs and the user chose no features
 
     @classmethod
-    def of(
+    def from_specs(
         cls, policy: PluginSpec, cost_model: PluginSpec | None = None, features: str | None = None, label: str = ""
     ) -> Strategy:
         """Return the specified strategy. For the defaults, see :meth:`~searchlab.policy.Traits.model`.
@@ -406,7 +408,7 @@ class Strategy:
         Raises SearchlabError if the policy or cost model cannot be found, or a cost model is specified for a policy
         that uses none.
         """
-        plugin, policy_class = POLICIES.named(policy)
+        plugin, policy_class = POLICIES.resolve(policy)
         POLICIES.check_class(plugin.name, policy_class)
         if not policy_class.traits.takes_cost_model:
             for name, value in (("cost_model", cost_model), ("features", features)):
@@ -416,7 +418,7 @@ class Strategy:
         own_model = policy_class.traits.own_model
         instead = own_model.without_programs if own_model and not features else ""
         model, features = policy_class.traits.model(cost_model, features)
-        return cls(plugin, policy_class, COST_MODELS.named(model)[0], features, label, instead)
+        return cls(plugin, policy_class, COST_MODELS.resolve(model)[0], features, label, instead)
 
     @property
     def name(self) -> str:
@@ -430,7 +432,7 @@ class Strategy:
         if self.cost_model is not None:
             model = make_cost_model(self.cost_model, seed)
             cost_model = options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
-        with POLICIES.blamed(self.policy_class, "its constructor"):
+        with POLICIES.convert_errors(self.policy_class, "its constructor"):
             return self.policy_class(space, seed=seed, **options), cost_model
 
 
@@ -438,7 +440,7 @@ class Strategy:
 class Run:
     """A fully specified search of a space by a strategy, with a seed and a budget."""
 
-    searched: SpaceChoice
+    space_choice: SpaceChoice
     strategy: Strategy
     seed: int
     batch: int  # the number of configs to request from the policy at a time
@@ -463,7 +465,7 @@ class Run:
 
     @property
     def space(self) -> Space:
-        return self.searched.space
+        return self.space_choice.space
 
     @property
     def workload(self) -> str:
@@ -500,15 +502,15 @@ class Run:
         is_defined = kind_of(self.workload)[0] in BUILTIN_KINDS
         computation = None
         if not is_defined:
-            with WORKLOADS.blamed(type(workload), "flops, unit, cluster or content"):
-                computation = Computation.of(workload)
+            with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
+                computation = Computation.from_workload(workload)
         return Header(
             searchlab_log=FORMAT,
             workload=self.workload,
-            space=self.searched.plugin.spelled(),
+            space=self.space_choice.plugin.to_spec(),
             fingerprint=self.space.fingerprint,
-            policy=strategy.policy.spelled(),
-            cost_model=strategy.cost_model.spelled() if strategy.cost_model else None,
+            policy=strategy.policy.to_spec(),
+            cost_model=strategy.cost_model.to_spec() if strategy.cost_model else None,
             features=strategy.features,
             seed=self.seed,
             batch=self.batch,
@@ -519,8 +521,8 @@ class Run:
             starts=self.starts,
             warm_start=self.warm_start.digests,
             label=strategy.label,
-            space_label=self.searched.label,
-            space_size=self.searched.size,
+            space_label=self.space_choice.label,
+            space_size=self.space_choice.size,
             optimum=optimum,
             random=random,
             contrasts=self.contrasts,
@@ -640,7 +642,7 @@ def _plugins_of(run: Run) -> dict[str, tuple[type[Any], Plugin, int]]:
     """Return each plug-in's class, its options and the number of parameters before the options, by role."""
     strategy = run.strategy
     plugins: dict[str, tuple[type[Any], Plugin, int]] = {
-        "space": (type(run.space), run.searched.plugin, SPACES.positional),
+        "space": (type(run.space), run.space_choice.plugin, SPACES.positional),
         "policy": (strategy.policy_class, strategy.policy, POLICIES.positional),
     }
     if (model := strategy.cost_model) is not None:
@@ -648,7 +650,7 @@ def _plugins_of(run: Run) -> dict[str, tuple[type[Any], Plugin, int]]:
     return plugins
 
 
-def as_begun(runs: Sequence[Run]) -> list[Run]:
+def with_original_warm_starts(runs: Sequence[Run]) -> list[Run]:
     """Return ``runs``, with the original warm start restored in those that start from directories of logs.
 
     Each strategy's logs are in the same directory. The first existing log determines the warm start for all runs there,
@@ -679,7 +681,7 @@ def _with_original_warm_start(run: Run, header: Header) -> Run:
     runs += [
         earlier for digest, earlier in specified.items() if not earlier.in_directory and digest not in header.warm_start
     ]
-    original = usable(runs, run.searched.plugin, run.space, run.strategy)
+    original = usable(runs, run.space_choice.plugin, run.space, run.strategy)
     return replace(run, warm_start=replace(original, directories=warm.directories))
 
 

@@ -111,7 +111,7 @@ def _total(trials: int) -> int | None:
 
 
 @contextmanager
-def shown(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
+def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
     """Yield a function that shows the progress of ``runs`` and calls ``on_run``.
 
     Args:

@@ -27,7 +27,7 @@ from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checked, checks_arguments
+from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, check_option, checks_arguments
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
@@ -44,13 +44,13 @@ from .plan import (
     SpaceChoice,
     Strategy,
     WarmStart,
-    as_begun,
     check_used,
     earlier_runs,
     in_shard,
     plan_run,
+    with_original_warm_starts,
 )
-from .progress import shown
+from .progress import show_progress
 
 OF_SUITE = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""
@@ -281,7 +281,7 @@ def budget_of(trials: int | None, seconds: float | None, stop_after: int | None)
 
 
 @dataclass(frozen=True)
-class Given:
+class UserObjects:
     """The classes and objects that a script passed to a study, by the names that replace them there."""
 
     policies: dict[str, type[Any]] = field(default_factory=dict)
@@ -289,14 +289,14 @@ class Given:
     workloads: dict[str, Workload] = field(default_factory=dict)
 
 
-def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
+def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObjects]:
     """Replace the classes and objects in ``data`` with names. :meth:`Study.from_dict` describes ``data``.
 
     Raises SearchlabError if the class of a space or cost model cannot be found by its name.
     """
     if not isinstance(data, Mapping):
         raise SearchlabError(f"a study must be a mapping with the keys of a study file, not {data!r:.200}")
-    plain, objects = {name: plain_value(value) for name, value in data.items()}, Given()
+    plain, objects = {name: plain_value(value) for name, value in data.items()}, UserObjects()
     for key in ("policies", "cost_models", "spaces"):
         if isinstance(plain.get(key), list | tuple):
             plain[key] = [entry for item in plain[key] if (entry := _entry(key, item, objects)) is not None]
@@ -317,7 +317,7 @@ def spelled(data: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
     return plain, objects
 
 
-def _entry(key: str, item: Any, objects: Given) -> Any:
+def _entry(key: str, item: Any, objects: UserObjects) -> Any:
     """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
@@ -339,7 +339,7 @@ def _entry(key: str, item: Any, objects: Given) -> Any:
     return entry
 
 
-def _space(space: Space, entry: dict[str, Any], objects: Given) -> dict[str, Any] | None:
+def _space(space: Space, entry: dict[str, Any], objects: UserObjects) -> dict[str, Any] | None:
     if "options" in entry:
         raise SearchlabError(f"the {space} space already has options; omit options = {entry['options']!r}")
     name = SPACES.name_of(type(space))
@@ -374,7 +374,7 @@ class Study:
 
     spec: StudySpec
     base: Path = field(default_factory=Path)
-    given: Given = field(default_factory=Given)
+    objects: UserObjects = field(default_factory=UserObjects)
     copy: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
@@ -392,7 +392,7 @@ class Study:
             data = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # also an integer of more than 4,300 digits
             raise SearchlabError(f"{path} is not valid TOML: {error}") from None
-        return replace(cls._of(data, path.parent, str(path)), copy=(TOML, text))
+        return replace(cls._from_data(data, path.parent, str(path)), copy=(TOML, text))
 
     @classmethod
     @checks_arguments
@@ -411,8 +411,8 @@ class Study:
             what: Any = value if hasattr(value, "__qualname__") else type(value)
             return reference_of(what)
 
-        plain, objects = spelled(data)
-        study = cls._of(plain, Path(base), "the study")
+        plain, objects = names_for_objects(data)
+        study = cls._from_data(plain, Path(base), "the study")
         try:
             text = msgspec.json.format(msgspec.json.encode(plain, enc_hook=name_of), indent=2).decode() + "\n"
         except UnicodeEncodeError as error:
@@ -420,10 +420,10 @@ class Study:
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None
-        return replace(study, given=objects, copy=(JSON, text))
+        return replace(study, objects=objects, copy=(JSON, text))
 
     @classmethod
-    def _of(cls, data: dict[str, Any], base: Path, source: str) -> Study:
+    def _from_data(cls, data: dict[str, Any], base: Path, source: str) -> Study:
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
         for name in OF_SUITE:
@@ -479,10 +479,10 @@ class Study:
         runs: list[Run] = []
         earlier: dict[tuple[str, ...], list[EarlierRun | LogDirectory]] = {}  # by the sources of a warm start
         warm: dict[tuple[str, ...], list[WarmStart]] = {}
-        for group in self._places(left_out):
+        for group in self._space_groups(left_out):
             planned: list[Run] = []
             for folder, searched, settings in group:
-                table_costs = cache(partial(self._whole, searched, settings))
+                table_costs = cache(partial(self._all_costs, searched, settings))
                 for entry, strategy in strategies:
                     sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                     if sources not in earlier:
@@ -515,14 +515,14 @@ class Study:
             check_used(earlier[sources], used)
         return runs, left_out
 
-    def _whole(self, searched: SpaceChoice, settings: Settings) -> Whole | None:
+    def _all_costs(self, searched: SpaceChoice, settings: Settings) -> Whole | None:
         """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None
         with settings.make(searched.space.target, {}, self.base) as measurer:
-            return measurer.whole(searched.space)
+            return measurer.all_costs(searched.space)
 
-    def _places(self, left_out: list[str]) -> Iterator[list[tuple[Path, SpaceChoice, Settings]]]:
+    def _space_groups(self, left_out: list[str]) -> Iterator[list[tuple[Path, SpaceChoice, Settings]]]:
         """Yield groups of spaces, each space with the directory for its logs and the settings for measuring.
 
         In a suite, each table is a separate group. The reasons for skipping spaces are added to ``left_out``.
@@ -534,9 +534,9 @@ class Study:
                 yield [(Path(table.entry.name), searched_table(table), table.settings(noise))]
             return
         target = None if spec.target is None else resolve_target(spec.target)
-        if target is None and len(self.given.spaces) < len(spec.spaces):  # Space objects have their own target
+        if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target(spec.measure.default_target(self.base))
-        workloads = [self.given.workloads.get(text) or parse_workload(text) for text in spec.workloads]
+        workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
         _check_distinct("space", [file_name(entry.label or entry.name) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
@@ -546,12 +546,12 @@ class Study:
         for workload in workloads:
             for entry in entries:
                 name = entry.label or entry.name
-                spaces = self.given.spaces.get(name)
+                spaces = self.objects.spaces.get(name)
                 if spaces is not None and str(workload) not in spaces:
                     left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
                     continue
                 try:
-                    searched = SpaceChoice.of(
+                    searched = SpaceChoice.from_spec(
                         spaces[str(workload)] if spaces else entry.plugin,
                         workload,
                         target if spaces is None or spec.target is not None else None,
@@ -574,17 +574,17 @@ class Study:
     def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
         label = entry.label or entry.name
-        cls = self.given.policies.get(entry.name) or POLICIES.load(entry.name)
+        cls = self.objects.policies.get(entry.name) or POLICIES.load(entry.name)
         POLICIES.check_class(entry.name, cls)
-        policy = {"name": cls if entry.name in self.given.policies else entry.name, "options": entry.options}
+        policy = {"name": cls if entry.name in self.objects.policies else entry.name, "options": entry.options}
         if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
             cost_model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
-            yield Strategy.of(policy, cost_model, entry.features, label)
+            yield Strategy.from_specs(policy, cost_model, entry.features, label)
             return
         models = self.spec.cost_model_entries
         for model in models:
             suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
-            yield Strategy.of(policy, model.plugin, entry.features or model.features, label + suffix)
+            yield Strategy.from_specs(policy, model.plugin, entry.features or model.features, label + suffix)
 
     @property
     def baselines(self) -> list[str]:
@@ -596,13 +596,13 @@ class Study:
         named |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
         return sorted(named & self.suite.baseline_files.keys() - labels)
 
-    def planned(self) -> list[PlannedRun]:
+    def planned_runs(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
                 log=run.log.as_posix(),
                 workload=run.log.parts[0] if self.suite else run.workload,
-                space=run.searched.name,
+                space=run.space_choice.name,
                 strategy=run.strategy.name,
                 seed=run.seed,
                 budget=run.budget,
@@ -656,16 +656,18 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         if jobs is not None:
-            checked("jobs", jobs, Jobs)
+            check_option("jobs", jobs, Jobs)
         planned, _ = self.plan()
         logs_in_shard = {Path(out) / run.log for run in in_shard(planned, *shard)}
-        prepared = as_begun([replace(run, log=Path(out) / run.log, discard=discard) for run in planned])
+        prepared = with_original_warm_starts(
+            [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
+        )
         runs = [run for run in prepared if run.log in logs_in_shard]
         for run in runs:
             resolve_inside(run.log, Path(out))
 
         def ready() -> None:
-            write_plan(Path(out), self.planned(), self.spec.claims)
+            write_plan(Path(out), self.planned_runs(), self.spec.claims)
             if self.copy:
                 keep_study(Path(out), *self.copy)
 
@@ -678,7 +680,7 @@ class Study:
             elif (plugin := self._executor(executor, jobs)) is not None:
                 exclusive = self.suite is None and self.spec.measure.exclusive
                 run_executor = ends.enter_context(started(plugin, exclusive, Path(out)))
-            on_each = ends.enter_context(shown(progress, runs, on_run or (lambda *_: None)))
+            on_each = ends.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned:  # the study's claims are only about the suite's baselines
                 ready()
             logs = execute(runs, self.base, on_each, run_executor, ready) if runs else {}
@@ -711,7 +713,7 @@ class Study:
         named = self.spec.executor
         chosen = default = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
         if isinstance(argument, Mapping):
-            chosen = EXECUTORS.named(argument)[0]
+            chosen = EXECUTORS.resolve(argument)[0]
         elif argument is not None:
             chosen = parse_executor(argument)
             if default is not None and default.name == chosen.name:
@@ -724,7 +726,7 @@ class Study:
 def searched_table(table: SuiteTable) -> SpaceChoice:
     """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
     with names_from(table.directory):
-        searched = SpaceChoice.of(table.plugin, parse_workload(table.entry.workload), table.target())
+        searched = SpaceChoice.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
     check_table(table, searched.space)
     return replace(searched, size=table.header.space_size)
 

@@ -11,15 +11,15 @@ from rich.console import Console
 
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import Batch, Seconds, Seed, Trials, checked, checks_arguments
+from ..options import Batch, Seconds, Seed, Trials, check_option, checks_arguments
 from ..plugins import PluginSpec
 from ..schema import convert
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import OnTrial, Source, SpaceChoice, Strategy, as_begun, check_used, earlier_runs, plan_run
-from .progress import shown
+from .plan import OnTrial, Source, SpaceChoice, Strategy, check_used, earlier_runs, plan_run, with_original_warm_starts
+from .progress import show_progress
 from .study import budget_of
 
 
@@ -97,11 +97,11 @@ def tune(
         >>> result.best.gflops > 0
         True
     """
-    batch = checked("batch", batch, Batch)
-    seed = checked("seed", seed, Seed)
-    trials = checked("trials", trials, Trials | None)
-    stop_after = checked("stop_after", stop_after, Trials | None)
-    seconds = checked("seconds", seconds, Seconds | None)
+    batch = check_option("batch", batch, Batch)
+    seed = check_option("seed", seed, Seed)
+    trials = check_option("trials", trials, Trials | None)
+    stop_after = check_option("stop_after", stop_after, Trials | None)
+    seconds = check_option("seconds", seconds, Seconds | None)
     settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
@@ -110,8 +110,8 @@ def tune(
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = earlier_runs(sources, settings.statistic)
     run = plan_run(
-        SpaceChoice.of(space, parse_workload(workload), resolved, settings=settings),
-        Strategy.of(policy, cost_model, features),
+        SpaceChoice.from_spec(space, parse_workload(workload), resolved, settings=settings),
+        Strategy.from_specs(policy, cost_model, features),
         settings,
         budget_of(trials, seconds, stop_after),
         seed=seed,
@@ -119,10 +119,10 @@ def tune(
         log=Path(log),
         earlier=earlier,
     )
-    (run,) = as_begun([replace(run, discard=discard)])
+    (run,) = with_original_warm_starts([replace(run, discard=discard)])
     check_used(earlier, [run.warm_start])
     warn_of_a_busy_machine([run])
-    with shown(progress, [run], lambda *_: on_trial) as on_run:
+    with show_progress(progress, [run], lambda *_: on_trial) as on_run:
         complete = execute_one(run, Path(), on_run)
     warn_of_results([run], {run.log: complete})
     return Result(complete, run.space)

@@ -20,7 +20,7 @@ DRAWS = (10, 30, 100)
 
 
 @dataclass(frozen=True)
-class Card:
+class TableCard:
     """A summary of one table."""
 
     recorded: RecordedTable

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from ..analysis.measures import AREA
 from ..analysis.model import ContrastAnswer, Summary
-from ..analysis.read import compared
-from ..analysis.runs import ComparedRuns, held
+from ..analysis.read import group_runs
+from ..analysis.runs import ComparedRuns, pad_curves
 from ..analysis.stats.random_search import difficulty_trials
 from ..analysis.verdict import DIGITS, WORDS, signed
 from ..analysis.words import counted, listed, number_text, p_text
@@ -93,12 +93,12 @@ def dev_areas(suite: Suite) -> dict[str, float]:
         for table in tables:
             costs = recorded[table.entry.name].log.costs
             best = [np.minimum.accumulate(costs[list(run.configs)]) for run in baseline.runs_on(table).runs]
-            means += (costs.min() / held(best, baseline.trials)).mean(axis=1).tolist()
+            means += (costs.min() / pad_curves(best, baseline.trials)).mean(axis=1).tolist()
         areas[baseline.strategy] = float(np.mean(means))
     return areas
 
 
-def searched(suite: Suite, new: Trajectories) -> Suite:
+def restrict_to_runs(suite: Suite, new: Trajectories) -> Suite:
     """Return ``suite`` with only the tables over which ``new`` has runs, because a policy may reject some spaces.
 
     Raises SearchlabError if there are none.
@@ -148,7 +148,7 @@ def compare(
                     runs = result.runs_on(table).runs
                     yield from (recorded_table.rebuilt(result, run, limit) for run in runs if run.seed in seeds)
 
-    return compared((log, log.path.as_posix()) for log in logs())
+    return group_runs((log, log.path.as_posix()) for log in logs())
 
 
 def study_runs(study: Study, out: Path) -> ComparedRuns:
@@ -185,7 +185,7 @@ def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]
     new = read_trajectories(result)
     suite = find_suite(where or new.suite).part(None)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
-    return compare(searched(suite, new), [new], baselines(suite), seeds), new.strategy
+    return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy
 
 
 def label_for(policy: str, label: str, taken: Collection[str]) -> str:
@@ -243,7 +243,7 @@ class SuiteAnswer:
             clauses.append(f"{WORDS[answer.verdict]} {answer.second} ({signed(interval.value)}{ends})")
         return f"{self.label} is {', '.join(clauses)}."
 
-    def shown(self) -> Iterator[RenderableType]:
+    def render(self) -> Iterator[RenderableType]:
         """Yield the output for the terminal, which fits in 100 columns."""
         tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
         tables_text = f"{tables} tables" if tables > 1 else "the table"

@@ -96,14 +96,14 @@ class RecordedTable:
         return read_log(self.table.path)
 
     @cached_property
-    def places(self) -> dict[Config, int]:
+    def positions(self) -> dict[Config, int]:
         return {Config(record.config): position for position, record in enumerate(self.log.records)}
 
     @cached_property
     def records(self) -> list[Record]:
         """The table's records as a run would log them if its strategy took no time."""
         return [
-            msgspec.structs.replace(Record.of(trial, 0.0, 0.0), time=0.0, config=record.config)
+            msgspec.structs.replace(Record.from_trial(trial, 0.0, 0.0), time=0.0, config=record.config)
             for trial, record in zip(self.log.trials, self.log.records, strict=True)
         ]
 
@@ -117,7 +117,7 @@ class RecordedTable:
     def places_of(self, log: Log) -> tuple[int, ...]:
         """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
         try:
-            return tuple(self.places[Config(record.config)] for record in log.records)
+            return tuple(self.positions[Config(record.config)] for record in log.records)
         except KeyError as missing:
             raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {missing}") from None
 

@@ -39,7 +39,7 @@ from ..run.study import searched_table
 from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
-from .cards import Card
+from .cards import TableCard
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
 MANIFEST = "manifest.json"
@@ -117,7 +117,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             old.unlink()
         for table in suite.tables:
             on_table(table.name)
-            card = Card(RecordedTable(table))
+            card = TableCard(RecordedTable(table))
             if card.info.unsteady:
                 raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady}; rebuild this table")
             write_file(cards / f"{table.entry.name}.md", card.text(), under=suite.directory)
@@ -159,7 +159,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None = SECONDS)
     step(f"{len(shipped)} baselines", [problem for baseline in shipped for problem in _run_problems(suite, baseline)])
     if shipped and right:
         done = replay(suite, shipped, digest=digest_of(suite.directory / MANIFEST), seconds=seconds)
-        step(done.told("runs of baselines"), done.problems)
+        step(done.describe("runs of baselines"), done.problems)
     return right
 
 
@@ -182,7 +182,7 @@ def verify_bundle(
     if problems:
         return False
     done = replay(suite, [result], digest=digest_of(bundle / RESULT), seconds=seconds, trusted=trusted)
-    on_step(done.told("runs"), done.problems)
+    on_step(done.describe("runs"), done.problems)
     return not done.problems
 
 
@@ -223,22 +223,22 @@ def _table_problems(recorded: RecordedTable) -> list[str]:
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
-    if len(recorded.places) < len(records):
-        problems.append(f"{table.name} contains {len(records) - len(recorded.places)} duplicate configs")
+    if len(recorded.positions) < len(records):
+        problems.append(f"{table.name} contains {len(records) - len(recorded.positions)} duplicate configs")
     size = recorded.log.header.space_size
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
-        configs = list(recorded.places)
+        configs = list(recorded.positions)
         strangers = sum(configs[i] not in space for i in rng.permutation(len(records))[:SAMPLE].tolist())
     else:
         members = set(space.enumerate())
-        strangers = len(recorded.places.keys() - members)
+        strangers = len(recorded.positions.keys() - members)
         if size != len(members):
             problems.append(f"{table.name} records that its space has {size} configs, but the space has {len(members)}")
     if strangers:
         problems.append(f"{table.name} contains {strangers} configs that are not in its space")
-    if size is None or len(recorded.places) < size:
-        problems.append(f"{table.name} contains only {len(recorded.places)} of the {size} configs in its space")
+    if size is None or len(recorded.positions) < size:
+        problems.append(f"{table.name} contains only {len(recorded.positions)} of the {size} configs in its space")
     return problems
 
 
@@ -247,7 +247,7 @@ def _card_problems(recorded: RecordedTable) -> list[str]:
     path = recorded.table.directory / name
     if not path.is_file():
         return [f"{name} is missing; run `searchlab suite seal` to create it"]
-    right = read_text(path, under=recorded.table.directory) == Card(recorded).text()
+    right = read_text(path, under=recorded.table.directory) == TableCard(recorded).text()
     return [] if right else [f"{name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
@@ -270,14 +270,14 @@ class Replayed:
     """The result of :func:`replay`."""
 
     runs: int  # the number of runs that were replayed
-    of: int  # the number of all runs
+    total: int  # the number of all runs
     problems: list[str]  # a sentence for each run that now differs
     narrower: int  # the number of runs that can be replayed only if numpy does not use AVX-512
 
-    def told(self, what: str) -> str:
+    def describe(self, what: str) -> str:
         """Describe the verification step that replayed ``what``, such as "runs"."""
         narrower = f", {self.narrower} of them without numpy's code for AVX-512" if self.narrower else ""
-        return f"{self.runs:,} of {self.of:,} {what}, replayed{narrower}"
+        return f"{self.runs:,} of {self.total:,} {what}, replayed{narrower}"
 
 
 class Replayer:
@@ -285,28 +285,33 @@ class Replayer:
 
     def __init__(self, suite: Suite) -> None:
         self._recorded = RecordedTables(suite)
-        self._places: dict[str, tuple[SpaceChoice, Measurer]] = {}
-        self._ends = ExitStack()
+        self._positions: dict[str, tuple[SpaceChoice, Measurer]] = {}
+        self._reasons_to_end = ExitStack()
 
     def __enter__(self) -> Replayer:
-        self._folder = Path(self._ends.enter_context(ScratchFolder()))
+        self._folder = Path(self._reasons_to_end.enter_context(ScratchFolder()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ends.close()
+        self._reasons_to_end.close()
 
     def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
         """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
         table = self._recorded[name]
         settings = table.table.settings()
-        if name not in self._places:
+        if name not in self._positions:
             searched = searched_table(table.table)
-            self._places[name] = searched, self._ends.enter_context(settings.make(searched.space.target, {}))
-        searched, measurer = self._places[name]
+            self._positions[name] = (
+                searched,
+                self._reasons_to_end.enter_context(settings.make(searched.space.target, {})),
+            )
+        searched, measurer = self._positions[name]
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
         features = trajectories.features if trajectories.cost_model else ""
-        strategy = Strategy.of(trajectories.policy, trajectories.cost_model, features or None, trajectories.strategy)
+        strategy = Strategy.from_specs(
+            trajectories.policy, trajectories.cost_model, features or None, trajectories.strategy
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchlabWarning)  # the original run already issued these warnings
             run = plan_run(
@@ -348,7 +353,7 @@ def replay(
     """
     for trajectories in runs:
         _check_trusted(trajectories, trusted)
-    order = list(_drawn(runs, digest))
+    order = list(_draw_runs(runs, digest))
     differ: list[tuple[Case, str]] = []
     start, count = time.monotonic(), 0
     with Replayer(suite) as replayer:
@@ -431,7 +436,7 @@ def _worker() -> None:
         print(json.dumps([replayer.difference(*case) for case in cases]))
 
 
-def _drawn(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
+def _draw_runs(runs: Sequence[Trajectories], digest: str) -> Iterator[Case]:
     """Yield all runs in random order, starting with one run of each strategy."""
     rng = np.random.default_rng(int(digest[:16], 16))
     queues = []

@@ -148,12 +148,12 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if size is None and limit is None:
             raise SearchlabError(
-                f"{run.searched.name} has too many configs to count for {run.workload}; set --limit to the "
+                f"{run.space_choice.name} has too many configs to count for {run.workload}; set --limit to the "
                 f"number of configs to measure"
             )
         trials = min(number for number in (size, limit) if number is not None)
         log = Path(f"{run.log.parent.parent}.jsonl")
-        runs.append(replace(run, searched=replace(run.searched, size=size), budget=Budget(trials), log=log))
+        runs.append(replace(run, space_choice=replace(run.space_choice, size=size), budget=Budget(trials), log=log))
     return runs, left_out
 
 

@@ -17,13 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ..arrays import Floats
-from ..costmodel import Rows, bind, fit_model, make_cost_model, predictions, scores_of
+from ..costmodel import TrainingData, bind, fit_model, make_cost_model, predictions, scores_of
 from ..costmodel.features import FEATURES, laid_out, make_features
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
 from ..log.format import read_found, read_log
 from ..log.result import Result
-from ..options import Between, Count, Seed, checked
+from ..options import Between, Count, Seed, check_option
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
@@ -68,11 +68,11 @@ def evaluate(
         SearchlabError: If a log is unreadable or has fewer than 8 successful trials, or if the models, features or
             split are unknown or incompatible.
     """
-    checked("features", features, FeaturesName)
-    checked("split", split, Split)
-    seed = checked("seed", seed, Seed)
-    k = checked("k", k, Count)
-    checked("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
+    check_option("features", features, FeaturesName)
+    check_option("split", split, Split)
+    seed = check_option("seed", seed, Seed)
+    k = check_option("k", k, Count)
+    check_option("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
     for model in models:  # detect wrong names and options before anything slow starts
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:
@@ -109,7 +109,7 @@ class _RecordedTrials:
 class _Part:
     """The trials that a model is trained on, and those that it predicts."""
 
-    train: Rows
+    train: TrainingData
     tests: Sequence[tuple[_RecordedTrials, Floats, Floats]]  # held-out trials, their features and their scores
 
 
@@ -123,7 +123,7 @@ def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, 
         extract.learn([trials.configs[i] for i in train])
         rows = extract(trials.configs)
         held_out = (trials, rows[test], trials.scores[test])
-        yield _Part(Rows.of_tasks([(rows[train], trials.scores[train])]), [held_out])
+        yield _Part(TrainingData.of_tasks([(rows[train], trials.scores[train])]), [held_out])
 
 
 def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Part]:
@@ -137,7 +137,7 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
     parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded]
     for workload in workloads:
         others = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
-        train = Rows.of_tasks(others, kind.absent)
+        train = TrainingData.of_tasks(others, kind.absent)
         width = train.features.shape[1]
         held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
         yield _Part(train, [(trials, laid_out(kind, rows, width), trials.scores) for trials, rows in held_out])

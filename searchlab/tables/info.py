@@ -70,7 +70,7 @@ class TableInfo:
 
     @cached_property
     def landscape(self) -> Landscape:
-        return Landscape.of(self.log, complete=bool(self.exhaustive))
+        return Landscape.from_log(self.log, complete=bool(self.exhaustive))
 
     @cached_property
     def unsteady(self) -> str:

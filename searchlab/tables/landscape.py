@@ -61,7 +61,7 @@ class Landscape:
     failures: float
 
     @classmethod
-    def of(cls, log: Log, *, complete: bool) -> Landscape:
+    def from_log(cls, log: Log, *, complete: bool) -> Landscape:
         """Compute the measures from a table or another log.
 
         Args:

@@ -159,7 +159,7 @@ class TimedPasses:
         for index, program in enumerate(final.programs):
             if index not in final.failed:
                 parts = np.array_split(final.seconds[index], self.count)  # as many values as other programs have
-                seconds = tuple(_rounded(float(np.median(part))) for part in parts)
+                seconds = tuple(_round(float(np.median(part))) for part in parts)
                 result[program] = Timed(seconds, (round(final.time - self._begin, 1),) * self.count)
         return result
 
@@ -192,7 +192,7 @@ class TimedPasses:
                     failed[program] = block.failed[index]
                 else:
                     at = round(block.time - self._begin, 1)
-                    readings.setdefault(program, []).append((_rounded(statistics.median(block.seconds[index])), at))
+                    readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
         timed = {
             name: Timed(tuple(s for s, _ in times), tuple(at for _, at in times)) for name, times in readings.items()
         }
@@ -221,8 +221,8 @@ class TimedPasses:
         block = Block(
             *key,
             round(begin, 2),
-            _rounded(statistics.median(sentinel)),
-            tuple(tuple(map(_rounded, values)) for values in seconds),
+            _round(statistics.median(sentinel)),
+            tuple(tuple(map(_round, values)) for values in seconds),
             failed,
             self._names(trials),
         )
@@ -274,7 +274,7 @@ def _ratio(block: Block, usual: Mapping[str, float]) -> float:
     return statistics.median([statistics.median(values) / seconds for values, seconds in pairs if values] or [1.0])
 
 
-def _rounded(seconds: float) -> float:
+def _round(seconds: float) -> float:
     """Round to five digits, which changes the value by at most a tenth of the noise."""
     return float(f"{seconds:.5g}")
 

@@ -35,7 +35,7 @@ def parse_workload(text: str | Workload) -> Workload:
     if "/" in kind:
         return _preset(kind, spelling.split(":") if spelling else [])
     cls = _class(kind, text)
-    with WORKLOADS.blamed(cls, "parse"):
+    with WORKLOADS.convert_errors(cls, "parse"):
         return cls.parse(spelling)
 
 
@@ -68,7 +68,7 @@ def logged_workload(text: str, content: str, path: Path) -> Workload:
         return parse_workload(text)
     with names_from(path):
         cls = _class(kind, text)
-        with WORKLOADS.blamed(cls, "from_log"):
+        with WORKLOADS.convert_errors(cls, "from_log"):
             return cls.from_log(spelling, content)
 
 

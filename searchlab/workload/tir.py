@@ -85,7 +85,7 @@ class Tir(Workload):
         function = vars(module).get(name)
         if function is None:
             raise SearchlabError(f"{path} defines no {name!r}{did_you_mean(name, vars(module))}")
-        workload = cls.of(function, name)
+        workload = cls.from_function(function, name)
         if (twin := vars(module).get(name + TWIN)) is not None:
             workload.check_twin(twin, f"{name}{TWIN} in {path}")
         return workload
@@ -109,10 +109,10 @@ class Tir(Workload):
                     f"tir:{path}:{next(iter(functions), 'main')}{did_you_mean(name, functions) if name else ''}"
                 )
             loaded = functions[name]
-        return cls.of(loaded, name or path.stem)
+        return cls.from_function(loaded, name or path.stem)
 
     @classmethod
-    def of(cls, func: Any, name: str = "") -> Self:
+    def from_function(cls, func: Any, name: str = "") -> Self:
         """Return the workload that computes ``func``; see :func:`from_primfunc`."""
         import tvm
         from tvm.s_tir import SBlockRealize
@@ -379,7 +379,7 @@ def from_primfunc(func: tvm.tirx.PrimFunc, name: str = "") -> Tir:
         >>> workload.name, workload.flops, list(workload.shapes.values())
         ('matmul', 1024, [(8, 8), (8, 8), (8, 8)])
     """
-    return Tir.of(func, name)
+    return Tir.from_function(func, name)
 
 
 def program_hash(module: tvm.IRModule) -> str:
@@ -455,7 +455,7 @@ def load_untrusted_json(text: str) -> Any:
         program_hash(module)
         for function in module.functions.values():
             if isinstance(function, tvm.tirx.PrimFunc):
-                Tir.of(function)
+                Tir.from_function(function)
         Schedule(module)
         module.script()
 

@@ -52,8 +52,8 @@ class Memory:
             made[knob.name] = value = choose(knob)
             asked = asked.after.get(value)
         if not asked:
-            self._go_on(made, choose, ask, name)
-        return Config.of(made)
+            self._continue(made, choose, ask, name)
+        return Config.wrap(made)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
         """Return the knobs of ``config``, or None if they are not cached or ``config`` is not a member."""
@@ -64,7 +64,7 @@ class Memory:
             asked = asked.after.get(config[knob.name])
         return knobs if asked and not asked.knob and len(knobs) == len(config) else None
 
-    def _go_on(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
+    def _continue(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
         """Make the choices that follow those already ``made``, and cache the knobs."""
         names = list(made)
         path: list[Asked] = []

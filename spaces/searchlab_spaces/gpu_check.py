@@ -50,11 +50,11 @@ def check_gpu(module: tvm.IRModule, target: Target) -> None:
     shared = int(attributes.get("max_shared_memory_per_block", SHARED_BYTES))
     for kernel in _kernels(module["main"].body):
         _check_threads(kernel, threads)
-    for kernel in _kernels(_lowered(module)["main"].body):
+    for kernel in _kernels(_lower(module)["main"].body):
         _check_memory(kernel, shared)
 
 
-def _lowered(module: tvm.IRModule) -> tvm.IRModule:
+def _lower(module: tvm.IRModule) -> tvm.IRModule:
     """Apply the passes of ``tvm.compile`` that determine buffer sizes, in the same order."""
     from tvm.ir.transform import Sequential
     from tvm.s_tir import transform as s_tir

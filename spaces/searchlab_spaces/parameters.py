@@ -268,7 +268,7 @@ class _Tree:
         for knob in self.axes:
             values[knob.name] = value = choose(node.knob)
             node = node.after(value)
-        return Config.of(values)
+        return Config.wrap(values)
 
     # These two return the same as in Space, but faster: model-guided searches spend most of their time in them.
 
@@ -294,4 +294,4 @@ class _Tree:
                 value = node.knob.choices[int(rng.integers(len(node.rows)))]
             values[knob.name] = value
             node = node.children.get(value) or node.after(value)
-        return Config.of(values)
+        return Config.wrap(values)

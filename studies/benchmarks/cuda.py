@@ -248,7 +248,7 @@ def compile_only(workloads: Sequence[str], arch: str, programs: int, seed: int) 
     found = []
     for workload in workloads:
         for name in FAMILIES:
-            plugin, _ = SPACES.named(name)
+            plugin, _ = SPACES.resolve(name)
             row = compiled(SPACES.make(plugin, parse_workload(workload), target), programs, seed)
             found.append({"workload": workload, "space": name, **row})
             print(f"{workload:40} {name:14} {row['programs']} compiled, {row['invalid']} configs invalid", flush=True)

@@ -205,7 +205,7 @@ def machine(runtime: CudaRuntime) -> dict[str, Any]:
     version, device = ctypes.c_int(), tvm.cuda(0)
     runtime.call("cudaDriverGetVersion", ctypes.byref(version))
     workload, target = parse_workload("gemm:1024x1024x1024"), resolve_target("cuda")
-    plugin, _ = SPACES.named("trace")
+    plugin, _ = SPACES.resolve("trace")
     space = SPACES.make(plugin, workload, target)
     run = program("trace", workload, target, first_valid(space))
     time.sleep(REST_SECONDS)

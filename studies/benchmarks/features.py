@@ -63,7 +63,7 @@ def measure(space: Space, name: str, features: str, configs: int, pool: BuildPoo
     with timed(row):
         make_features(features, space)(drawn)
     yield row
-    pool.ready(pool.holding(space), pool.workers)
+    pool.set_up(pool.holding(space), pool.workers)
     pool.extract(space, features, drawn[:32])  # imports
     row = {**row, "route": f"{pool.workers} processes"}
     with timed(row):

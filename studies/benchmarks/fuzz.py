@@ -44,7 +44,7 @@ from searchlab.log.writer import examine
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.suite.build import build
-from searchlab.suite.cards import Card
+from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import run_policy, suite_study
 from searchlab.suite.trajectories import RecordedTable, baselines, trajectories_path, write_trajectories
 from searchlab.suite.verify import seal, verify_suite
@@ -154,7 +154,7 @@ def suite(path: Path) -> None:
     """Read a suite, its cards and its baselines, and verify it."""
     found = find_suite(path)
     for one in found.tables:
-        refused(lambda one=one: Card(RecordedTable(one)).text())
+        refused(lambda one=one: TableCard(RecordedTable(one)).text())
     refused(baselines, found)
     verify_suite(found, lambda text, problems: None, seconds=0)
 

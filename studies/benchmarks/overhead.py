@@ -58,7 +58,7 @@ def cost(config: Config) -> Measurement:
 
 def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Time an ask and a tell after each number of trials. Raises SearchlabError for an unsupported space."""
-    strategy = Strategy.of(name)
+    strategy = Strategy.from_specs(name)
     known = space.sample_new(np.random.default_rng(seed), max(numbers), {})
     trials = [Trial(i, config, cost(config)) for i, config in enumerate(known)]
     rows = []

@@ -50,7 +50,7 @@ def time_log(records: int, policy: str, batch: int) -> None:
     space = toys.Large()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.jsonl")
-        searched, strategy = SpaceChoice(space, Plugin("made-up")), Strategy.of(policy)
+        searched, strategy = SpaceChoice(space, Plugin("made-up")), Strategy.from_specs(policy)
         run = Run(searched, strategy, 0, batch, Budget(records), TableSettings("none"), path)
         search(run, MadeUp())
         start = time.perf_counter()

@@ -88,7 +88,7 @@ def build(
     space: SpaceSpec, workload: Workload, target: Target, config: Config, operands: Sequence[tvm.runtime.Tensor]
 ) -> tuple[tvm.runtime.Module, list[tvm.runtime.Tensor]]:
     """Return the compiled and loaded program of ``config``, and ``operands``, packed where the program requires it."""
-    plugin, _ = SPACES.named(space)
+    plugin, _ = SPACES.resolve(space)
     module = SPACES.make(plugin, workload, target).schedule(config).mod
     program = compile_program(module, target).jit()
     taken = packed_inputs(program, packed_by(module), dict(zip(workload.shapes, operands, strict=True)))

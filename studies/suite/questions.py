@@ -484,7 +484,7 @@ def _walk(walked: WorkloadRuns | None) -> list[str]:
     if walked is None:
         return ["", ""]
     log = read_log(walked.runs[0].log.path)
-    landscape = Landscape.of(log, complete=False)
+    landscape = Landscape.from_log(log, complete=False)
     return [f"{landscape.autocorrelation:.2f}" if landscape.distance == 1 else "", f"{len(log.records):,}"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from searchlab.analysis.charts.figures import Looks
+from searchlab.analysis.charts.figures import LineStyles
 from searchlab.analysis.charts.pictures import draw_diagram
 from searchlab.analysis.model import Diagram
 from searchlab.analysis.summary import diagram
@@ -32,7 +32,7 @@ def test_a_diagram_is_drawn_and_the_same_again(tmp_path: Path, number: int) -> N
     found = diagram(names, np.random.default_rng(number).normal(size=(9, number)) + np.arange(number) / 3, [])
     drawn = []
     for name in ("one", "two"):
-        draw_diagram(found, Looks(names, names[0], names)).save(tmp_path / name)
+        draw_diagram(found, LineStyles(names, names[0], names)).save(tmp_path / name)
         drawn.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("png", "svg")])
         assert all(len(data) > 5_000 for data in drawn[-1])
     assert drawn[0] == drawn[1]

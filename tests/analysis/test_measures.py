@@ -35,7 +35,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two measures more: one of a strategy on a workload, one over all workloads."""
     first = OnWorkload(
         "Throughput of the first trial: median over seeds.",
-        lambda runs: Spread.of(runs.curves[:, 0].tolist()),
+        lambda runs: Spread.from_values(runs.curves[:, 0].tolist()),
         Column("first_gflops", "first\n{unit}", Shown.TABLES, 2, "median", max),
         Column("first_gflops_lower", of="lower"),
         unit="GFLOPS",

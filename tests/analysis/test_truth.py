@@ -52,7 +52,10 @@ def summary(strategies: dict[str, list[Order]], seeds: list[int] | None = None) 
     for name, orders in strategies.items():
         by_strategy[name] = [
             LoggedRun(
-                WORKLOAD, name, Columns.of(Log(Path(name), header(name, seed), records(configs)), {}), f"{name}-{seed}"
+                WORKLOAD,
+                name,
+                Columns.from_log(Log(Path(name), header(name, seed), records(configs)), {}),
+                f"{name}-{seed}",
             )
             for seed, configs in zip(seeds or range(len(orders)), orders, strict=True)
         ]

@@ -16,7 +16,7 @@ from searchlab import NeverTwice, SearchlabError
 from searchlab.costmodel import COST_MODELS
 from searchlab.executors.contract import EXECUTORS
 from searchlab.measure.settings import Settings
-from searchlab.options import Between, Count, NonNegative, Trials, UnitInterval, checked, in_words, number_of
+from searchlab.options import Between, Count, NonNegative, Trials, UnitInterval, check_option, in_words, number_of
 from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES
 from searchlab.schema import convert
@@ -186,7 +186,7 @@ def test_bounds_may_be_open_and_words_keep_their_order() -> None:
     assert in_words(Literal["late", "early"]) == "one of 'late', 'early'"
     assert in_words(int | Sequence[dict[str, int]]) == in_words("int") == in_words(Any) == ""
     assert in_words(Trials) == "a whole number from 1 to 1000000000"
-    assert checked("n", 10**30, Count) == 10**30
+    assert check_option("n", 10**30, Count) == 10**30
     assert get_origin(Count) is Annotated and get_args(Count)[0] is int
 
 

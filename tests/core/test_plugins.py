@@ -105,7 +105,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(install: Install) ->
 )
 def test_a_wrong_name_is_one_sentence(spec: str, said: str) -> None:
     with pytest.raises(SearchlabError, match=said):
-        POLICIES.named(spec)
+        POLICIES.resolve(spec)
 
 
 def test_what_a_log_names_is_a_plug_in_before_it_is_called() -> None:

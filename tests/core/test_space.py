@@ -148,9 +148,9 @@ def test_roles_are_drawn_by_weight_among_those_present() -> None:
 def test_a_tile_that_no_factor_can_leave_is_drawn_anew() -> None:
     rng = np.random.default_rng(0)
     knob = Knob("t", [(8, 1), (4, 2), (2, 5), (3, 3)])
-    assert {knob.moved((8, 1), rng) for _ in range(50)} == {(4, 2)}
-    assert {knob.moved((2, 5), rng) for _ in range(50)} == {(8, 1), (4, 2), (3, 3)}
-    assert {Knob("n", (1, 2, 4)).moved(2, rng) for _ in range(50)} == {1, 4}
+    assert {knob.move_factor((8, 1), rng) for _ in range(50)} == {(4, 2)}
+    assert {knob.move_factor((2, 5), rng) for _ in range(50)} == {(8, 1), (4, 2), (3, 3)}
+    assert {Knob("n", (1, 2, 4)).move_factor(2, rng) for _ in range(50)} == {1, 4}
 
 
 def test_adjacent_choices_are_one_step_away_if_there_is_an_order() -> None:

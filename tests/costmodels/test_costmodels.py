@@ -11,7 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from searchlab.costmodel import BoundCostModel, CostModel, OtherTask, Rows, make_cost_model, scores_of
+from searchlab.costmodel import BoundCostModel, CostModel, OtherTask, TrainingData, make_cost_model, scores_of
 from searchlab.costmodel.features import Features, KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.errors import SearchlabError
@@ -82,10 +82,10 @@ def test_more_than_ten_thousand_trials_of_a_task_can_be_ranked() -> None:
 
 def test_a_gaussian_process_keeps_the_fastest_and_the_latest() -> None:
     scores = np.array([0.1, 0.9, 0.2, 1.0, 0.3, 0.4, 0.0])
-    assert GaussianProcess(seed=0, max_rows=4).kept(scores).tolist() == [1, 3, 5, 6]
-    assert GaussianProcess(seed=0, max_rows=5).kept(scores).tolist() == [1, 3, 4, 5, 6]
-    assert GaussianProcess(seed=0, max_rows=7).kept(scores).tolist() == list(range(7))
-    assert GaussianProcess(seed=0).kept(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0, max_rows=4).rows_to_train_on(scores).tolist() == [1, 3, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=5).rows_to_train_on(scores).tolist() == [1, 3, 4, 5, 6]
+    assert GaussianProcess(seed=0, max_rows=7).rows_to_train_on(scores).tolist() == list(range(7))
+    assert GaussianProcess(seed=0).rows_to_train_on(scores).tolist() == list(range(7))
 
 
 @pytest.mark.parametrize("forest", [RandomForest, ExtraTrees])
@@ -156,7 +156,7 @@ class Recorder(CostModel):
     """Keeps what it was trained on."""
 
     def fit(self, features: Any, scores: Any, groups: Any) -> None:
-        self.rows = Rows(features, scores, groups)
+        self.rows = TrainingData(features, scores, groups)
 
     def predict(self, features: Any) -> Any:
         return np.zeros(len(features))

@@ -62,7 +62,7 @@ def test_batches_begin_where_the_specification_says(batches: list[int], draft: b
         for index, batch in enumerate(own)
     )
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=number, workers=number + 1), records)
-    columns = Columns.of(log, {})
+    columns = Columns.from_log(log, {})
     assert log.starts == columns.starts == one_by_one(own, number)
     assert columns.charged.tolist() == log.charged.tolist()
     assert columns.elapsed.tolist() == log.elapsed.tolist()

@@ -75,7 +75,7 @@ def test_they_are_those_of_the_records_however_they_were_read(
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
-    assert same(quick, Columns.of(log, {}))
+    assert same(quick, Columns.from_log(log, {}))
     assert quick.trials == len(own) and [quick.config(index) for index in range(quick.trials)] == [
         record.config for record in own
     ]
@@ -92,7 +92,7 @@ def test_they_are_those_of_the_records_however_they_were_read(
 @given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
 def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budget: Budget) -> None:
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=3), own, None, Ended(trials=len(own)) if own else None)
-    assert same(budget.cut(Columns.of(log, {})), Columns.of(budget.cut(log), {}))
+    assert same(budget.cut(Columns.from_log(log, {})), Columns.from_log(budget.cut(log), {}))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))
     path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(trials=2), *rows[2:]]))
     columns, log = read_columns(path, {}), read_log(path)
-    assert same(columns, Columns.of(log, {})) and columns.final is None and columns.ended is None
+    assert same(columns, Columns.from_log(log, {})) and columns.final is None and columns.ended is None
 
 
 def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:

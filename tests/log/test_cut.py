@@ -52,7 +52,7 @@ def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "a.jsonl"
     path.write_bytes(bytes(range(256)) * 100)
     file = LeasedFile(path)
-    file.own(25_555)
+    file.take_over(25_555)
     file.close()
     assert path.read_bytes() == (bytes(range(256)) * 100)[:25_555]
 

@@ -27,11 +27,11 @@ def timed(*times: float) -> Log:
 
 def test_time_left_is_judged_by_the_nearest_logs_there_are() -> None:
     statuses = [
-        RunStatus.of(planned("fast"), timed(2, 4, 6, 8)),
-        RunStatus.of(planned("slow"), timed(20, 40)),
+        RunStatus.from_log(planned("fast"), timed(2, 4, 6, 8)),
+        RunStatus.from_log(planned("slow"), timed(20, 40)),
         RunStatus(planned("new")),
         RunStatus(planned("new", workload="other")),
-        RunStatus.of(planned("done", trials=1, workload="third"), timed(5)),
+        RunStatus.from_log(planned("done", trials=1, workload="third"), timed(5)),
     ]
     left = {(item.workload, item.strategy): (item.trials, item.seconds) for item in forecast(statuses)}
     each, overall = (4 * 2 + 2 * 20) / 6, (4 * 2 + 2 * 20 + 5) / 7
@@ -46,7 +46,7 @@ def test_time_left_is_judged_by_the_nearest_logs_there_are() -> None:
 
 
 def test_an_interruption_is_no_time_spent_on_a_trial() -> None:
-    (left,) = forecast([RunStatus.of(planned("a"), timed(3, 6, 6 + PAUSE + 1, 9 + PAUSE + 1))])
+    (left,) = forecast([RunStatus.from_log(planned("a"), timed(3, 6, 6 + PAUSE + 1, 9 + PAUSE + 1))])
     assert (left.trials, left.seconds) == (6, 18.0)
 
 
@@ -54,13 +54,13 @@ def test_budgets_of_seconds_limit_trials_and_time() -> None:
     limited = planned("a", trials=UNLIMITED, seconds=3.2)
     (left,) = forecast([RunStatus(limited)])
     assert (left.trials, left.seconds) == (None, 3.2), "nothing is known but the budget"
-    (left,) = forecast([RunStatus.of(limited, timed(2, 4, 6))])
+    (left,) = forecast([RunStatus.from_log(limited, timed(2, 4, 6))])
     assert (left.trials, left.seconds) == (7, 14.0), "the tenth trial exceeds 3.2 s"
 
 
 def test_what_no_budget_limits_is_unknown() -> None:
-    endless = RunStatus.of(planned("a", trials=UNLIMITED, stop_after=5), timed(1, 2))
+    endless = RunStatus.from_log(planned("a", trials=UNLIMITED, stop_after=5), timed(1, 2))
     assert total_left(forecast([endless, RunStatus(planned("b"))])) == (None, None)
     ended = replace(timed(1, 2), ended=Ended(trials=2))
-    assert RunStatus.of(endless.run, ended).complete
-    assert total_left(forecast([RunStatus.of(endless.run, ended)])) == (0, 0.0)
+    assert RunStatus.from_log(endless.run, ended).complete
+    assert total_left(forecast([RunStatus.from_log(endless.run, ended)])) == (0, 0.0)

@@ -24,7 +24,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.machine.cuda import COMPILE_MODE, compile_mode, gpu_name, runs_on
 from searchlab.measure.code import Objects, compile_program, load_objects, reason, to_objects
-from searchlab.measure.local import LocalMeasurer, LocalSettings, survives
+from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
 from searchlab.measure.worker import Program as Runnable
@@ -142,10 +142,10 @@ def test_the_kernels_that_tests_on_a_gpu_run_are_as_intended(monkeypatch: pytest
 
 
 def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMeasurer) -> None:
-    assert {failure for failure in FAILURES if survives("llvm", failure)} == {"run_error", "wrong_answer"}
-    assert not any(survives("cuda", failure) for failure in FAILURES)
+    assert {failure for failure in FAILURES if can_continue_after("llvm", failure)} == {"run_error", "wrong_answer"}
+    assert not any(can_continue_after("cuda", failure) for failure in FAILURES)
     space = Faulty(WORKLOAD, measurer.target)
-    measurer.known.clear()
+    measurer.known_programs.clear()
     runners = []
     for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
         list(measurer.measure(space, [Config({"fault": fault})]))
@@ -292,7 +292,7 @@ def test_a_failing_kernel_costs_one_trial_and_the_next_works(fault: str) -> None
         before, failed, _ = measurer.measure(space, configs)
         assert failed.failure in expected[fault], failed.message
         assert "__CUDACC_RTC__" not in failed.message  # the source
-        measurer.known.clear()
+        measurer.known_programs.clear()
         (after,) = measurer.measure(space, configs[:1])
         for fine in (before, after):
             assert fine.seconds and min(fine.seconds) > 0, fine.message

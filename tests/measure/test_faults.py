@@ -33,7 +33,7 @@ def bounded(native: Target) -> Iterator[LocalMeasurer]:
 
 
 def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
-    measurer.known.clear()
+    measurer.known_programs.clear()
     space = Hostile(WORKLOAD, measurer.target)
     return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
 

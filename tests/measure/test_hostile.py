@@ -16,7 +16,7 @@ import pytest
 
 from searchlab.errors import LONGEST_TEXT, cut
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.process import Channel, Deadline, answered
+from searchlab.measure.process import Channel, Deadline, wait_for_answers
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -76,7 +76,7 @@ def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasure
 
 
 def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:
-    measurer.known.clear()
+    measurer.known_programs.clear()
     space = hostile.Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {"mode": code})
     (found,) = measurer.measure(space, [Config({"mode": "mode"})])
     assert isinstance(found, Measurement)
@@ -121,7 +121,7 @@ def test_a_config_that_spoils_its_process_harms_no_features(measurer: LocalMeasu
 def test_a_program_that_writes_to_its_inputs_harms_no_other(measurer: LocalMeasurer) -> None:
     from tests.support.measure.hostile import Hostile
 
-    measurer.known.clear()
+    measurer.known_programs.clear()
     space = Hostile(parse_workload("gemm:8x8x8"), measurer.target)
     found, fine = measurer.measure(space, [Config({"fault": fault}) for fault in ("writes to its inputs", "none")])
     assert found.failure == "wrong_answer" and "its input A" in found.message
@@ -162,9 +162,9 @@ def test_a_frame_that_was_read_is_still_an_answer() -> None:
     with theirs:
         theirs.sendall(struct.pack("<Q", 2) + b"ab")
         assert channel.poll()
-        assert answered([channel]) == [channel]
+        assert wait_for_answers([channel]) == [channel]
         channel.recv()
-        assert answered([channel], longest=0.0) == []
+        assert wait_for_answers([channel], longest=0.0) == []
     channel.close()
 
 

@@ -65,15 +65,15 @@ def bound(code: str) -> subprocess.Popen[str]:
         ("os.kill(os.getppid(), signal.SIGKILL); signal.pause()", -signal.SIGKILL),
     ],
 )
-def test_a_go_between_ends_as_what_it_waits_for_ends(last: str, code: int) -> None:
+def test_a_parent_ends_in_the_same_way_as_its_child(last: str, code: int) -> None:
     """A candidate that kills its parent kills the go-between; this process continues."""
-    process = bound(f"isolation.go_between(); {last}")
+    process = bound(f"isolation.continue_in_child(); {last}")
     process.communicate(timeout=60)
     assert process.returncode == code
 
 
-def test_nothing_outlives_a_go_between() -> None:
-    process = bound("isolation.go_between(); print(os.getpid(), flush=True); signal.pause()")
+def test_nothing_outlives_a_parent_that_waits() -> None:
+    process = bound("isolation.continue_in_child(); print(os.getpid(), flush=True); signal.pause()")
     assert process.stdout
     child = int(process.stdout.readline())
     process.kill()

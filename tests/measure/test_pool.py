@@ -57,7 +57,7 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
             time.sleep(0.5)
         return False
 
-    pool.ready(pool.holding(space), 3)
+    pool.set_up(pool.holding(space), 3)
     builds = pool.build(space, configs("schedule sleeps", "schedule sleeps", "tiled"), kill)
     assert len(killed) == 3 and not builds.failures and len(builds.built) == 2  # each is built again in a new process
     assert len(pool.processes) == 3 and all(process.alive for process in pool.processes)
@@ -79,7 +79,7 @@ def test_a_failure_that_a_config_caused_is_not_its_programs(native: Target, code
     with LocalMeasurer(settings, native, {}, 1) as measurer:
         (spoilt,) = measurer.measure(space, [first])
         second, third = measurer.measure(space, others)
-        measurer.known.clear()
+        measurer.known_programs.clear()
         batch = list(measurer.measure(space, [first, *others]))
     assert spoilt.failure == failure and not spoilt.program
     assert second.failure is None and not second.reused and third.reused
@@ -103,7 +103,7 @@ def test_a_failure_in_a_process_with_a_past_is_confirmed(native: Target, code: s
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
-    processes = [psutil.Process(process.pid) for process in pool.ready(pool.holding(space), 2)]
+    processes = [psutil.Process(process.pid) for process in pool.set_up(pool.holding(space), 2)]
     pool.close()
     assert pool.processes == [] and not any(process.is_running() for process in processes)
 

@@ -164,7 +164,7 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     }
     for fault, text in said.items():
         assert text in results[fault].message
-    measurer.known.clear()
+    measurer.known_programs.clear()
     assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
 
 
@@ -198,12 +198,12 @@ def test_a_fleet_goes_on_whatever_is_sent_to_its_ports(fleet: Fleet, measurer: R
                 connection.sendall(data)
                 if not stays:
                     connection.close()
-        measurer.known.clear()
+        measurer.known_programs.clear()
         assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
 
 
 def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
-    measurer.known.clear()
+    measurer.known_programs.clear()
     first, twin = measured(measurer, "none", "none")
     assert not first.reused and twin.reused and twin.seconds == first.seconds
     again = measured(measurer, "none")[0]
@@ -220,13 +220,13 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: R
     """If they ran in turn, the second would not be available within the timeout of the first."""
     measured(measurer, "none", "tiled")
     wait_for(lambda: sum(queue.free for queue in listed(fleet, measurer.settings.key)) == 2)
-    ready = measurer._runners.ready(measurer._setup, 2)  # one of them may have just been replaced
+    ready = measurer._runners.set_up(measurer._setup, 2)  # one of them may have just been replaced
     assert ready == measurer._runners.processes
-    measurer.known.clear()
+    measurer.known_programs.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
     assert next(results).failure == "run_timeout"
-    assert len(measurer.known) == 3  # later configs of the batch are measured already
+    assert len(measurer.known_programs) == 3  # later configs of the batch are measured already
     assert [result.failure for result in results] == [None, None, "invalid"]
 
 
@@ -299,7 +299,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
     thread = while_running(server, stop)
     found = measured(mortal, "naps", "none", "tiled")
     while not stopped:  # the other device had the program
-        mortal.known.clear()
+        mortal.known_programs.clear()
         found = measured(mortal, "naps", "none", "tiled")
     thread.join()
     assert [result.failure for result in found] == ["wrong_answer", None, None]
@@ -312,7 +312,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
 def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
     measurer, server = mortal, fleet.server_at("mortal")
     measured(measurer, "none", "tiled")
-    measurer.known.clear()
+    measurer.known_programs.clear()
     # Both devices run a program that hangs when one of them is lost.
     thread = while_running(server, server.kill)
     found = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
@@ -326,7 +326,7 @@ def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mo
 def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: RpcMeasurer) -> None:
     """No process of a killed server is left, not even the session in which a program hangs."""
     measurer, server = mortal, fleet.server_at("mortal")
-    measurer.known.clear()
+    measurer.known_programs.clear()
     measurer.settings = msgspec.structs.replace(measurer.settings, retries=0, run_timeout=20.0)
     sessions: list[psutil.Process] = []
 
@@ -351,7 +351,7 @@ def test_a_device_that_comes_back_is_used(fleet: Fleet, mortal: RpcMeasurer) -> 
 
 
 def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -> None:
-    mortal.known.clear()
+    mortal.known_programs.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
     with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start one with"):

@@ -48,7 +48,7 @@ def test_a_packed_table_answers_as_its_log(tmp_path: Path, statistic: Statistic)
         assert (one.failure, one.message, one.statistic) == (other.failure, other.message, other.statistic)
     turned = [Config(dict(reversed(config.items()))) for config in configs]
     assert list(packed.measure(space, turned)) == list(packed.measure(space, configs)) == packed.recorded(space)
-    whole = packed.whole(space)
+    whole = packed.all_costs(space)
     assert whole and np.allclose(whole.costs, [one.cost for one in log.recorded(space)], rtol=1e-7)
     assert packed.optimum(space) == min(whole.costs)
 
@@ -70,7 +70,7 @@ def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
     for path in sorted(tmp_path.iterdir()):
         assert len(list(TableMeasurer([path]).measure(space, list(space.enumerate()))))
     with pytest.raises(SearchlabError, match="a.jsonl was measured on CPU a, but .*b.jsonl on CPU b"):
-        TableMeasurer([tmp_path]).whole(space)
+        TableMeasurer([tmp_path]).all_costs(space)
 
 
 def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
 def test_a_log_says_nearest_only_where_it_is(tmp_path: Path) -> None:
     every_other(tmp_path / "half.jsonl")
     assert "nearest" not in (tmp_path / "half.jsonl").read_text()
-    record = Record.of(Trial(0, Config(), Measurement((1e-3,), nearest=True)), 0.0, 0.0)
+    record = Record.from_trial(Trial(0, Config(), Measurement((1e-3,), nearest=True)), 0.0, 0.0)
     assert record.nearest and record.measurement.nearest
 
 
@@ -307,7 +307,7 @@ def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -
         write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
     spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "One")]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
-    assert [item.searched.plugin.name for item in cells] == spaces[:2]
+    assert [item.space_choice.plugin.name for item in cells] == spaces[:2]
     assert left_out == [f"gemm:64x64x64 is not searched in {spaces[2]}: no table contains it for this target"]
 
 
@@ -377,4 +377,4 @@ def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
     error = lowest.std(axis=0) / np.sqrt(len(lowest))
     assert (np.abs(lowest.mean(axis=0) - known.expected) <= 4 * error + 1e-9).all()
     write_table(tmp_path / "part.jsonl", space, toys.smooth)
-    assert TableMeasurer([tmp_path / "part.jsonl"]).whole(space) is None
+    assert TableMeasurer([tmp_path / "part.jsonl"]).all_costs(space) is None

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.frontend import nn
 
 from searchlab.errors import SearchlabError
-from searchlab.model.compiled import compared
+from searchlab.model.compiled import compare_models
 from searchlab.target import Target
 from tests.support.limits import file_size_limit
 
@@ -24,7 +24,7 @@ def exported(native: Target, library: Path) -> str:
     model, _ = Layer().export_tvm({"forward": {"x": nn.spec.Tensor((4, 4), "float32")}})
     module = relax.transform.LegalizeOps()(model)
     with pytest.raises(SearchlabError, match=r"cannot write .*model\.so: ") as refused:
-        compared(module, module, native, library, 0)
+        compare_models(module, module, native, library, 0)
     return str(refused.value)
 
 

@@ -10,7 +10,7 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.model.tasks import load_model, lowered, recognised, tasks_of
+from searchlab.model.tasks import load_model, lower, recognised, tasks_of
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.model import models
@@ -70,15 +70,15 @@ def test_another_computation_is_not_recognised() -> None:
 
 
 def test_lowering_twice_fuses_nothing_more() -> None:
-    once = lowered(models.mlp())
+    once = lower(models.mlp())
     assert tasks_of(once) == tasks_of(models.mlp())
-    assert set(lowered(once).get_global_vars()) == set(once.get_global_vars())
+    assert set(lower(once).get_global_vars()) == set(once.get_global_vars())
 
 
 def test_a_tuned_program_stays_in_the_lowered_module(tmp_path: Path) -> None:
     log = tmp_path / "gemm.jsonl"
     searchlab.tune("gemm:2x8x16:bias:relu", space="knob-template", policy="random", trials=2, log=log)
-    tuned = searchlab.apply_history_best(lowered(models.mlp()), log)
+    tuned = searchlab.apply_history_best(lower(models.mlp()), log)
     scheduled = [v.name_hint for v, f in tuned.functions.items() if f.attrs and f.attrs.get("tirx.is_scheduled", False)]
     assert len(scheduled) == 1
     assert (

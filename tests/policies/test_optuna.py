@@ -40,14 +40,16 @@ def test_a_tile_is_a_parameter_for_each_factor_that_is_open() -> None:
     parts = parts_of(Knob("t", toys.tiles(8, 3)))
     assert [(part.name, list(part.values)) for part in parts] == [("t[2]", [1, 2, 4, 8]), ("t[1]", [1, 2, 4, 8])]
     assert [part.name for part in parts_of(Knob("t", [(1, 2), (2, 2), (1, 3)]))] == ["t[1]", "t[0]"]
-    assert [part.at for part in parts_of(Knob("t", [(4, 1), "none", (2, 2)]))] == [None], "of mixed kinds, one whole"
+    assert [part.position for part in parts_of(Knob("t", [(4, 1), "none", (2, 2)]))] == [None], (
+        "of mixed kinds, one whole"
+    )
     assert parts_of(Knob("t", ["only"])) == []
 
 
 def test_an_order_of_loops_is_one_category() -> None:
     knob = ReorderKnob("order", ORDERS, "all")
     (part,) = parts_of(knob)
-    assert part.at is None and list(part.values) == list(ORDERS)
+    assert part.position is None and list(part.values) == list(ORDERS)
     assert isinstance(part.distribution, optuna.distributions.CategoricalDistribution)
     assert choose(knob, [part], taking({"order": (2, 0, 1)})) == (2, 0, 1)
 

@@ -44,7 +44,7 @@ def test_a_space_is_exhausted_by_the_sequence() -> None:
     space = toys.Small()
     policy = Qmc(space, seed=0)
     assert sum(len(policy.ask(8)) for _ in range(30)) == 120
-    assert policy._place <= enough(128)
+    assert policy._index <= enough(128)
 
 
 @pytest.mark.parametrize("space", [Product(), toys.Small(), toys.Dependent()])

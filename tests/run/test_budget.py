@@ -151,7 +151,7 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
     records = []
     for index, cost in enumerate(found):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
-        records.append(Record.of(Trial(index, Config({"a": index}), measured), 0.0, 0.0, batch=index // size))
+        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), 0.0, 0.0, batch=index // size))
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
     for small, large in (
         (Budget(1000, seconds, None), Budget(1000, 1.5 * seconds, None)),
@@ -184,7 +184,7 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
         "batch": BATCH,
     }
     study = Study.from_dict(spec, tmp_path)
-    first = forecast([RunStatus(run) for run in study.planned() if run.strategy == "random"])
+    first = forecast([RunStatus(run) for run in study.planned_runs() if run.strategy == "random"])
     assert [(one.runs, one.complete, one.trials, one.seconds) for one in first] == [(3, 0, None, 3 * seconds)]
     results = study.run(tmp_path / "out")
     assert all(result.log.ended and not result.log.ended.by_policy for result in results)

@@ -26,7 +26,7 @@ from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.execute import Measurers
-from searchlab.run.loop import Search, search
+from searchlab.run.loop import RunLoop, search
 from searchlab.run.plan import Budget, SpaceChoice, Strategy, plan_run
 from searchlab.source import source_digest
 from searchlab.workload import program_hash
@@ -137,7 +137,7 @@ def write_table(path: Path) -> None:
     with LogWriter(path, header, durable=False) as writer:
         for index, config in enumerate(space.enumerate()):
             measurement = msgspec.structs.replace(
-                Record.of(Trial(index, config, smooth(config)), 0, 0), program=program
+                Record.from_trial(Trial(index, config, smooth(config)), 0, 0), program=program
             )
             writer.append(measurement)
 
@@ -206,14 +206,14 @@ def test_a_reproduced_log_is_reused_from_then_on(acme: Path, log: bytes, tmp_pat
 def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path, last: str) -> None:
     """A model's scheduler may stop a search before the end of its log, within a batch; its other trials count, too."""
     write_table(tmp_path / "table.jsonl")
-    searched = SpaceChoice.of(
+    searched = SpaceChoice.from_spec(
         "acme.space:Tiles", searchlab.parse_workload("gemm:16x16x16"), searchlab.resolve_target(TARGET)
     )
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))
     path = tmp_path / "log.jsonl"
-    run = plan_run(searched, Strategy.of("random"), settings, Budget(10), seed=0, batch=4, log=path)
+    run = plan_run(searched, Strategy.from_specs("random"), settings, Budget(10), seed=0, batch=4, log=path)
     with closing(Measurers({}, Path())) as measurers:
-        search(run, measurers.of(run))
+        search(run, measurers.for_run(run))
         lines = path.read_text().splitlines()
         if last == "different":
             config, other = (json.loads(lines[number])["config"] for number in (1, 10))
@@ -221,7 +221,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
         path.write_text("\n".join(lines) + "\n")
         edited = replace(run, code={**run.code, "policy": "0" * 16})
         refused = pytest.raises(OtherRun, match="trial 9") if last == "different" else nullcontext()
-        with refused, Search(edited, measurers.of(run)) as stopped:
+        with refused, RunLoop(edited, measurers.for_run(run)) as stopped:
             assert [len(stopped.step(most)) for most in (6, 2)] == [4, 2]
             stopped.finish()
             assert len(stopped.log.records) == 10 and stopped.log.code == edited.code

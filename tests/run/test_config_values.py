@@ -92,7 +92,7 @@ class Proposes(Policy):
     def ask(self, n: int) -> Sequence[Config]:
         first = next(iter(self.space.knobs(next(self.space.enumerate()))))
         configs = [config for _, config in zip(range(n), self.space.enumerate(), strict=False)]
-        return [Config.of({**config, first.name: type(self).make(config[first.name])}) for config in configs]
+        return [Config.wrap({**config, first.name: type(self).make(config[first.name])}) for config in configs]
 
     def tell(self, trials: Sequence[Any]) -> None: ...
 

@@ -171,7 +171,7 @@ def test_a_policy_that_exits_is_a_sentence_and_exit_code_1(table: Path, tmp_path
 
 
 def test_os_exit_still_ends_children_and_code_outside_plugins() -> None:
-    with POLICIES.blamed(BadPolicy, "ask"):
+    with POLICIES.convert_errors(BadPolicy, "ask"):
         child = os.fork()
         if child == 0:
             os._exit(7)

@@ -13,7 +13,7 @@ from searchlab import SearchlabError, Study
 from searchlab.cli.terminal import json_object, name_and_value
 from searchlab.costmodel import make_cost_model
 from searchlab.measure.settings import LocalSettings
-from searchlab.options import Seconds, Seed, Trials, checked
+from searchlab.options import Seconds, Seed, Trials, check_option
 from searchlab.plugins import Plugin
 
 STUDY: dict[str, Any] = {"policies": ["random"], "workloads": ["gemm:8x8x8"], "spaces": ["knob-template"]}
@@ -70,11 +70,11 @@ def test_budgets_have_ranges(key: str, value: Any) -> None:
 
 
 def test_a_checked_numpy_number_becomes_plain() -> None:
-    assert type(checked("trials", np.int16(3), Trials)) is int
-    assert type(checked("seconds", np.float32(3), Seconds)) is float
+    assert type(check_option("trials", np.int16(3), Trials)) is int
+    assert type(check_option("seconds", np.float32(3), Seconds)) is float
     for value in (np.bool_(True), np.float64(3), np.array([3]), True, 3.0):
         with pytest.raises(SearchlabError, match="seed"):
-            checked("seed", value, Seed)
+            check_option("seed", value, Seed)
 
 
 def test_data_that_contains_itself_is_refused() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from searchlab import Config, NeverTwice, Study
 from searchlab.records import Trial
-from searchlab.run.loop import Searcher
+from searchlab.run.loop import PolicyDriver
 from tests.support import toys
 from tests.support.logs import write_table
 
@@ -29,7 +29,7 @@ class Waits(NeverTwice):
         super().tell(trials)
 
 
-def searcher(tmp_path: Path, elsewhere: list[float]) -> Searcher:
+def searcher(tmp_path: Path, elsewhere: list[float]) -> PolicyDriver:
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     study = Study.from_dict(
         {
@@ -44,7 +44,7 @@ def searcher(tmp_path: Path, elsewhere: list[float]) -> Searcher:
         tmp_path,
     )
     (run,), _ = study.plan()
-    return Searcher(run, lambda: elsewhere.pop(0))
+    return PolicyDriver(run, lambda: elsewhere.pop(0))
 
 
 def test_waiting_is_not_charged_and_work_in_other_processes_is(tmp_path: Path) -> None:

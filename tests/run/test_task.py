@@ -20,7 +20,7 @@ from searchlab.log.writer import LogWriter
 from searchlab.machine.host import this_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import execute as task
-from searchlab.run.execute import Measurers, Outcome, StudyContext, Task, perform
+from searchlab.run.execute import ExecutorJob, Measurers, RunOutcome, StudyContext, perform
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import decided_in, table_study
@@ -58,9 +58,9 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
         def close(self) -> None:
             closed.append(self)
 
-    def searched(run: Run, _: object, measurers: Measurers) -> Outcome:
-        measurers.of(run)
-        return Outcome(failed=failing)
+    def searched(run: Run, _: object, measurers: Measurers) -> RunOutcome:
+        measurers.for_run(run)
+        return RunOutcome(failed=failing)
 
     monkeypatch.setattr(LocalSettings, "make", Measures)
     monkeypatch.setattr(task, "_search_when_free", searched)
@@ -68,11 +68,11 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(f"{kept}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, kept, this_machine())
     for one in runs:
-        assert perform(Task(context, cloudpickle.dumps([one]), (to_builtins(one.settings),), (None,))) == [
-            Outcome(failed=failing)
+        assert perform(ExecutorJob(context, cloudpickle.dumps([one]), (to_builtins(one.settings),), (None,))) == [
+            RunOutcome(failed=failing)
         ]
     assert len(measurers) == made and closed == measurers[: made - (kept and not failing)]
-    perform(Task(replace(context, study="the next"), cloudpickle.dumps([]), (), ()))
+    perform(ExecutorJob(replace(context, study="the next"), cloudpickle.dumps([]), (), ()))
 
 
 @pytest.mark.parametrize("same_host", [True, False])

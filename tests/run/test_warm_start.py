@@ -151,14 +151,16 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
     assert cold.records[7].model is None
     runs = earlier_runs([earlier], "median")
     conv2d = KnobTemplate(parse_workload("conv2d:1x7x7x16x16x1x1"), native)
-    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.of("xgb", features="knob")).others == ()
-    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.of("xgb", features="itervar")).others == tuple(runs)
+    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.from_specs("xgb", features="knob")).others == ()
+    assert usable(
+        runs, Plugin("knob-template"), conv2d, Strategy.from_specs("xgb", features="itervar")
+    ).others == tuple(runs)
     other = SPACES.make(Plugin("sketch"), parse_workload("gemm:8x8x8"), native)
-    assert usable(runs, Plugin("sketch"), other, Strategy.of("xgb", features="knob")).others == ()
-    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.of("copula")).others == ()
+    assert usable(runs, Plugin("sketch"), other, Strategy.from_specs("xgb", features="knob")).others == ()
+    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.from_specs("copula")).others == ()
     near = KnobTemplate(parse_workload("gemm:8x8x8"), native)
-    assert usable(runs, Plugin("knob-template"), near, Strategy.of("copula")).others == tuple(runs)
-    assert usable(runs, Plugin("knob-template"), near, Strategy.of("random")).others == ()
+    assert usable(runs, Plugin("knob-template"), near, Strategy.from_specs("copula")).others == tuple(runs)
+    assert usable(runs, Plugin("knob-template"), near, Strategy.from_specs("random")).others == ()
 
 
 def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: Path) -> None:

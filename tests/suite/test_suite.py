@@ -22,7 +22,7 @@ from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trusting
 from searchlab.suite import verify
-from searchlab.suite.cards import Card
+from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import compare, dev_areas
 from searchlab.suite.trajectories import (
     RecordedTable,
@@ -85,7 +85,7 @@ def test_random_draws_to_a_good_config(configs: int, data: st.DataObject) -> Non
 
 def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
     recorded = RecordedTable(find_suite(bare).table("gemm-4x6x5-knob-1t"))
-    card = Card(recorded)
+    card = TableCard(recorded)
     costs = recorded.log.costs
     assert (card.info.configs, card.info.failed) == (216, int(np.isinf(costs).sum())) and card.info.failed > 0
     assert card.info.near(0.05) == int((costs <= costs.min() / 0.95).sum())
@@ -103,7 +103,7 @@ def test_a_table_in_which_all_fail_has_a_card(copy: Path) -> None:
     header, *lines = gzip.decompress(path.read_bytes()).splitlines()
     failed = [{k: v for k, v in json.loads(line).items() if k != "seconds"} | {"failure": "crash"} for line in lines]
     path.write_bytes(gzip.compress(b"\n".join([header, *map(msgspec.json.encode, failed), b""])))
-    text = Card(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).text()
+    text = TableCard(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).text()
     assert "no config runs" in text and "144 (100.0 %)" in text
 
 
@@ -160,7 +160,7 @@ def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
     path.write_bytes(
         gzip.compress(b"\n".join([json.dumps(json.loads(first) | {"passes": passes}).encode(), *lines, b""]))
     )
-    assert "in 2 passes, each in another order" in Card(RecordedTable(find_suite(copy).tables[0])).text()
+    assert "in 2 passes, each in another order" in TableCard(RecordedTable(find_suite(copy).tables[0])).text()
 
 
 def test_the_split_is_frozen_once_it_is_sealed(copy: Path) -> None:

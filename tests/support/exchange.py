@@ -44,7 +44,7 @@ def made_log(
         host={"cpu": "made up"},
         workers=2,
         created=1.7e9,
-        computation=None if made.workload.op in BUILTIN_KINDS else Computation.of(made.workload),
+        computation=None if made.workload.op in BUILTIN_KINDS else Computation.from_workload(made.workload),
     )
     writer = LogWriter(path, header, durable=False)
     for index, config in enumerate(made.sample_new(np.random.default_rng(seed), trials, ())):
@@ -57,7 +57,7 @@ def made_log(
             measured = Measurement(failure="invalid", message="no program")
         if index == 2:
             measured = Measurement(failure="run_timeout", message="10 s", build_seconds=0.5, run_seconds=10)
-        writer.append(Record.of(Trial(index, config, measured), 0.125, 0.0))
+        writer.append(Record.from_trial(Trial(index, config, measured), 0.125, 0.0))
     if again:
         finalists = [Finalist(one, (2e-3 / place,) * 3) for place, one in enumerate(again, 1)]
         writer.append(Final(trials=trials, finalists=tuple(finalists)))

@@ -15,7 +15,7 @@ import numpy as np
 
 from searchlab.executors.contract import RunExecutor
 from searchlab.policy import NeverTwice
-from searchlab.run.execute import Outcome, Task
+from searchlab.run.execute import ExecutorJob, RunOutcome
 from searchlab.run.study import Study
 from searchlab.space import Space
 from tests.support import toys
@@ -68,7 +68,7 @@ class Elsewhere(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         (task,) = args
-        assert isinstance(task, Task)
+        assert isinstance(task, ExecutorJob)
         future: Future[Any] = Future()
         future.set_result(fn(replace(task, context=replace(task.context, shared=Path("/nowhere/shared")))))
         return future
@@ -82,14 +82,14 @@ class Refuses(RunExecutor):
     def __init__(self) -> None:
         self.left = self.most = 0
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Sequence[Outcome]]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Sequence[RunOutcome]]:
         self.left += 1
         self.most = max(self.most, self.left)
-        future: Future[Sequence[Outcome]] = Future()
+        future: Future[Sequence[RunOutcome]] = Future()
 
         def end() -> None:
             self.left -= 1
-            future.set_result([Outcome("no", "no")])
+            future.set_result([RunOutcome("no", "no")])
 
         threading.Timer(0.05, end).start()
         return future

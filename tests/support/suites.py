@@ -59,6 +59,6 @@ def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: 
     )
     writer = LogWriter(log, header, durable=False)
     for index, config in enumerate(space.enumerate()):
-        writer.append(Record.of(Trial(index, config, cost(config)), 0.0, 0.0))
+        writer.append(Record.from_trial(Trial(index, config, cost(config)), 0.0, 0.0))
     writer.close()
     pack(log, log.with_name(log.name + ".gz"))

@@ -66,7 +66,7 @@ def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
 
 def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
     sample = np.random.default_rng(1).permutation(len(log.records))[:60].tolist()
-    found = Landscape.of(replace(log, records=tuple(log.records[i] for i in sample)), complete=False)
+    found = Landscape.from_log(replace(log, records=tuple(log.records[i] for i in sample)), complete=False)
     assert found.local_optima is None and found.good_optima is None and found.spread is not None
     assert found.distance is not None and found.distance > 1 and found.autocorrelation is not None
 
@@ -76,14 +76,14 @@ def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
     whole = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
     assert whole.failures == 0 and whole.autocorrelation is not None and whole.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")
-    few = Landscape.of(replace(records, records=records.records[:1]), complete=False)
+    few = Landscape.from_log(replace(records, records=records.records[:1]), complete=False)
     assert few.autocorrelation is None and few.rows() == {}
 
 
 def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None:
     failed = [msgspec.structs.replace(one, seconds=(), failure="run_error") for one in log.records[:100]]
-    found = Landscape.of(replace(log, records=(*failed, *log.records[100:])), complete=True)
-    without = Landscape.of(replace(log, records=log.records[100:]), complete=True)
+    found = Landscape.from_log(replace(log, records=(*failed, *log.records[100:])), complete=True)
+    without = Landscape.from_log(replace(log, records=log.records[100:]), complete=True)
     assert found.failures == pytest.approx(100 / len(log.records))
     assert replace(found, failures=0.0) == without
 

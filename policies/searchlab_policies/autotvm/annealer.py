@@ -10,7 +10,7 @@ import numpy as np
 from searchlab.costmodel import BoundCostModel
 from searchlab.space import Config, Knob, ProductSpace, Space
 
-from ..model_guided import Best, predicted
+from ..model_guided import BestConfigs, predicted
 
 
 class Annealer:
@@ -28,7 +28,9 @@ class Annealer:
         points = self._points or self.space.sample_new(rng, self.chains, ())
         # Trees predict many equal scores. AutoTVM breaks such ties by dropping the lowest index first.
         met = count()
-        best = Best(n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met))
+        best = BestConfigs(
+            n, exclude, self.space.index_of if isinstance(self.space, ProductSpace) else lambda _: next(met)
+        )
         predictions: dict[Config, float] = {}
         knobs: dict[Config, Sequence[Knob]] = {}  # cached, because a chain stays at a point for many steps
         scores = predicted(model.predict, points, predictions)
@@ -51,7 +53,7 @@ class Annealer:
             step += 1
             temperature -= cooling
         self._points = points
-        ranked = sorted(best.held(), key=lambda item: -item[0])
+        ranked = sorted(best.entries(), key=lambda item: -item[0])
         return [config for score, _, config in ranked if score >= 0]
 
 

@@ -88,7 +88,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._plan and not self.trials and self.cost_model.fitted:  # pretrained on other tasks
-            self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", 0))
+            self._plan = self._plan_batch(private_rng(self.seed, "autotvm-xgb: plan", 0))
         planned = len(self._plan) - int(self.epsilon * self.plan_size)
         yield from self._plan[: max(0, planned)]
 
@@ -103,9 +103,9 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
     def _train(self, trials: Sequence[Trial]) -> None:
         if any(np.isfinite(trial.cost) for trial in trials):
             self.cost_model.fit(trials)
-            self._plan = self._planned(private_rng(self.seed, "autotvm-xgb: plan", len(trials)))
+            self._plan = self._plan_batch(private_rng(self.seed, "autotvm-xgb: plan", len(trials)))
 
-    def _planned(self, rng: np.random.Generator) -> list[Config]:
+    def _plan_batch(self, rng: np.random.Generator) -> list[Config]:
         if not self.ratio:
             return self._annealer.maximums(self.cost_model, self.plan_size, self._told, rng)
         candidates = self._annealer.maximums(self.cost_model, int(self.plan_size * self.ratio), self._told, rng)

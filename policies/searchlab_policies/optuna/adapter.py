@@ -76,30 +76,30 @@ class ParameterPolicy(NeverTwice):
         self.n_startup = n_startup
         self.memory = memory
         self.parameters = Parameters(space)
-        self._known: list[Known] = []
+        self._known_trials: list[Known] = []
         self._told: set[Config] = set()
 
     @property
-    def ready(self) -> bool:
+    def has_enough_trials(self) -> bool:
         """Whether enough trials were told to use the model."""
-        return len(self._known) >= self.n_startup
+        return len(self._known_trials) >= self.n_startup
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
             self._told.add(trial.config)
             try:
-                self._known.append(Known(trial.cost, *self.parameters.encode(trial.config)))
+                self._known_trials.append(Known(trial.cost, *self.parameters.encode(trial.config)))
             except InvalidConfig:
                 continue
-            self.learn(self._known[-1])
+            self.learn(self._known_trials[-1])
 
     def learn(self, trial: Known) -> None:
         """Update the model's state, if any, with the next trial told whose config is in the space."""
 
     def remembered(self) -> list[Known]:
         """Return the trials to model, in the order told; failed ones get the worst cost of the others."""
-        known = self._known
+        known = self._known_trials
         if len(known) > self.memory:
             ranked = sorted(range(len(known)), key=lambda i: known[i].cost)
             best = ranked[: self.memory // 4]
@@ -122,7 +122,7 @@ class OptunaPolicy(ParameterPolicy):
         """Return a new sampler, for one ask."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Config]:
-        if not self.ready:
+        if not self.has_enough_trials:
             return []
         batch: dict[Config, None] = {}
         with quiet():

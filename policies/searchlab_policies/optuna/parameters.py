@@ -25,11 +25,11 @@ class Part:
     """One parameter: the value of a knob, or one factor of a tile."""
 
     name: str
-    at: int | None  # the factor's position; None for the complete value
+    position: int | None  # the factor's position; None for the complete value
     values: Sequence[Value]  # all values that the parameter can have
 
-    def of(self, value: Value) -> Value:
-        return value[self.at] if self.at is not None and isinstance(value, tuple) else value
+    def extract(self, value: Value) -> Value:
+        return value[self.position] if self.position is not None and isinstance(value, tuple) else value
 
     @cached_property
     def distribution(self) -> IntDistribution | CategoricalDistribution:
@@ -59,7 +59,7 @@ class Parameters:
         distributions: dict[str, BaseDistribution] = {}
         for knob in self.space.knobs(config):
             for part in self.parts(knob):
-                params[part.parameter] = part.values.index(part.of(config[knob.name]))
+                params[part.parameter] = part.values.index(part.extract(config[knob.name]))
                 distributions[part.parameter] = part.distribution
         return params, distributions
 
@@ -114,7 +114,7 @@ def choose(knob: Knob, parts: Sequence[Part], suggest: Callable[[Part], Value]) 
     left = list(knob.choices)
     for part in parts:
         suggested = part.values.index(suggest(part))
-        possible = {part.of(value) for value in left}
+        possible = {part.extract(value) for value in left}
         near = min(range(len(part.values)), key=lambda i: (part.values[i] not in possible, abs(i - suggested)))
-        left = [value for value in left if part.of(value) == part.values[near]]
+        left = [value for value in left if part.extract(value) == part.values[near]]
     return left[0]

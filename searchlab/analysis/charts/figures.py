@@ -100,7 +100,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     ends: bool = True  # whether the value at the end of a line is meaningful
 
 
-def places(last: int, most: int) -> list[int]:
+def sample_positions(last: int, most: int) -> list[int]:
     """Return the places 1 to ``last``, or at most ``most`` of them, denser at the start, where lines rise."""
     if last <= most:
         return list(range(1, last + 1))
@@ -272,7 +272,7 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     scored = [row for row in item.strategies if row.score_trials]
     if not scored:
         return None
-    at = places(max(row.score_trials or 0 for row in scored), _ESTIMATES)
+    at = sample_positions(max(row.score_trials or 0 for row in scored), _ESTIMATES)
     series = [_score_series(row.strategy, runs.score_curves[row.strategy], at) for row in scored]
     view = View(
         key=BY_TRIALS,
@@ -321,7 +321,7 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     for key, label in AXES:
         hits = runs.hits if key == BY_TRIALS else runs.hits_in_seconds
         if key == BY_TRIALS:
-            at = np.array(places(item.horizon, POINTS), float)
+            at = np.array(sample_positions(item.horizon, POINTS), float)
         else:
             earliest = min(runs.longest, *(float(seconds.min()) for seconds in hits.values()))
             at = seconds_grid(earliest, runs.longest)
@@ -356,7 +356,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         if not bands:
             continue
         at = np.unique(np.concatenate([band.x for band in bands.values()]))
-        at = at[[position - 1 for position in places(len(at), POINTS)]]
+        at = at[[position - 1 for position in sample_positions(len(at), POINTS)]]
         views.append(
             View(
                 key=metric.field,
@@ -475,15 +475,15 @@ def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummar
 HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
 
 
-class Looks(NamedTuple):
+class LineStyles(NamedTuple):
     """The order and highlighting of strategies in all charts and tables."""
 
     names: list[str]  # in the order that determines their colours
-    own: str | None  # the first strategy of the first registered contrast
+    subject: str | None  # the first strategy of the first registered contrast
     lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
 
     @classmethod
-    def of(cls, summary: Summary, comparison: ComparedRuns) -> Looks:
+    def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
         names = strategy_order(comparison)
         registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
         ranked = summary.overall.diagram.strategies if summary.overall else []
@@ -532,8 +532,8 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
                 difference = Interval.none(difference.value, "")
             gaps[second].append(Gap(first, difference, adjusted))
             gaps[first].append(Gap(second, -difference, adjusted))
-    leading = [answer.second for answer in summary.answers] + [RANDOM]
-    order = sorted(names, key=lambda name: leading.index(name) if name in leading else len(leading))
+    references = [answer.second for answer in summary.answers] + [RANDOM]
+    order = sorted(names, key=lambda name: references.index(name) if name in references else len(references))
     return {name: sorted(gaps[name], key=lambda gap: -gap.difference.value) for name in order}
 
 

@@ -34,7 +34,7 @@ from .figures import (
     LOG_FROM,
     Figure,
     Gap,
-    Looks,
+    LineStyles,
     View,
     differences,
 )
@@ -161,7 +161,7 @@ def _pictures(
     summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]]
 ) -> Iterator[tuple[str, str, Picture | None]]:
     """Yield every picture, with its workload and the name of its chart."""
-    looks = Looks.of(summary, comparison)
+    looks = LineStyles.from_summary(summary, comparison)
     items = {item.workload: item for item in summary.workloads} if len(summary.workloads) <= MANY else {}
     for workload, item in items.items():
         for figure in figures[workload]:
@@ -188,7 +188,7 @@ def _pictures(
 # Line charts
 
 
-class Line(NamedTuple):
+class StrategyLine(NamedTuple):
     """The part of one strategy's line that has values."""
 
     name: str
@@ -196,14 +196,14 @@ class Line(NamedTuple):
     y: Floats
     lower: Floats  # equal to ``y`` without a band
     upper: Floats
-    look: dict[str, Any]
+    style: dict[str, Any]
 
     @property
     def colour(self) -> str:
-        return str(self.look["color"])
+        return str(self.style["color"])
 
 
-def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, best: float = 0.0) -> Picture | None:
+def line_picture(workload: str, figure: Figure, view: View, looks: LineStyles, *, best: float = 0.0) -> Picture | None:
     """Draw one view of a line chart. Returns None if no line has a value.
 
     Args:
@@ -247,7 +247,7 @@ def line_picture(workload: str, figure: Figure, view: View, looks: Looks, *, bes
     return picture
 
 
-def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
+def _lines(view: View, looks: LineStyles, best: float) -> Iterator[StrategyLine]:
     for series in view.series:
         edges = (series.y if edge is None else edge for edge in (series.y, series.lower, series.upper))
         y, lower, upper = (np.array(edge, dtype=np.float64) for edge in edges)
@@ -258,13 +258,13 @@ def _lines(view: View, looks: Looks, best: float) -> Iterator[Line]:
         if finite.any():
             # Regret is infinite for seeds that have found nothing, so the band then extends to the top.
             upper = np.minimum(upper, upper[np.isfinite(upper)].max(initial=y[finite].max()))
-            yield Line(
+            yield StrategyLine(
                 series.strategy,
                 np.array(view.x)[finite],
                 y[finite],
                 lower[finite],
                 upper[finite],
-                look(series.strategy, looks),
+                line_style(series.strategy, looks),
             )
 
 
@@ -275,7 +275,7 @@ def regret(throughput: Floats | float, best: float) -> Floats:
     return percentages
 
 
-def look(name: str, looks: Looks) -> dict[str, Any]:
+def line_style(name: str, looks: LineStyles) -> dict[str, Any]:
     """Return matplotlib's settings for drawing a strategy's line."""
     number = looks.names.index(name)
     return {
@@ -285,15 +285,15 @@ def look(name: str, looks: Looks) -> dict[str, Any]:
         "markersize": 5,
         "markeredgecolor": "white",
         "markeredgewidth": 0.6,
-        "linewidth": 3.2 if name == looks.own else 1.9,
+        "linewidth": 3.2 if name == looks.subject else 1.9,
     }
 
 
-def _label(line: Line, digits: int, *, ends: bool) -> str:
+def _label(line: StrategyLine, digits: int, *, ends: bool) -> str:
     return shortened(line.name, _NAME) + (f"  {line.y[-1]:.{digits}f}" if ends else "")
 
 
-def _curves(axes: Axes, lines: Sequence[Line], *, step: bool) -> None:
+def _curves(axes: Axes, lines: Sequence[StrategyLine], *, step: bool) -> None:
     end = max(line.x[-1] for line in lines)
     shade = min(0.14, max(0.05, 0.8 / len(lines)))
     steps: dict[str, Any] = {"step": "post"} if step else {}
@@ -308,12 +308,14 @@ def _curves(axes: Axes, lines: Sequence[Line], *, step: bool) -> None:
         # Markers are at different places on each line, so that coinciding lines can be distinguished.
         every = (0.03 + 0.16 * rank / len(lines), 0.16) if len(line.x) > 1 else 1
         style, order = "steps-post" if step else "default", 4 - rank / len(lines)
-        axes.plot(line.x, line.y, drawstyle=style, markevery=every, zorder=order, **line.look)
+        axes.plot(line.x, line.y, drawstyle=style, markevery=every, zorder=order, **line.style)
         if step:
             axes.plot((line.x[-1], end), (line.y[-1],) * 2, ":", color=line.colour, linewidth=1.1, zorder=2.5)
 
 
-def _scale(axes: Axes, lines: Sequence[Line], view: View, levels: Sequence[float], *, logarithmic: bool) -> None:
+def _scale(
+    axes: Axes, lines: Sequence[StrategyLine], view: View, levels: Sequence[float], *, logarithmic: bool
+) -> None:
     first, last = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
     plain_numbers = FuncFormatter(lambda value, _: f"{value:g}")
     if first > 0 and last / first >= LOG_FROM:
@@ -337,7 +339,7 @@ def _scale(axes: Axes, lines: Sequence[Line], view: View, levels: Sequence[float
         axes.set_ylim(low * 1.04, view.top if view.top is not None else high * 1.04 or 1.0)
 
 
-def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: float, height: float) -> None:
+def _legend(axes: Axes, lines: Sequence[StrategyLine], labels: Sequence[str], width: float, height: float) -> None:
     """Draw a sample and the name of each line at the right, as close to the line's end as the other names permit."""
     ends = axes.transData.transform([(axes.get_xlim()[1], line.y[-1]) for line in lines])
     ends = np.clip(axes.transAxes.inverted().transform(ends)[:, 1], 0.0, 1.0)
@@ -345,7 +347,7 @@ def _legend(axes: Axes, lines: Sequence[Line], labels: Sequence[str], width: flo
     style: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
     for line, label, end, y in zip(lines, labels, ends, apart(ends, _GAP / height), strict=True):
         axes.plot((1.0, left - 0.05 / width), (end, y), color=line.colour, linewidth=0.7, **style)
-        axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **line.look, **style)
+        axes.plot((left, (left + right) / 2, right), (y, y, y), markevery=[1], **line.style, **style)
         axes.text(right + 0.08 / width, y, label, fontsize=10, va="center", transform=axes.transAxes)
 
 
@@ -367,7 +369,7 @@ def apart(positions: Floats, gap: float) -> Floats:
 # Differences
 
 
-def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
+def gaps_picture(reference: str, gaps: Sequence[Gap], looks: LineStyles) -> Picture:
     """Draw each strategy's difference from the reference, with its interval. Dots are filled if it is significant."""
     with in_style():
         picture = Picture(0.75 + _GAP_ROW * len(gaps) + 0.55)
@@ -375,7 +377,7 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
         axes.axvspan(-ROPE, ROPE, color=GREY, alpha=0.15, linewidth=0)
         axes.axvline(0.0, color=GREY, linewidth=0.8)
         for row, gap in enumerate(gaps):
-            interval, colour = gap.difference, look(gap.strategy, looks)["color"]
+            interval, colour = gap.difference, line_style(gap.strategy, looks)["color"]
             text = signed(interval.value)
             if interval.lower is not None and interval.upper is not None:
                 axes.plot((interval.lower, interval.upper), (row, row), color=colour, linewidth=2)
@@ -386,7 +388,7 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: Looks) -> Picture:
             axes.text(1.02, row, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
         _rows(
             axes,
-            [f"{gap.strategy}{' ★' * (gap.strategy == looks.own)}" for gap in gaps],
+            [f"{gap.strategy}{' ★' * (gap.strategy == looks.subject)}" for gap in gaps],
             "difference of the area under the curve",
         )
         picture.add_heading(
@@ -410,7 +412,7 @@ def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
 # Rankings
 
 
-def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
+def draw_diagram(diagram: Diagram, looks: LineStyles) -> Picture:
     """Draw average ranks on a line, with the best at the left, and a row of dots for each clique.
 
     Strategies with dots in the same row cannot be distinguished. The thin line through the dots may pass a strategy
@@ -441,8 +443,8 @@ def draw_diagram(diagram: Diagram, looks: Looks) -> Picture:
             left = index < rows
             down = -bars - _RANK_ROW * ((index if left else last - 1 - index) + 0.5)
             end = 1 - reach if left else last + reach
-            is_subject = name == looks.own
-            colour = look(name, looks)["color"]
+            is_subject = name == looks.subject
+            colour = line_style(name, looks)["color"]
             axes.plot(
                 (rank, rank, end), (0, down, down), color=colour, linewidth=2.2 if is_subject else 1.1, clip_on=False
             )

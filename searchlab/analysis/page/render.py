@@ -32,7 +32,7 @@ from ..charts.figures import (
     Bars,
     Figure,
     Gap,
-    Looks,
+    LineStyles,
     View,
     differences,
     eventful,
@@ -43,7 +43,7 @@ from ..charts.figures import (
     time_bars,
 )
 from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
-from ..model import Program, Summary, WorkloadSummary
+from ..model import BestProgram, Summary, WorkloadSummary
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..stats.inference import ROPE
 from ..stats.intervals import Interval
@@ -60,7 +60,7 @@ def page(
     summary: Summary,
     comparison: ComparedRuns,
     figures: Mapping[str, Sequence[Figure]],
-    programs: Sequence[Program],
+    programs: Sequence[BestProgram],
     out: Path | None = None,
     version: str = "",
 ) -> str:
@@ -74,14 +74,14 @@ def page(
         out: The page's directory, to which links to logs are relative. If it is None, the page contains no links.
         version: The version of a page that is served, which follows its study; see :func:`waiting_page`.
     """
-    looks = Looks.of(summary, comparison)
+    looks = LineStyles.from_summary(summary, comparison)
     numbers = {name: number for number, name in enumerate(looks.names)}
     several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
     templates = environment()
     templates.globals |= {
         "numbers": numbers,
         "colours": len(COLOURS),
-        "own": looks.own,
+        "own": looks.subject,
         "rope": ROPE,
         "parts": TIME_PARTS,
         "measures": StrategySummary.compared_by(),
@@ -105,7 +105,7 @@ def page(
         )
     overall = summary.overall
     lit = [numbers[name] for name in looks.lit]
-    data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.own or ""), "colours": len(COLOURS)}
+    data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.subject or ""), "colours": len(COLOURS)}
     runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
         **styled("report.js", *([WATCH] if version else [])),
@@ -175,7 +175,7 @@ def _section(
     item: WorkloadSummary,
     runs: WorkloadRuns,
     figures: Sequence[Figure],
-    programs: Sequence[Program],
+    programs: Sequence[BestProgram],
     name: str,
     out: Path | None,
 ) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def _trace(run: LoggedRun) -> tuple[list[int], list[float], list[float]]:
     return (at + 1).tolist(), shorten(run.curve[at]), shorten(run.elapsed[at])
 
 
-def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
+def _spark(view: View, looks: LineStyles) -> list[tuple[str, str]]:
     """Return each line of a view as an SVG path in a 100 x 40 box with logarithmic x, highlighted lines last."""
     x = np.array(view.x)
     at = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 40)).clip(max=len(x) - 1))
@@ -293,7 +293,7 @@ def _spark(view: View, looks: Looks) -> list[tuple[str, str]]:
     low, high = np.nanmin(every), np.nanmax(every)
     across = 100 * np.log(x[at] / x[0]) / (math.log(x[-1] / x[0]) or 1.0)
     paths = []
-    for name, y in sorted(lines.items(), key=lambda line: (line[0] == looks.own, line[0] in looks.lit)):
+    for name, y in sorted(lines.items(), key=lambda line: (line[0] == looks.subject, line[0] in looks.lit)):
         down = 38 - 36 * (y - low) / ((high - low) or 1.0)
         points = [
             f"{position:.0f} {height:.1f}"

@@ -17,7 +17,7 @@ from .conv2d_direct import Direct
 from .conv2d_im2row import Im2row
 from .conv2d_winograd import ERROR, Winograd
 from .packed import Weights, packed_apart
-from .words import lacks
+from .words import missing_instruction
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -71,7 +71,7 @@ class GuidedConv2d(Space):
         assert isinstance(workload, Conv2d)
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-conv2d supports only CPUs (llvm), not {target.kind}")
-        if dot and (why := lacks(workload.dtype, target)):
+        if dot and (why := missing_instruction(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         super().__init__(workload, target)
         lanes = max(1, target.simd_bytes // np.dtype(workload.out_dtype).itemsize)

@@ -19,7 +19,7 @@ from .gemm_algorithms import ALGORITHMS, EXTENT, AlgorithmName, extents
 from .gemm_schedule import Plan, basic, blocked
 from .gemm_words import Words
 from .packed import Weights, packed_apart
-from .words import lacks
+from .words import missing_instruction
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -161,7 +161,7 @@ class GuidedGemm(ProductSpace):
             raise SearchlabError(
                 "option 'dot' requires variant 'micro-kernel' and an algorithm that keeps C resident, such as B3A2C0"
             )
-        if dot and (why := lacks(workload.dtype, target)):
+        if dot and (why := missing_instruction(workload.dtype, target)):
             raise SearchlabError(f"option 'dot' cannot be true: {why}")
         if weights == "packed" and (not packs or pack_b not in (None, True)):
             raise SearchlabError(

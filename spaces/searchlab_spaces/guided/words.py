@@ -81,7 +81,7 @@ define <{lanes} x {ctype}> @{name}(<{lanes} x {ctype}> %c, <{lanes} x i32> %b, <
 """
 
 
-def lacks(dtype: str, target: Target) -> str:
+def missing_instruction(dtype: str, target: Target) -> str:
     """Return why no instruction supports ``dtype`` and the target's vector width, or "" if one does."""
     from tvm.target.codegen import target_has_features
 

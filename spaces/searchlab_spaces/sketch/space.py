@@ -79,7 +79,7 @@ class Sketch(Space):
                 bound = limits.after(index, bound, value)
             else:
                 made[knob.name] = choose(knob)
-        return Config.of(made)
+        return Config.wrap(made)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
@@ -144,7 +144,7 @@ class Sketch(Space):
     def _read(self, number: int, sch: Schedule) -> Config:
         """Read the config from the trace of ``sch``, a program generated from the sketch with this number."""
         made: list[tuple[str, Value]] = [("sketch", number)]
-        for knob, inst in zip(self._open[number], _taken(sch), strict=True):
+        for knob, inst in zip(self._open[number], _sampling_instructions(sch), strict=True):
             made.append((knob.name, decisions.as_value(inst.kind.name, inst.attrs, sch.trace.get_decision(inst))))
         return Config(made)
 
@@ -223,9 +223,9 @@ class Sketch(Space):
 
         sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
         trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=decide)
-        return knobs, [sch.trace.get_decision(inst) for inst in _taken(sch)]
+        return knobs, [sch.trace.get_decision(inst) for inst in _sampling_instructions(sch)]
 
 
-def _taken(sch: Schedule) -> list[Instruction]:
+def _sampling_instructions(sch: Schedule) -> list[Instruction]:
     """Return the sampling instructions in the trace of ``sch``."""
     return [inst for inst in sch.trace.insts if inst.kind.name in decisions.SAMPLING]

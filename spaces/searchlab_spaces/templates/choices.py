@@ -104,6 +104,6 @@ def gpu_binding(count: int, policy: str) -> list[str]:
     return ["fuse"] * (count - len(words)) + words
 
 
-def marked(count: int, words: Sequence[str]) -> list[tuple[str, ...]]:
+def annotation_choices(count: int, words: Sequence[str]) -> list[tuple[str, ...]]:
     """Return all assignments of ``words`` to ``count`` loops in which at most one loop is vectorised."""
     return [marks for marks in itertools.product(words, repeat=count) if marks.count("vec") <= 1]

@@ -22,10 +22,10 @@ from .choices import (
     MARKS,
     REORDER_POLICIES,
     SPLIT_POLICIES,
+    annotation_choices,
     gpu_binding,
     interleaved,
     intervals,
-    marked,
     splits,
 )
 from .entities import Annotate, Entity, Option, Reorder, Split
@@ -52,7 +52,7 @@ class TemplateKnob(Knob):
     """AutoTVM's name for this kind of knob."""
 
     @abstractmethod
-    def chosen(self, value: Value) -> Entity:
+    def entity_for(self, value: Value) -> Entity:
         """Return ``cfg[name]`` when ``value`` is chosen."""
 
     def to_entity(self, value: Value) -> Any:
@@ -73,7 +73,7 @@ class SplitKnob(TemplateKnob):
     num_outputs: int
     code = "sp"
 
-    def chosen(self, value: Value) -> Split:
+    def entity_for(self, value: Value) -> Split:
         return Split(cast(Tile, value))
 
     def to_entity(self, value: Value) -> list[int]:
@@ -97,7 +97,7 @@ class ReorderKnob(TemplateKnob):
     code = "re"
     kind = "word"
 
-    def chosen(self, value: Value) -> Reorder:
+    def entity_for(self, value: Value) -> Reorder:
         return Reorder(cast(Tile, value))
 
     def __str__(self) -> str:
@@ -112,11 +112,11 @@ class AnnotateKnob(TemplateKnob):
     code = "an"
     kind = "word"
 
-    def chosen(self, value: Value) -> Annotate:
+    def entity_for(self, value: Value) -> Annotate:
         return Annotate(value if isinstance(value, tuple) else tuple(str(value).split(",")))
 
     def to_entity(self, value: Value) -> list[str] | list[int]:
-        return list(self.chosen(value).anns)  # type: ignore[return-value]
+        return list(self.entity_for(value).anns)  # type: ignore[return-value]
 
     def from_entity(self, entity: Any) -> Value:
         return tuple(entity) if self.policy == LOCATE_CACHE else ",".join(entity)
@@ -131,7 +131,7 @@ class OptionKnob(TemplateKnob):
 
     code = "ot"
 
-    def chosen(self, value: Value) -> Option:
+    def entity_for(self, value: Value) -> Option:
         return Option(value)
 
     def __str__(self) -> str:
@@ -175,7 +175,7 @@ class TemplateConfig:
         self.knobs: dict[str, TemplateKnob] = {}
         self.filter: Callable[[Mapping[str, Any]], bool] | None = None
         self._schedule = schedule
-        self._chosen = chosen
+        self._choices = chosen
 
     def axis(self, loop: LoopRV | int) -> Axis:
         """Return an axis of the same length as ``loop``, for which knobs can be defined."""
@@ -331,7 +331,7 @@ class TemplateConfig:
             words = list(dict.fromkeys(policy.replace("try", "none").split("_")))
             if not set(words) <= set(MARKS):
                 _check_policy("annotate", name, policy, (*COMMON_MARKS, *GPU_LEVELS, LOCATE_CACHE))
-            choices = [",".join(marks) for marks in marked(len(axes), words)]
+            choices = [",".join(marks) for marks in annotation_choices(len(axes), words)]
         self._define(AnnotateKnob(name, choices, policy))
         return [Axis() for _ in axes]
 
@@ -347,7 +347,7 @@ class TemplateConfig:
     def _define(self, knob: TemplateKnob) -> None:
         if knob.name in self.knobs:
             raise SearchlabError(f"the template defines knob {knob.name!r} twice")
-        if self._chosen is not None and knob.name not in self._chosen:
+        if self._choices is not None and knob.name not in self._choices:
             raise SearchlabError(f"the template defines knob {knob.name!r} only for some choices; {INDEPENDENT}")
         self.knobs[knob.name] = knob
 
@@ -358,7 +358,7 @@ class TemplateConfig:
                 f"the template uses knob {name!r}, which it does not define{did_you_mean(name, self.knobs)}"
             )
         knob = self.knobs[name]
-        return knob.chosen(knob.choices[0] if self._chosen is None else self._chosen[name])
+        return knob.entity_for(knob.choices[0] if self._choices is None else self._choices[name])
 
 
 def _check_policy(kind: str, name: str, policy: str, policies: Sequence[str]) -> None:

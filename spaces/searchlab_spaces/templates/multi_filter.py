@@ -44,7 +44,7 @@ class FilteredProduct(ProductSpace):
         return super().sample(rng) if self.filter is None else self.filter.sample(self.axes, rng)
 
     def samples(self, rng: np.random.Generator, n: int) -> list[Config]:
-        return self._drawn(rng, n) if self.filter is None else Space.samples(self, rng, n)
+        return self._draw(rng, n) if self.filter is None else Space.samples(self, rng, n)
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         return super().knobs(config) if self.filter is None else Space.knobs(self, config)
@@ -88,7 +88,7 @@ class MultiFilter:
     """
 
     def __init__(self, knobs: Sequence[TemplateKnob], condition: Condition) -> None:
-        mask, names = _mask({knob.name: [knob.chosen(v) for v in knob.choices] for knob in knobs}, condition)
+        mask, names = _mask({knob.name: [knob.entity_for(v) for v in knob.choices] for knob in knobs}, condition)
         self.ways = {
             name: mask.sum(axis=tuple(range(i + 1, mask.ndim)), dtype=np.int64) for i, name in enumerate(names)
         }

@@ -122,7 +122,7 @@ class Trace(Space):
             schedule = self._run(lambda knob, _: config[knob.name])
         except _Failed as failure:
             raise InvalidConfig(f"{self._name} fails: {failure}") from None
-        return self._checked(schedule)
+        return self._check_limits(schedule)
 
     def canonical(self, config: Mapping[str, Value]) -> Config:
         """Return ``config``, because TVM changes no legal choice. Raises InvalidConfig if it is not a member."""
@@ -136,7 +136,7 @@ class Trace(Space):
             schedule = self._scheduled(Drawing(self.workload.module, seed=seed, error_render_level="fast")).copy()
         except (RuntimeError, ValueError) as error:
             raise InvalidConfig(f"{self._name} fails: {first_line(error)}") from None
-        return self._checked(schedule)
+        return self._check_limits(schedule)
 
     def config_of(self, schedule: Schedule) -> Config:
         """Return the config of the samples in ``schedule``'s trace. Raises InvalidConfig if it is not a member.
@@ -202,7 +202,7 @@ class Trace(Space):
             self._run_function(sch)
         return sch
 
-    def _checked(self, schedule: Schedule) -> Schedule:
+    def _check_limits(self, schedule: Schedule) -> Schedule:
         """Return ``schedule``. Raises InvalidConfig if its program exceeds the limits of a GPU."""
         if "gpu" in self.target.tvm.keys:
             check_gpu(schedule.mod, self.target)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import read_runs, summarize
-from searchlab.analysis.charts.figures import HIGHLIGHTED, Looks, differences, eventful, steps
+from searchlab.analysis.charts.figures import HIGHLIGHTED, LineStyles, differences, eventful, steps
 from searchlab.analysis.page.render import number_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -72,8 +72,8 @@ def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, 
         for seed in range(2):
             write(tmp_path, f"s{place:02}", seed, [1.0, 2.0 + place], contrasts=(("s01", "s00"),))
     comparison = read_runs(tmp_path)
-    looks = Looks.of(summarize(comparison), comparison)
-    assert looks.own == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, HIGHLIGHTED)
+    looks = LineStyles.from_summary(summarize(comparison), comparison)
+    assert looks.subject == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, HIGHLIGHTED)
     assert f"s{number - 1:02}" in looks.lit, "the best"
     assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
     assert len({looks.names.index(name) % 10 for name in looks.lit}) == len(looks.lit)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.analysis.charts.figures import Figure, Level, Looks, Series, View
+from searchlab.analysis.charts.figures import Figure, Level, LineStyles, Series, View
 from searchlab.analysis.charts.pictures import apart, line_picture
 
 
@@ -22,7 +22,7 @@ def test_what_lies_beyond_the_lines_is_named_within_the_picture(tmp_path: Path) 
         levels=[Level(1.0, "the best known"), Level(0.0, "random")],
     )
     figure = Figure(key="score", title="a title", brief="what it is", says="", views=[view], digits=1)
-    picture = line_picture("w", figure, view, Looks(["a", "b"], None, ["a", "b"]))
+    picture = line_picture("w", figure, view, LineStyles(["a", "b"], None, ["a", "b"]))
     assert picture
     picture.save(tmp_path / "one")
     svg = (tmp_path / "one.svg").read_text()

@@ -18,7 +18,7 @@ from searchlab.workload import gemm, parse_workload
 from searchlab_spaces.guided.common import UNROLLED
 from searchlab_spaces.guided.conv2d import GuidedConv2d
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.words import lacks
+from searchlab_spaces.guided.words import missing_instruction
 
 CACHES = (Cache(32 << 10, 8), Cache(1 << 20, 16), Cache(32 << 20, 16))
 SMALL = (Cache(32 << 10, 8), Cache(64 << 10, 8), Cache(1 << 20, 8))
@@ -26,7 +26,7 @@ X86 = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 1}
 
 
 def able(target: Target, dtype: str) -> Target:
-    if why := lacks(dtype, target):
+    if why := missing_instruction(dtype, target):
         pytest.skip(why)
     return target
 

@@ -244,7 +244,7 @@ def test_the_spaces_say_what_their_knobs_are_for() -> None:
 
 
 def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
-    """Where a tile goes in one step, and how often: TVM's ``MutateTileSize`` on the trace, and ``Knob.moved``."""
+    """Where a tile goes in one step, and how often: TVM's ``MutateTileSize`` on the trace, and ``Knob.move_factor``."""
     from tvm.s_tir.meta_schedule import _ffi_api
     from tvm.s_tir.meta_schedule.mutator import MutateTileSize
 
@@ -257,6 +257,6 @@ def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
     (tiled,) = [inst for inst in tiles if np.prod(trace.get_decision(inst)) == 128]
     mutants = (_ffi_api.MutatorApply(mutator, trace, seed) for seed in rng.integers(1, 2**31 - 1, size=4000).tolist())
     theirs = Counter(tuple(int(factor) for factor in mutant.get_decision(tiled)) for mutant in mutants)
-    ours = Counter(knob.moved((4, 1, 2, 16), rng) for _ in range(4000))
+    ours = Counter(knob.move_factor((4, 1, 2, 16), rng) for _ in range(4000))
     assert theirs.keys() == ours.keys()
     assert all(abs(theirs[tile] - ours[tile]) < 5 * np.sqrt(theirs[tile] + ours[tile]) for tile in ours)
