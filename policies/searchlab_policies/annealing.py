@@ -73,7 +73,7 @@ class Annealing(NeverTwice):
         self.patience = patience
         self.chains = [Chain() for _ in range(chains)]
         self.best: Trial | None = None
-        self._told: set[Config] = set()
+        self._measured: set[Config] = set()
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         for _ in range(n):
@@ -85,10 +85,10 @@ class Annealing(NeverTwice):
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
-            if trial.config in self._told:
+            if trial.config in self._measured:
                 continue
-            turn = len(self._told)
-            self._told.add(trial.config)
+            turn = len(self._measured)
+            self._measured.add(trial.config)
             if trial.config in self.space:
                 if math.isfinite(trial.cost) and (self.best is None or trial.cost < self.best.cost):
                     self.best = trial

@@ -164,24 +164,24 @@ class FeasibleImprovement:
         self._works = works
         self._process = GaussianProcess(encoding([trial.config for trial in trials]), costs, encoding.knobs)
         self._best = float(costs.min())
-        self._known: dict[Config, tuple[Floats, float]] = {}  # row and probability of success
+        self._cache: dict[Config, tuple[Floats, float]] = {}  # row and probability of success
 
     @property
     def evaluated(self) -> int:
         """The number of distinct configs that were evaluated."""
-        return len(self._known)
+        return len(self._cache)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the values of ``configs``, of shape (n,)."""
         if not configs:
             return np.empty(0)
-        new = [config for config in dict.fromkeys(configs) if config not in self._known]
-        self._known.update(zip(new, zip(self._encoding(new), self._works.probabilities(new), strict=True), strict=True))
-        rows, probabilities = map(np.array, zip(*(self._known[config] for config in configs), strict=True))
+        new = [config for config in dict.fromkeys(configs) if config not in self._cache]
+        self._cache.update(zip(new, zip(self._encoding(new), self._works.probabilities(new), strict=True), strict=True))
+        rows, probabilities = map(np.array, zip(*(self._cache[config] for config in configs), strict=True))
         values = expected_improvement(*self._process.predict(rows), self._best) * probabilities
         return np.where(probabilities >= self.threshold, values, 0.0)
 
     def believe(self, config: Config) -> None:
         """Treat the predicted cost of ``config`` as a measurement."""
-        row = self._known[config][0]
+        row = self._cache[config][0]
         self._process.believe(row, float(self._process.predict(row[None])[0][0]))

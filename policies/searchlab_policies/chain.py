@@ -72,7 +72,7 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         self._best = math.inf
         self._idle = 0  # the current arm's trials since the last new best
         self._asked: set[Config] = set()  # the configs that the current arm proposed
-        self._told = 0  # how many of these have been told
+        self._told_count = 0  # how many of these have been told
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         while True:
@@ -91,11 +91,11 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
         if self.current == len(self.arms) - 1:
             return False
         idle = self.patience is not None and self._idle >= self.patience
-        return idle or self._told >= self.shares[self.current]
+        return idle or self._told_count >= self.shares[self.current]
 
     def _switch(self) -> None:
         self.current += 1
-        self._asked, self._told, self._idle = set(), 0, 0
+        self._asked, self._told_count, self._idle = set(), 0, 0
         if self.trials:
             self.arms[self.current].warm_start(self.trials)
 
@@ -115,5 +115,5 @@ class Chain(NeverTwice, needs_asks=True, stops=True):
             improved = trial.cost < self._best
             self._best = min(self._best, trial.cost)
             if trial.config in self._asked:
-                self._told += 1
+                self._told_count += 1
                 self._idle = 0 if improved else self._idle + 1

@@ -134,10 +134,10 @@ class Remembered(Iterable[Config]):
 
     def __init__(self, source: Iterator[Config]) -> None:
         self._source = source
-        self._known: list[Config] = []
+        self._configs: list[Config] = []
 
     def __iter__(self) -> Iterator[Config]:
-        yield from self._known
+        yield from self._configs
         for config in self._source:
-            self._known.append(config)
+            self._configs.append(config)
             yield config

@@ -129,7 +129,7 @@ class Run:
     def __init__(
         self, minimise: Minimise, box: Box, space: Space, seed: int, number: int, start: Config | None
     ) -> None:
-        self._given = (minimise, box, space, seed, number, start)
+        self._arguments = (minimise, box, space, seed, number, start)
         self._limit = CALLS_OF_PROGRAMS if space.builds_programs else CALLS
         self._answered = 0  # the number of calls that have returned
         self._configs: Generator[Config, float, None] | None = None
@@ -140,7 +140,7 @@ class Run:
         if self._configs is None:
             limit += self._answered  # a copy repeats these calls
             self._answered = 0
-            self._configs = called_for(*self._given)
+            self._configs = called_for(*self._arguments)
             self._config = next(self._configs)  # the config of the latest call
         for _ in range(limit):
             if self._config not in values:

@@ -291,8 +291,8 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "gflops": "gflops",
         "seconds": "seconds",
         "gflops_as_trial": "as_trial",
-        "tied": lambda one: None if one.tied is None else " ".join(map(str, one.tied)),
-        "config": lambda one: msgspec.json.encode(one.config).decode(),
+        "tied": lambda program: None if program.tied is None else " ".join(map(str, program.tied)),
+        "config": lambda program: msgspec.json.encode(program.config).decode(),
         "log": "log",
     },
 }
@@ -330,7 +330,11 @@ def number_tables(
         "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
         "contrasts": Rows(
             ("workload", *COLUMNS["contrasts"]),
-            ((name, *values("contrasts", record)) for name, found in contrasts for record in found),
+            (
+                (name, *values("contrasts", record))
+                for name, rows_of_contrasts in contrasts
+                for record in rows_of_contrasts
+            ),
         ),
         "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), curves),
         "programs": Rows(list(COLUMNS["programs"]), (values("programs", record) for record in programs)),

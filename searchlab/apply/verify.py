@@ -377,9 +377,9 @@ def _time_in_turn(
         beside = untuned if plain is None or _can_be_timed(measurer, space, plain) else None
         if all(works) and beside is untuned:  # they fail only in turn
             return [()] * len(alive), [()] * len(alive), ()
-        left = [trial for trial, one in zip(alive, works, strict=True) if one]
+        left = [trial for trial, is_usable in zip(alive, works, strict=True) if is_usable]
         *timed, readings = _time_in_turn(measurer, space, left, beside)
-        apart, others = ([next(each) if one else () for one in works] for each in map(iter, timed))
+        apart, others = ([next(times) if is_usable else () for is_usable in works] for times in map(iter, timed))
         return apart, others, readings
     if together:
         return apart, together[:-1], together[-1]

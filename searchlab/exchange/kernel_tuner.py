@@ -240,20 +240,20 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
     _check_objective(path, file.objective)
     parameters: dict[str, list[Value]] = {}
     for name in file.tune_params_keys:
-        given = file.tune_params.get(name)
-        choices = [_value(value) for value in given] if isinstance(given, list) else []
+        values = file.tune_params.get(name)
+        choices = [_value(value) for value in values] if isinstance(values, list) else []
         if not choices or None in choices:
             raise SearchlabError(
-                f"{path}: the parameter {name!r} must have a list of values in tune_params, not {given!r}"
+                f"{path}: the parameter {name!r} must have a list of values in tune_params, not {values!r}"
             )
         parameters[name] = list(dict.fromkeys(cast("list[Value]", choices)))
     if not parameters:
         raise SearchlabError(f"{path} has no tuning parameters, so there is nothing to search")
-    positions = {name: {value: value for value in given} for name, given in parameters.items()}
+    positions = {name: {value: value for value in values} for name, values in parameters.items()}
     rows = []
     for number, entry in enumerate(file.cache.values(), 1):
         problem = f"{path}, record {number} is damaged"
-        given = _converted(entry, _Entry, problem)
+        measured = _converted(entry, _Entry, problem)
         config: dict[str, Any] = {}
         for name, values_by_value in positions.items():
             value = _value(entry.get(name))
@@ -262,8 +262,8 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
                     f"{problem}: its {name} is {entry.get(name)!r}, which is not among the values in tune_params"
                 )
             config[name] = values_by_value[value]  # 1, 1.0 and true are the same value
-        time = _time(given.error if isinstance(given.error, str) else given.time, UNITS["ms"], problem)
-        rows.append(_row(number, config, given, UNITS["ms"], time, entry.items()))
+        time = _time(measured.error if isinstance(measured.error, str) else measured.time, UNITS["ms"], problem)
+        rows.append(_row(number, config, measured, UNITS["ms"], time, entry.items()))
     shape = file.problem_size if isinstance(file.problem_size, list) else [file.problem_size]
     sizes = "-" + "x".join(map(str, shape)) if all(type(extent) is int for extent in shape) and shape else ""
     device = str(file.device_name or "")
@@ -279,9 +279,9 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
     metadata = metadata if isinstance(metadata, dict) else {}
     unit = _unit(path, metadata.get("timeunit", "milliseconds"))
     rows: list[_MeasuredConfig] = []
-    for number, one in enumerate(results, 1):
+    for number, item in enumerate(results, 1):
         problem = f"{path}, record {number} is damaged"
-        result = _converted(one, _Result, problem)
+        result = _converted(item, _Result, problem)
         config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
         if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
             raise SearchlabError(
@@ -298,15 +298,15 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
             strategy_time=times.search_algorithm,
             framework_time=times.framework,
         )
-        measured = {str(one.name): one for one in result.measurements}
-        time: Any = statistics.fmean(one or 0.0 for one in times.runtimes) if times.runtimes else None
+        measured = {str(measurement.name): measurement for measurement in result.measurements}
+        time: Any = statistics.fmean(runtime or 0.0 for runtime in times.runtimes) if times.runtimes else None
         its_unit = unit
         if "time" in measured and measured["time"].value is not msgspec.UNSET:
             time = measured["time"].value
             its_unit = _unit(path, measured["time"].unit or metadata.get("timeunit", "milliseconds"))
         if result.invalidity != "correct" or result.correctness == 0:
             time = str(result.invalidity) if result.invalidity != "correct" else "correctness"
-        rates = [(name, one.value) for name, one in measured.items()]
+        rates = [(name, measurement.value) for name, measurement in measured.items()]
         rows.append(_row(number, config, entry, unit, _time(time, its_unit, problem), rates))
     parameters: dict[str, list[Any]] = {}
     for parameter in rows[0].record.config if rows else ():

@@ -231,7 +231,7 @@ IDENTITY = (
 SPENT = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
 """The fields of a record with this type. All except the last are charged."""
 
-_MEASURED = [one.name for one in dataclasses.fields(Measurement)]
+_MEASURED = [field.name for field in dataclasses.fields(Measurement)]
 
 _Scalar = bool | Integer | float | Text | None
 
@@ -619,8 +619,8 @@ def _partly_known(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, .
     name = data.get("kind") if isinstance(data, dict) else None
     if minor > (minor_version(FORMAT) or 0) and isinstance(name, str) and name not in KINDS:
         return UnknownLine(name), ()
-    known, unknown = known_part(data, kind)
-    return msgspec.convert(known, kind), unknown
+    known_fields, unknown = known_part(data, kind)
+    return msgspec.convert(known_fields, kind), unknown
 
 
 def _header(line: bytes) -> Line:
@@ -633,10 +633,10 @@ def _header(line: bytes) -> Line:
             )
         if minor_version(version) is None:
             return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
-        known, unknown = known_part(fields, Header)
+        known_fields, unknown = known_part(fields, Header)
         if version == DRAFT:
             unknown = ()  # the draft had other optional fields, too
-        return Line(1, line, check_bounds(msgspec.convert(known, Header)), unknown=unknown)
+        return Line(1, line, check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
 
@@ -757,18 +757,18 @@ def find_logs(path: Path) -> list[Path]:
     return find_files(path, LOGS) if path.is_dir() else [path]
 
 
-def read_found(places: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
-    """Return ``read(log)`` for each log in ``places``, which are logs or directories of logs.
+def read_found(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
+    """Return ``read(log)`` for each log in ``paths``, which are logs or directories of logs.
 
     A log in a directory that cannot be read is skipped with a SearchlabWarning.
 
     Raises:
-        SearchlabError: If a log in ``places`` cannot be read, if none can be read, or if there are no logs.
+        SearchlabError: If a log in ``paths`` cannot be read, if none can be read, or if there are no logs.
     """
-    log_paths = dict.fromkeys(log_path for path_or_directory in places for log_path in find_logs(path_or_directory))
+    log_paths = dict.fromkeys(log_path for path_or_directory in paths for log_path in find_logs(path_or_directory))
     if not log_paths:
-        raise no_logs(places)
-    return read_each(log_paths, read, required=places)
+        raise no_logs(paths)
+    return read_each(log_paths, read, required=paths)
 
 
 def no_logs(paths: Iterable[Path]) -> SearchlabError:

@@ -711,16 +711,16 @@ class Study:
     def _executor(self, argument: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
         """Return the executor (``argument``, or else the study's own) with ``jobs``, or None to run in this process."""
         named = self.spec.executor
-        chosen = default = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
+        plugin = default = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
         if isinstance(argument, Mapping):
-            chosen = EXECUTORS.resolve(argument)[0]
+            plugin = EXECUTORS.resolve(argument)[0]
         elif argument is not None:
-            chosen = parse_executor(argument)
-            if default is not None and default.name == chosen.name:
-                chosen = Plugin(default.name, {**default.options, **chosen.options})
-        if chosen is None:
+            plugin = parse_executor(argument)
+            if default is not None and default.name == plugin.name:
+                plugin = Plugin(default.name, {**default.options, **plugin.options})
+        if plugin is None:
             return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
-        return chosen if jobs is None else Plugin(chosen.name, {**chosen.options, "jobs": jobs})
+        return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
 
 
 def searched_table(table: SuiteTable) -> SpaceChoice:

@@ -67,7 +67,7 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "results" / "study" / "report").glob("*.png"))
 
 
-def test_the_bar_of_a_study_ends_at_its_end_whatever_its_logs_hold(study: Path, tmp_path: Path) -> None:
+def test_the_progress_bar_of_a_study_always_completes(study: Path, tmp_path: Path) -> None:
     """Covers runs that their policy ended, and logs with more trials than the study now has."""
     study.write_text(STUDY.replace("trials = 20", "trials = 130"))  # the space has 120 configs
     assert "520/520" in searchlab("run", study, cwd=tmp_path).stdout

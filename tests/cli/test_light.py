@@ -82,7 +82,7 @@ def test_everything_public_is_there() -> None:
         searchlab.nonsense  # noqa: B018
 
 
-def test_what_the_documentation_names_is_there_after_import_searchlab() -> None:
+def test_documented_names_exist_after_import_searchlab() -> None:
     names = "searchlab.__version__, searchlab.conformance.policy_checks, searchlab.analysis.report"
     done = python("-c", f"import searchlab; {names}; print(searchlab.apply.build_best.__name__)")
     assert done.stdout == "build_best\n", done.stderr

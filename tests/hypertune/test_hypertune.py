@@ -108,7 +108,7 @@ def journal(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | Non
     }
 
 
-def test_a_planted_option_is_found_and_is_better_on_workloads_held_out(study: Study, tmp_path: Path) -> None:
+def test_a_planted_option_is_found_and_generalises(study: Study, tmp_path: Path) -> None:
     found = plan_hypertune(study, PLANTED, options=["aim=0..1"], **QUICK).run()
     assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
     assert found.better and "better than the default on held-out workloads, judging by" in found.verdict
@@ -117,7 +117,7 @@ def test_a_planted_option_is_found_and_is_better_on_workloads_held_out(study: St
     assert json.loads(json.dumps(found.to_json()))["options"] == found.options
 
 
-def test_options_are_searched_on_the_development_tables_of_a_suite(tmp_path: Path) -> None:
+def test_options_are_searched_on_the_dev_split_of_a_suite(tmp_path: Path) -> None:
     write_suite(tmp_path / "mini")
     data = {"suite": "mini/dev", "policies": [PLANTED], "trials": 16, "batch": 4}
     found = plan_hypertune(Study.from_dict(data, tmp_path), PLANTED, options=["aim=0..1"], **QUICK).run()
@@ -127,7 +127,7 @@ def test_options_are_searched_on_the_development_tables_of_a_suite(tmp_path: Pat
             plan_hypertune(Study.from_dict({**data, "suite": suite}, tmp_path), PLANTED)
 
 
-def test_options_that_fit_the_workload_of_the_search_only_are_found_out(study: Study) -> None:
+def test_options_that_overfit_are_detected(study: Study) -> None:
     options = [f"only=none,{WORKLOADS[0]},{WORKLOADS[1]}", "aim=0.5"]
     found = plan_hypertune(study, PLANTED, options=options, **QUICK).run()
     assert [search.options["only"] for search in found.searches[:2]] == [WORKLOADS[1], WORKLOADS[0]]
@@ -221,7 +221,7 @@ def test_two_searches_in_one_directory_are_refused(study: Study, tmp_path: Path)
     assert not (tmp_path / "optuna.log.lock").exists()
 
 
-def test_a_disk_that_is_full_is_one_sentence_and_the_search_goes_on(study: Study, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence_and_the_search_resumes(study: Study, tmp_path: Path) -> None:
     quick = {**QUICK, "trials": 4}
     plan = plan_hypertune(study, PLANTED, options=["aim=0..1"], **quick)
     plan.run(tmp_path / "whole")

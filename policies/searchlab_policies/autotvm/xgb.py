@@ -84,7 +84,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
             raise SearchlabError(f"option 'diversity_filter_ratio' is {self.ratio}; it must be 0 or at least 1")
         self._annealer = Annealer(space, chains=chains, steps=steps, early_stop=early_stop, temperature=temperature)
         self._plan: Sequence[Config] = ()
-        self._told: dict[Config, None] = {}
+        self._measured: dict[Config, None] = {}
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if not self._plan and not self.trials and self.cost_model.fitted:  # pretrained on other tasks
@@ -96,7 +96,7 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
         before = len(self.trials)
         super().tell(trials)
         for count, trial in enumerate(self.trials[before:], before + 1):
-            self._told[trial.config] = None
+            self._measured[trial.config] = None
             if count % self.plan_size == 0:
                 self._train(self.trials[:count])
 
@@ -107,8 +107,8 @@ class AutoTVMXgb(NeverTwice, own_model=OwnModel("autotvm-xgboost", "itervar", "a
 
     def _plan_batch(self, rng: np.random.Generator) -> list[Config]:
         if not self.ratio:
-            return self._annealer.maximums(self.cost_model, self.plan_size, self._told, rng)
-        candidates = self._annealer.maximums(self.cost_model, int(self.plan_size * self.ratio), self._told, rng)
+            return self._annealer.maximums(self.cost_model, self.plan_size, self._measured, rng)
+        candidates = self._annealer.maximums(self.cost_model, int(self.plan_size * self.ratio), self._measured, rng)
         return pick(candidates, np.zeros(len(candidates)), self.plan_size, diversity=1.0)
 
 

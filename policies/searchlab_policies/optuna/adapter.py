@@ -77,7 +77,7 @@ class ParameterPolicy(NeverTwice):
         self.memory = memory
         self.parameters = Parameters(space)
         self._known_trials: list[Known] = []
-        self._told: set[Config] = set()
+        self._measured: set[Config] = set()
 
     @property
     def has_enough_trials(self) -> bool:
@@ -87,7 +87,7 @@ class ParameterPolicy(NeverTwice):
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
         for trial in trials:
-            self._told.add(trial.config)
+            self._measured.add(trial.config)
             try:
                 self._known_trials.append(Known(trial.cost, *self.parameters.encode(trial.config)))
             except InvalidConfig:
@@ -99,14 +99,14 @@ class ParameterPolicy(NeverTwice):
 
     def remembered(self) -> list[Known]:
         """Return the trials to model, in the order told; failed ones get the worst cost of the others."""
-        known = self._known_trials
-        if len(known) > self.memory:
-            ranked = sorted(range(len(known)), key=lambda i: known[i].cost)
+        trials = self._known_trials
+        if len(trials) > self.memory:
+            ranked = sorted(range(len(trials)), key=lambda i: trials[i].cost)
             best = ranked[: self.memory // 4]
             latest = sorted(ranked[self.memory // 4 :])[len(best) - self.memory :]
-            known = [known[i] for i in sorted(best + latest)]
-        worst = max((trial.cost for trial in known if np.isfinite(trial.cost)), default=1.0)
-        return [trial if np.isfinite(trial.cost) else trial._replace(cost=worst) for trial in known]
+            trials = [trials[i] for i in sorted(best + latest)]
+        worst = max((trial.cost for trial in trials if np.isfinite(trial.cost)), default=1.0)
+        return [trial if np.isfinite(trial.cost) else trial._replace(cost=worst) for trial in trials]
 
 
 class OptunaPolicy(ParameterPolicy):
@@ -131,7 +131,7 @@ class OptunaPolicy(ParameterPolicy):
             # Not study.add_trial, which would validate each trial again.
             study_id = storage.get_study_id_from_name(study.study_name)
             trials = [StudyTrial(earlier.params, earlier.distributions, earlier.cost) for earlier in self.remembered()]
-            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._told]
+            pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._measured]
             for trial in (*trials, *pending):
                 storage.create_new_trial(study_id, trial)
             for _ in range(n):

@@ -315,7 +315,7 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
     low, high = min(-ROPE, *ends), max(ROPE, *ends)
     low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
 
-    def place(value: float) -> str:
+    def to_percent(value: float) -> str:
         return f"{100 * (value - low) / (high - low):.2f}"
 
     step = min((m * 10.0**e for e in range(-4, 1) for m in (1, 2, 5)), key=lambda step: abs((high - low) / step - 4))
@@ -328,20 +328,20 @@ def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
                 "strategy": gap.strategy,
                 "p": gap.p,
                 "mark": "" if gap.significant else "open",
-                "x": place(value),
-                "lower": "" if lower is None else place(lower),
-                "upper": "" if upper is None else place(upper),
+                "x": to_percent(value),
+                "lower": "" if lower is None else to_percent(lower),
+                "upper": "" if upper is None else to_percent(upper),
                 "text": signed(value),
                 "interval": "-" if lower is None or upper is None else f"{signed(lower)} to {signed(upper)}",
             }
         )
-    zone = place(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
+    zone = to_percent(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
     return {
         "reference": reference,
         "rows": rows,
         "zone": zone,
-        "zero": place(0.0),
-        "ticks": [(place(tick), f"{tick:.4g}") for tick in ticks.tolist()],
+        "zero": to_percent(0.0),
+        "ticks": [(to_percent(tick), f"{tick:.4g}") for tick in ticks.tolist()],
     }
 
 

@@ -244,7 +244,10 @@ class Direct:
                 return node
             inner: list[Var] = []
             products: list[SBlockRealize] = []
-            seen = [(For, lambda one: inner.append(one.loop_var)), (SBlockRealize, lambda one: products.append(one))]
+            seen = [
+                (For, lambda node: inner.append(node.loop_var)),
+                (SBlockRealize, lambda node: products.append(node)),
+            ]
             structural_walk(node.body, seen)
             values = structural_map(
                 products[0].iter_values,

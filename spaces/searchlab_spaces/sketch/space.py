@@ -216,10 +216,10 @@ class Sketch(Space):
             assert legal is not None, "the extents of a workload are constant"
             knobs.append(Knob(unique(name), legal, role=decisions.role_of(kind, name)))
             if rng is None:
-                chosen = min(legal, key=lambda choice: choice[-2] if isinstance(choice, tuple) else 0)
+                selected = min(legal, key=lambda choice: choice[-2] if isinstance(choice, tuple) else 0)
             else:
-                chosen = legal[int(rng.integers(len(legal)))]
-            return decisions.as_decision(kind, attrs, chosen)
+                selected = legal[int(rng.integers(len(legal)))]
+            return decisions.as_decision(kind, attrs, selected)
 
         sch = Schedule(self.workload.module, seed=SEED, error_render_level="fast")
         trace.apply_to_schedule(sch, remove_postproc=False, decision_provider=decide)

@@ -168,14 +168,14 @@ class TemplateConfig:
 
     Args:
         schedule: The schedule.
-        chosen: The chosen values, or None while the knobs are being collected, with every knob at its first choice.
+        choices: The chosen values, or None while the knobs are being collected, with every knob at its first choice.
     """
 
-    def __init__(self, schedule: Schedule, chosen: Mapping[str, Value] | None = None) -> None:
+    def __init__(self, schedule: Schedule, choices: Mapping[str, Value] | None = None) -> None:
         self.knobs: dict[str, TemplateKnob] = {}
         self.filter: Callable[[Mapping[str, Any]], bool] | None = None
         self._schedule = schedule
-        self._choices = chosen
+        self._choices = choices
 
     def axis(self, loop: LoopRV | int) -> Axis:
         """Return an axis of the same length as ``loop``, for which knobs can be defined."""

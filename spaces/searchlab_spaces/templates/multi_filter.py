@@ -140,21 +140,21 @@ class _Unlisted(Exception):
 class _Listed(Mapping[str, Entity]):
     """A condition's argument: the entities of the knobs that it is known to read."""
 
-    def __init__(self, known: Collection[str], entities: Mapping[str, Entity]) -> None:
-        self._known, self._entities = known, entities
+    def __init__(self, names: Collection[str], entities: Mapping[str, Entity]) -> None:
+        self._names, self._entities = names, entities
 
     def __getitem__(self, name: str) -> Entity:
         if name in self._entities:
             return self._entities[name]
-        if name in self._known:
+        if name in self._names:
             raise _Unlisted(name)
-        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._known)}")
+        raise SearchlabError(f"multi_filter reads an unknown knob {name!r}{did_you_mean(name, self._names)}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._names)
 
 
 def _mask(entities: Mapping[str, Sequence[Entity]], condition: Condition) -> tuple[Any, list[str]]:

@@ -49,23 +49,23 @@ class Chooser(Unchecked):  # type: ignore[misc]
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
     ) -> list[ExprRV]:
-        chosen = self._decide(decision, decisions.PERFECT_TILE, loop, [n, max_innermost_factor])
-        return list(super().sample_perfect_tile(loop, n, max_innermost_factor, decision=chosen))
+        choice = self._decide(decision, decisions.PERFECT_TILE, loop, [n, max_innermost_factor])
+        return list(super().sample_perfect_tile(loop, n, max_innermost_factor, decision=choice))
 
     def sample_partitioned_tile(
         self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: list[int] | None = None
     ) -> list[ExprRV]:
-        chosen = self._decide(decision, decisions.PARTITIONED_TILE, loop, [n, partition_pos, innerpart_factor])
-        return list(super().sample_partitioned_tile(loop, n, partition_pos, innerpart_factor, decision=chosen))
+        choice = self._decide(decision, decisions.PARTITIONED_TILE, loop, [n, partition_pos, innerpart_factor])
+        return list(super().sample_partitioned_tile(loop, n, partition_pos, innerpart_factor, decision=choice))
 
     def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> ExprRV:
-        chosen = self._decide(decision, decisions.CATEGORICAL, None, [candidates, probs])
-        return super().sample_categorical(candidates, probs, decision=chosen)
+        choice = self._decide(decision, decisions.CATEGORICAL, None, [candidates, probs])
+        return super().sample_categorical(candidates, probs, decision=choice)
 
     def sample_compute_location(self, block: SBlockRV | str, decision: int | None = None) -> LoopRV:
         block = self.get_sblock(block) if isinstance(block, str) else block
-        chosen = self._decide(decision, decisions.COMPUTE_LOCATION, block, [])
-        return super().sample_compute_location(block, decision=chosen)
+        choice = self._decide(decision, decisions.COMPUTE_LOCATION, block, [])
+        return super().sample_compute_location(block, decision=choice)
 
     def _decide(self, decision: Any, kind: str, subject: LoopRV | SBlockRV | None, attrs: Sequence[Any]) -> Any:
         """Return the given decision or, if there is none, the chosen one."""

@@ -66,7 +66,7 @@ def test_a_rejected_gate_leaves_its_level_to_the_next() -> None:
     assert one_family(exhausted, behind)["second"] == pytest.approx(0.03 / RESERVED, rel=1e-5)
 
 
-def test_exploratory_tests_get_all_of_it_once_every_gate_is_rejected() -> None:
+def test_exploratory_tests_get_alpha_when_all_gates_are_rejected() -> None:
     page = {"registered": 0.001, "other": 0.03}
     assert one_family(page, [Gate("registered")])["other"] == pytest.approx(0.03)
     assert one_family(page | {"registered": 0.9}, [Gate("registered")])["other"] == pytest.approx(0.03 / (1 - RESERVED))

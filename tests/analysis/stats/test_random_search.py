@@ -128,7 +128,7 @@ def test_weighted_median(values: list[float], weights: list[float], expected: fl
     assert weighted_median(np.array(values, float), np.array(weights, float)) == expected
 
 
-def test_a_score_goes_over_as_many_trials_after_the_start_as_random_search_takes() -> None:
+def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
     costs = np.exp(np.arange(100.0))
     draws = Draws.of(costs, 60)
     assert draws.median == pytest.approx(49.5) and draws.expected[0] == pytest.approx(49.5)
@@ -143,7 +143,7 @@ def test_a_score_goes_over_as_many_trials_after_the_start_as_random_search_takes
     assert late.scores(run) == pytest.approx([1])
 
 
-def test_a_run_that_finds_nothing_for_long_does_not_outweigh_all_others() -> None:
+def test_one_run_without_success_does_not_outweigh_the_others() -> None:
     """In latency, whose tail is heavy, one dead run in ten gave a mean score of -46."""
     costs = np.concatenate((np.random.default_rng(0).lognormal(0, 0.3, 200), [1e3, np.inf]))
     search = RandomSearch.of(Draws.of(costs, 50), float(costs.min()), 50)

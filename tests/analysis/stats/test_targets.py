@@ -83,7 +83,7 @@ def test_the_area_is_the_mean_of_the_ecdf(curves: Floats, horizon: int) -> None:
 
 
 @given(rising.filter(lambda curves: bool(curves.max() > 1e-3)))
-def test_with_many_targets_the_ecdf_area_becomes_the_area_under_the_curve(curves: Floats) -> None:
+def test_ecdf_area_of_many_targets_is_the_area_under_the_curve(curves: Floats) -> None:
     """Equal steps of throughput give the linear area, equal steps of log-precision the logarithmic one."""
     best, many = float(curves.max()), 4000
     even = best * (np.arange(many) + 0.5) / many
