@@ -58,7 +58,7 @@ class StudyProgress:
         if not directory.is_dir():
             what = "is not a directory" if directory.exists() else "does not exist"
             raise SearchlabError(
-                f"{directory} {what}; pass a study file, or the directory that contains a study's logs, such as "
+                f"{directory} {what}; run the study first, or pass the directory that contains its logs, such as "
                 f"results/STUDY"
             )
         self.directory = directory

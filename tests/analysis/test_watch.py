@@ -26,6 +26,7 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.watch import StudyProgress, WatchServer
 from searchlab.errors import SearchlabError
+from searchlab.log.format import read_header
 from searchlab.log.plan import PLAN
 from searchlab.log.writer import LogWriter
 from searchlab.records import Trial
@@ -195,7 +196,7 @@ def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> No
 
 
 def test_only_a_directory_can_be_watched(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="does not exist; pass a study file, or the directory that contains"):
+    with pytest.raises(SearchlabError, match="does not exist; run the study first, or pass the directory"):
         StudyProgress(tmp_path / "none")
     (tmp_path / "file").touch()
     with pytest.raises(SearchlabError, match="is not a directory"):
@@ -312,6 +313,13 @@ def test_a_browser_may_close_its_connection(server: WatchServer, capfd: pytest.C
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_on_a_running_study_tells_its_progress(logs: Path, undrawn: None) -> None:
+    (log,) = logs.iterdir()
+    assert "trials done" not in searchlab("report", logs).stdout
+    with LogWriter(log, read_header(log)):
+        assert f"{logs}: 1 log, 1 running; 3 trials done" in searchlab("report", logs).stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
