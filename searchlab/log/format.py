@@ -325,8 +325,8 @@ class Changed(
     """
 
     trials: Number
-    code: dict[str, str]
-    versions: dict[str, str] = {}
+    code: dict[Text, Text]
+    versions: dict[Text, Text] = {}
     time: Moment = 0.0
 
 
@@ -549,7 +549,7 @@ def minor_version(version: Any) -> int | None:
     """Return N if ``version`` is ``"1.N"``, -1 if it is that of the draft, or None if it cannot be read."""
     if version == DRAFT:
         return -1
-    match = re.fullmatch(r"1\.(\d{1,9})", version) if isinstance(version, str) else None
+    match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
     return int(match[1]) if match else None
 
 

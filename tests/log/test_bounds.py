@@ -19,6 +19,7 @@ from searchlab.log.writer import examine, is_locked
 from tests.support.analysis.logs import write
 
 BORDER = Path(__file__).parents[1] / "border" / "data" / "computation"
+GOLDEN = Path(__file__).parents[1] / "golden" / "data"
 HUGE = 10**400
 DEEP: Any = json.loads("[" * 500 + "]" * 500)
 LONG = "x" * 100_000
@@ -74,6 +75,15 @@ def test_names_and_numbers_are_bounded(
         read(path)
     assert len(str(caught.value)) < 1000 + len(str(path))
     assert examine(path).problems[0].number == line + 1
+
+
+@pytest.mark.parametrize("read", [read_log, lambda path: read_columns(path, {})])
+@pytest.mark.parametrize("fields", [{"code": {LONG: "x"}}, {"code": {"core": LONG}}, {"versions": {"numpy": LONG}}])
+def test_names_in_a_change_are_bounded(read: Callable[[Path], object], fields: dict[str, Any], tmp_path: Path) -> None:
+    path = shutil.copy(GOLDEN / "changed.jsonl", tmp_path / "a.jsonl")
+    number = [b'"changed"' in line for line in path.read_bytes().splitlines()].index(True)
+    with pytest.raises(SearchlabError, match=f"line {number + 1}: it is damaged"):
+        read(changed(path, number, fields))
 
 
 def test_what_searchlab_writes_is_within_the_bounds(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
     assert examine(path).damaged
 
 
-@pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "", 2, 1.5, None, ["1.0"]])
+@pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "1.02", "1.\u0662", "", 2, 1.5, None, ["1.0"]])
 def test_other_versions_are_refused(tmp_path: Path, version: Any) -> None:
     path = edited(tmp_path / "a.jsonl", 0, {"searchlab_log": version})
     for read in (read_log, read_header, lambda file: read_columns(file, {})):
