@@ -242,13 +242,19 @@ _SIZE_OF = {"readings": 1, "rounds": 2, "qualities": 2}
 
 
 class Stamp(NamedTuple):
-    """The state of a file. Programs cannot set ``changed``, so a copy of the file has a different value."""
+    """The state of a file. Programs cannot set ``changed``, so a copy of the file has a different value.
+
+    Attributes:
+        modified: The time of the last modification of the content, in nanoseconds.
+        changed: The time of the last change of the content or its metadata, in nanoseconds.
+        tail: The digest of the last bytes.
+    """
 
     size: int
-    modified: int  # nanoseconds
-    changed: int  # nanoseconds
+    modified: int
+    changed: int
     inode: int
-    tail: bytes  # the digest of the last bytes
+    tail: bytes
 
     @classmethod
     def from_file(cls, path: Path) -> Stamp | None:
@@ -264,12 +270,17 @@ class Stamp(NamedTuple):
 
 
 class _Cached(msgspec.Struct, frozen=True, array_like=True):
-    """A log in the cache, without its arrays."""
+    """A log in the cache, without its arrays.
+
+    Attributes:
+        sizes: The numbers of trials, readings and rounds.
+        header: The log's index in the list of distinct headers, in which the next three fields are blank.
+    """
 
     file: bytes
     stamp: Stamp
-    sizes: tuple[int, int, int]  # the numbers of trials, readings and rounds
-    header: int  # its position in the list of distinct headers, in which the next three fields are blank
+    sizes: tuple[int, int, int]
+    header: int
     seed: int
     created: float
     machine: dict[str, Any]
@@ -279,9 +290,13 @@ class _Cached(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Index(msgspec.Struct, frozen=True, array_like=True):
-    """Everything in the cache except the arrays."""
+    """Everything in the cache except the arrays.
 
-    headers: list[Header]  # a strategy's runs share one header
+    Attributes:
+        headers: The distinct headers; a strategy's runs share one.
+    """
+
+    headers: list[Header]
     configs: list[bytes]
     logs: list[_Cached]
 

@@ -20,13 +20,19 @@ PAUSE = 600.0
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How much of a planned run is done."""
+    """How much of a planned run is done.
+
+    Attributes:
+        charged: The charged seconds so far, the last value of ``Log.elapsed``.
+        trial_seconds: Wall-clock time spent on trials, in seconds.
+        waits: The number of trials on which this time was spent.
+    """
 
     run: PlannedRun
     trials: int = 0
-    charged: float = 0.0  # the last value of Log.elapsed
-    trial_seconds: float = 0.0  # wall-clock time spent on trials, in seconds
-    waits: int = 0  # the number of trials on which this time was spent
+    charged: float = 0.0
+    trial_seconds: float = 0.0
+    waits: int = 0
     complete: bool = False
 
     @classmethod
@@ -46,15 +52,20 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The remaining work for one strategy in one space for one workload, over all seeds."""
+    """The remaining work for one strategy in one space for one workload, over all seeds.
+
+    Attributes:
+        trials: The maximum number of remaining trials; None if neither the budget nor a log limits it.
+        seconds: The time for these trials if the runs follow one another; None if unknown.
+    """
 
     workload: str
     space: str
     strategy: str
     runs: int
     complete: int
-    trials: int | None  # the maximum number of remaining trials; None if neither the budget nor a log limits it
-    seconds: float | None  # the time for these trials if the runs follow one another; None if unknown
+    trials: int | None
+    seconds: float | None
 
 
 def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:

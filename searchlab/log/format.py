@@ -109,33 +109,49 @@ LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order."""
+    """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order.
+
+    Attributes:
+        block: The number of programs between two readings of the sentinel.
+        sentinel: For each reading, the time since the first pass began, and the median; both in seconds.
+        again: The number of blocks that were timed again because the sentinel deviated.
+        finalists: The number of fastest programs that were timed again, in turn.
+        rounds: The number of rounds in which the finalists were timed.
+    """
 
     count: Number
-    block: Number  # the number of programs between two readings of the sentinel
-    sentinel: tuple[
-        tuple[Spent, Spent], ...
-    ]  # for each reading, the time since the first pass began, and the median; both in seconds
-    again: Number = 0  # the number of blocks that were timed again because the sentinel deviated
-    finalists: Number = 0  # the number of fastest programs that were timed again, in turn
-    rounds: Number = 0  # the number of rounds in which the finalists were timed
+    block: Number
+    sentinel: tuple[tuple[Spent, Spent], ...]
+    again: Number = 0
+    finalists: Number = 0
+    rounds: Number = 0
 
 
 class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The results of random search in a space with a complete table, as natural logarithms of seconds."""
+    """The results of random search in a space with a complete table, as natural logarithms of seconds.
 
-    expected: tuple[LogSeconds, ...]  # the expected value of the lowest latency after 1, 2, ... draws
-    median: LogSeconds  # the median latency of the working configs, weighted by how often they are drawn
-    slowest: LogSeconds  # the latency of the slowest working config
+    Attributes:
+        expected: The expected value of the lowest latency after 1, 2, ... draws.
+        median: The median latency of the working configs, weighted by how often they are drawn.
+        slowest: The latency of the slowest working config.
+    """
+
+    expected: tuple[LogSeconds, ...]
+    median: LogSeconds
+    slowest: LogSeconds
 
 
 class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts about a plug-in's workload that are needed to read a log."""
+    """The facts about a plug-in's workload that are needed to read a log.
+
+    Attributes:
+        content: The workload's content; see :meth:`~searchlab.workload.Workload.content`.
+    """
 
     flops: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
     unit: str = "GFLOPS"
     cluster: str = ""
-    content: str = ""  # see Workload.content
+    content: str = ""
 
     @classmethod
     def from_workload(cls, workload: Workload) -> Computation:
@@ -147,7 +163,25 @@ BUILTIN_KINDS = ("gemm", "conv2d", "kernel")
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="header"):
-    """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes."""
+    """A log's header: the facts about its run. The facts in ``IDENTITY`` must not change when the run resumes.
+
+    Attributes:
+        machine: Facts about the machine; see :func:`searchlab.machine.host.machine`.
+        starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
+            them.
+        warm_start: Digests of the logs from which the run started, in order.
+        space_size: The number of configs in the space, or None if they were not counted.
+        optimum: The lowest cost of any config in the space, in seconds, if the run used a complete table; None if
+            unknown.
+        random: The results of random search within the trial budget, if the run used a complete table.
+        contrasts: The pairs of strategies, by name, that the study registered for comparison before the run began.
+        effective: Options that the policy could not use as specified (or by default), with the values that it used
+            instead.
+        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`.
+        defaults: The values of the options that were not specified, by role.
+        passes: How the log was timed, if it is a table that was timed in passes.
+        computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_KINDS.
+    """
 
     searchlab_log: str | int = FORMAT
     workload: str
@@ -161,30 +195,23 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     target: dict[str, Any]
     measure: dict[str, Any]
     host: dict[str, Any] = {}
-    machine: dict[str, Any] = {}  # other facts: see searchlab.machine.host.machine
+    machine: dict[str, Any] = {}
     starts: str = ""
-    """The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share them."""
-    warm_start: tuple[str, ...] = ()  # digests of the logs from which the run started, in order
+    warm_start: tuple[str, ...] = ()
     label: str = ""
     space_label: str = ""
-    space_size: int | None = None  # None if its configs were not counted
+    space_size: int | None = None
     optimum: Seconds | None = None
-    """The lowest cost of any config in the space, in seconds, if the run used a complete table; None if unknown."""
     random: RandomDraws | None = None
-    """The results of random search within the trial budget, if the run used a complete table."""
     contrasts: tuple[tuple[str, str], ...] = ()
-    """The pairs of strategies, by name, that the study registered for comparison before the run began."""
     effective: dict[str, Any] = {}
-    """Options that the policy could not use as specified (or by default), with the values that it used instead."""
     workers: Annotated[int, msgspec.Meta(ge=1, lt=1 << 53)] = 1
     versions: dict[str, str] = {}
     code: dict[str, str] = {}
-    """The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`."""
     defaults: dict[str, dict[str, Any]] = {}
-    """The values of the options that were not specified, by role."""
     created: Moment = 0.0
-    passes: Passes | None = None  # None unless the log is a table that was timed in passes
-    computation: Computation | None = None  # None for the kinds of workloads in DEFINED
+    passes: Passes | None = None
+    computation: Computation | None = None
 
     @property
     def name(self) -> str:
@@ -249,13 +276,22 @@ class Record(
     tag_field="kind",
     tag="trial",
 ):
-    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch."""
+    """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch.
+
+    Attributes:
+        batch: The number of the trial's batch, or None in the draft format.
+        at: When each of its times was measured, in a table that was timed in passes.
+        propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
+        train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
+        model: In a batch's last record: how well the batch was predicted.
+        sentinel: In some batches' first record: the time of the run's first program just before.
+    """
 
     index: Number
-    batch: Number | None = None  # None in the draft format
+    batch: Number | None = None
     config: ConfigJson
     seconds: tuple[Seconds, ...] = ()
-    at: tuple[Spent, ...] = ()  # when each of these times was measured, in a table that was timed in passes
+    at: tuple[Spent, ...] = ()
     failure: Failure | None = None
     message: Message = ""
     build_seconds: Spent = 0.0
@@ -266,11 +302,11 @@ class Record(
     nearest: bool = False
     pruned: bool = False
     statistic: Statistic = "median"
-    propose_seconds: Spent = 0.0  # its share of the CPU time that the policy used to propose the batch
-    train_seconds: Spent = 0.0  # its share of the CPU time that the policy used to learn from the previous batch
+    propose_seconds: Spent = 0.0
+    train_seconds: Spent = 0.0
     time: Moment = 0.0
-    model: ModelQuality | None = None  # in a batch's last record: how well the batch was predicted
-    sentinel: Seconds | None = None  # in some batches' first record: the time of the run's first program just before
+    model: ModelQuality | None = None
+    sentinel: Seconds | None = None
 
     @classmethod
     def from_trial(
@@ -436,11 +472,16 @@ def batch_numbers(records: Sequence[Record], size: int) -> Ints:
 
 
 class LoggedTrials:
-    """The base class of logs and their columns, with the time charged for each trial and the unit of throughput."""
+    """The base class of logs and their columns, with the time charged for each trial and the unit of throughput.
+
+    Attributes:
+        batches: Each trial's batch number, shape (trials,).
+        spent: Seconds spent on proposing, training, building and running, shape (trials, 4).
+    """
 
     header: Header
-    batches: Ints  # each trial's batch number, shape (trials,)
-    spent: Floats  # seconds spent on proposing, training, building and running, shape (trials, 4)
+    batches: Ints
+    spent: Floats
 
     @cached_property
     def starts(self) -> list[int]:
@@ -482,15 +523,22 @@ class LoggedTrials:
 
 @dataclass(frozen=True)
 class Log(LoggedTrials):
-    """The content of a log."""
+    """The content of a log.
+
+    Attributes:
+        final: The finalists, or None unless they were chosen from exactly these records.
+        ended: Why the run ended, or None unless it ended after exactly these records.
+        changes: The changes of code and libraries, in order.
+        size: The uncompressed size of its complete lines, in bytes.
+    """
 
     path: Path
     header: Header
     records: tuple[Record, ...]
-    final: Final | None = None  # the finalists, or None unless they were chosen from exactly these records
-    ended: Ended | None = None  # why the run ended, or None unless it ended after exactly these records
-    changes: tuple[Changed, ...] = ()  # the changes of code and libraries, in order
-    size: int = field(default=0, compare=False)  # the uncompressed size of its complete lines, in bytes
+    final: Final | None = None
+    ended: Ended | None = None
+    changes: tuple[Changed, ...] = ()
+    size: int = field(default=0, compare=False)
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
@@ -535,14 +583,22 @@ class Log(LoggedTrials):
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """A line of a log."""
+    """A line of a log.
 
-    number: int  # from 1
+    Attributes:
+        number: The line's number, from 1.
+        item: The line's content, or None if the line is damaged.
+        problem: The message to print after "line 3: ", or "" if nothing is wrong.
+        torn: Whether the line is an incomplete last line, written when the run was killed.
+        unknown: A clause for each field that this version does not know and has ignored.
+    """
+
+    number: int
     data: bytes
-    item: Header | Record | Final | Ended | Changed | UnknownLine | None  # None if the line is damaged
-    problem: str = ""  # the message to print after "line 3: ", or "" if nothing is wrong
-    torn: bool = False  # whether it is an incomplete last line, written when the run was killed
-    unknown: tuple[str, ...] = ()  # a clause for each field that this version does not know and has ignored
+    item: Header | Record | Final | Ended | Changed | UnknownLine | None
+    problem: str = ""
+    torn: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 def minor_version(version: Any) -> int | None:

@@ -32,13 +32,24 @@ _MOST = 1 << 30  # the maximum unpacked size of a table, in bytes
 
 
 class _Body(msgspec.Struct, array_like=True):
-    configs: bytes  # JSON lines
-    readings: bytes  # float32 in milliseconds
-    counts: bytes  # uint16, the number of readings per trial
-    failures: bytes  # int8, positions in FAILURES, or -1 for none
+    """The content of a packed table, in arrays over its trials.
+
+    Attributes:
+        configs: The configs as JSON lines.
+        readings: The times as float32, in milliseconds.
+        counts: The number of readings per trial, as uint16.
+        failures: The indices in FAILURES as int8, or -1 for none.
+        message_of: The indices in messages, as uint16.
+        spent: The charged times as float32, in seconds, shape (4, trials).
+    """
+
+    configs: bytes
+    readings: bytes
+    counts: bytes
+    failures: bytes
     messages: list[str]
-    message_of: bytes  # uint16, positions in messages
-    spent: bytes  # float32 in seconds, shape (4, trials)
+    message_of: bytes
+    spent: bytes
     statistic: Statistic
 
 

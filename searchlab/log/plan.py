@@ -96,9 +96,13 @@ _LONGEST = 100_000  # the maximum number of bytes that are read from a copy
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a study, described by the names that reports use."""
+    """A run in a study, described by the names that reports use.
 
-    log: str  # the path of its log relative to the plan's directory, with "/" as the separator
+    Attributes:
+        log: The path of its log relative to the plan's directory, with "/" as the separator.
+    """
+
+    log: str
     workload: str
     space: str
     strategy: str

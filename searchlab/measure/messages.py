@@ -34,13 +34,18 @@ class Fork(NamedTuple):
     """A request to the fork server to fork a worker, sent with the worker's connection and standard error.
 
     The answer is the worker's process ID, or an error message.
+
+    Attributes:
+        path: The value of ``sys.path``.
+        folder: The working directory.
+        environment: Differences from the fork server's environment; None removes a variable.
     """
 
     threads: int
     memory_limit_mb: int
-    path: list[str]  # sys.path
-    folder: str  # the working directory
-    environment: dict[str, str | None]  # differences from the fork server's environment; None removes a variable
+    path: list[str]
+    folder: str
+    environment: dict[str, str | None]
 
 
 class HasEnded(NamedTuple):
@@ -50,17 +55,25 @@ class HasEnded(NamedTuple):
 
 
 class End(NamedTuple):
-    """The exit code and the resource usage of a worker that has ended."""
+    """The exit code and the resource usage of a worker that has ended.
+
+    Attributes:
+        megabytes: The peak memory, in MB.
+    """
 
     code: int
-    megabytes: int = 0  # peak memory
+    megabytes: int = 0
     cpu_seconds: float = 0.0
 
 
 class SetUpBuilder(NamedTuple):
-    """Prepare to build programs from a space. The answer to this and the other set-up message is Ready or Broken."""
+    """Prepare to build programs from a space. The answer to this and the other set-up message is Ready or Broken.
 
-    space: bytes  # a pickle
+    Attributes:
+        space: The pickled space.
+    """
+
+    space: bytes
     name: str = "the space"
 
     def __str__(self) -> str:
@@ -68,14 +81,20 @@ class SetUpBuilder(NamedTuple):
 
 
 class SetUpRunner(NamedTuple):
-    """Prepare to run programs for a workload."""
+    """Prepare to run programs for a workload.
+
+    Attributes:
+        error_factor: See searchlab.space.Space.
+        fleet: RpcSettings.connect_timeout and cc, or None to run on this machine.
+        seed: The seed for drawing the inputs.
+    """
 
     workload: Workload
     settings: RunSettings
     target: Target
-    error_factor: float  # see searchlab.space.Space
-    fleet: tuple[float, str] | None = None  # RpcSettings.connect_timeout and cc, or None to run on this machine
-    seed: int = 0  # the seed for drawing the inputs
+    error_factor: float
+    fleet: tuple[float, str] | None = None
+    seed: int = 0
 
     def __str__(self) -> str:
         return str(self.workload)
@@ -96,11 +115,15 @@ class Broken(_Answer, frozen=True):
 
 
 class Failed(_Answer, frozen=True):
-    """The program failed. This may answer any message except a set-up message."""
+    """The program failed. This may answer any message except a set-up message.
+
+    Attributes:
+        seconds: The time spent on building or running it.
+    """
 
     failure: Failure
     message: Text
-    seconds: Taken = 0.0  # the time spent on building or running it
+    seconds: Taken = 0.0
 
 
 class Build(NamedTuple):
@@ -110,7 +133,13 @@ class Build(NamedTuple):
 
 
 class Scheduled(_Answer, frozen=True):
-    program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]  # its hash
+    """A config was scheduled.
+
+    Attributes:
+        program: The program's hash.
+    """
+
+    program: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class Continue(NamedTuple):
@@ -120,8 +149,14 @@ class Continue(NamedTuple):
 
 
 class Built(_Answer, frozen=True):
+    """A program was built.
+
+    Attributes:
+        seconds: The CPU time for scheduling and compiling.
+    """
+
     code: Code
-    seconds: Taken  # CPU time for scheduling and compiling
+    seconds: Taken
 
 
 class Skipped(_Answer, frozen=True):
@@ -129,28 +164,51 @@ class Skipped(_Answer, frozen=True):
 
 
 class Extract(NamedTuple):
-    """Extract features from the configs' programs. The answer is Extracted."""
+    """Extract features from the configs' programs. The answer is Extracted.
 
-    features: str  # the name of the features
+    Attributes:
+        features: The name of the features.
+    """
+
+    features: str
     configs: list[Config]
 
 
 class Extracted(_Answer, frozen=True):
-    rows: list[bytes]  # 64-bit floats, shape (d,), for each config; empty for a config without a program
-    seconds: Taken  # CPU time for all rows
+    """Features were extracted.
+
+    Attributes:
+        rows: The features of each config as 64-bit floats, shape (d,); empty if it has no program.
+        seconds: The CPU time for all rows.
+    """
+
+    rows: list[bytes]
+    seconds: Taken
 
 
 class RunProgram(NamedTuple):
-    """Check and time a program on this machine. The answer is Ran."""
+    """Check and time a program on this machine. The answer is Ran.
+
+    Attributes:
+        best: The time that the run's fastest program so far takes, in seconds.
+    """
 
     code: Code
-    best: float  # the time that the run's fastest program so far takes, in seconds
+    best: float
 
 
 class Ran(_Answer, frozen=True):
-    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]  # one reading per repeat
-    pruned: bool  # whether repeats were skipped because the program is slow
-    run_seconds: Taken  # the time spent on checking and timing
+    """A program ran and was timed.
+
+    Attributes:
+        seconds: One reading per repeat.
+        pruned: Whether repeats were skipped because the program is slow.
+        run_seconds: The time spent on checking and timing.
+    """
+
+    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]
+    pruned: bool
+    run_seconds: Taken
 
 
 class Begun(_Answer, frozen=True):
@@ -165,15 +223,25 @@ class Remeasure(NamedTuple):
 
 
 class Remeasured(_Answer, frozen=True):
-    seconds: list[tuple[Seconds, ...]]  # for each program and round
+    """Programs were timed in turn.
+
+    Attributes:
+        seconds: The readings of each program, one per round.
+    """
+
+    seconds: list[tuple[Seconds, ...]]
 
 
 class RunOn(NamedTuple):
-    """Run a program on a fleet device. The worker answers Begun and then Ran, or else Lost or Unfit."""
+    """Run a program on a fleet device. The worker answers Begun and then Ran, or else Lost or Unfit.
+
+    Attributes:
+        best: The time that the run's fastest program so far takes, in seconds.
+    """
 
     address: Address
     code: Code
-    best: float  # the time that the run's fastest program so far takes, in seconds
+    best: float
 
 
 class Lost(_Answer, frozen=True):
@@ -200,8 +268,12 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
     A frame that cannot be parsed counts as a failure of the candidate. A candidate that knows this format can forge a
     valid answer; this cannot be prevented.
+
+    Attributes:
+        number: The number of the message that it answers, counted from 1.
+        changed: The parts of the worker's state that the candidate has changed; see isolation.Watch.
     """
 
-    number: int  # the number of the message that it answers, counted from 1
+    number: int
     answer: Answer
-    changed: Text = ""  # the parts of the worker's state that the candidate has changed; see isolation.Watch
+    changed: Text = ""

@@ -75,9 +75,13 @@ class WorkerPool:
 
 
 class Turn(NamedTuple, Generic[Job]):
-    """The current task of a busy process."""
+    """The current task of a busy process.
 
-    job: Job | None  # None while the process is being set up
+    Attributes:
+        job: The task, or None while the process is being set up.
+    """
+
+    job: Job | None
     limit: Deadline
 
 
@@ -179,11 +183,16 @@ class JobRunner(Generic[Job]):
 
 @dataclass
 class Builds:
-    """The results of building a batch. Configs are referred to by their index."""
+    """The results of building a batch. Configs are referred to by their index.
 
-    programs: dict[int, str] = field(default_factory=dict)  # the program hash of each config that could be scheduled
+    Attributes:
+        programs: The program hash of each config that could be scheduled.
+        built: The built programs, by hash.
+    """
+
+    programs: dict[int, str] = field(default_factory=dict)
     failures: dict[int, Measurement] = field(default_factory=dict)
-    built: dict[str, Built] = field(default_factory=dict)  # by program hash
+    built: dict[str, Built] = field(default_factory=dict)
 
 
 class BuildPool(WorkerPool):

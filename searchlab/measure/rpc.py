@@ -80,14 +80,22 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
 
 @dataclass
 class _Task:
-    """A program to run on a device."""
+    """A program to run on a device.
 
-    program: str  # its hash
+    Attributes:
+        program: The program's hash.
+        lost_devices: The number of devices lost while running it.
+        hung: Whether a device has hung while running it, perhaps because of the program.
+        address: The device used in its latest run.
+        connecting: The seconds that connecting took in that run; None until it is connected.
+    """
+
+    program: str
     built: Built
-    lost_devices: int = 0  # the number of devices lost while running it
-    hung: bool = False  # whether a device has hung while running it, perhaps because of the program
-    address: Address = ("", 0, "")  # the device used in its latest run
-    connecting: float | None = None  # the seconds that connecting took in that run; None until it is connected
+    lost_devices: int = 0
+    hung: bool = False
+    address: Address = ("", 0, "")
+    connecting: float | None = None
 
 
 class RpcMeasurer(BuildingMeasurer):

@@ -45,14 +45,19 @@ class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table in ``suite.toml``, stored in ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``."""
+    """A table in ``suite.toml``, stored in ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``.
+
+    Attributes:
+        threads: The number of threads that its programs use.
+        file: The file from which `searchlab suite build` imports it; "" if it was measured with searchlab.
+    """
 
     name: Name
     split: Split
     workload: str
     space: SuiteSpace
-    threads: Count = 1  # the number of threads that its programs use
-    file: str = ""  # the file from which `searchlab suite build` imports it; "" if it was measured with searchlab
+    threads: Count = 1
+    file: str = ""
 
     @property
     def family(self) -> str:
@@ -61,13 +66,18 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The keys of ``suite.toml``."""
+    """The keys of ``suite.toml``.
+
+    Attributes:
+        trials: The protocol's budget for a run.
+        seeds: The protocol's number of seeds per strategy.
+    """
 
     version: Name
     title: str
     licence: str
-    trials: Count  # the protocol's budget for a run
-    seeds: Count  # the protocol's number of seeds per strategy
+    trials: Count
+    seeds: Count
     tables: list[SuiteEntry]
 
     def __post_init__(self) -> None:
@@ -81,9 +91,13 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class SuiteTable:
-    """A table in a suite."""
+    """A table in a suite.
 
-    name: str  # includes the suite's version, as in logs: v1/gemm-64x64x64
+    Attributes:
+        name: The table's name with the suite's version, as in logs, for example v1/gemm-64x64x64.
+    """
+
+    name: str
     entry: SuiteEntry
     directory: Path
 

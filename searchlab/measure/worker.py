@@ -60,10 +60,14 @@ def _local(code: Code) -> Program:
 
 
 class Case(NamedTuple):
-    """The inputs for a workload's programs, and the expected results with their tolerance (rtol, atol)."""
+    """The inputs for a workload's programs, and the expected results with their tolerance (rtol, atol).
+
+    Attributes:
+        expected: The expected results, or None if results are not checked.
+    """
 
     inputs: list[Array]
-    expected: tuple[Array, ...] | None  # None if results are not checked
+    expected: tuple[Array, ...] | None
     tolerance: tuple[float, float] = (0.0, 0.0)
 
 

@@ -223,17 +223,26 @@ class Measurers:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """The data that all tasks in a study share."""
+    """The data that all tasks in a study share.
 
-    study: str  # a unique name for this execution of the study
-    base: Path  # the directory that relative paths start from
-    shared: Path  # a folder that is visible on every machine that shares the directory of the logs
-    known_programs: bytes  # the pickled measurements with which every run begins
-    trusts: bool  # whether warm-start logs may cause arbitrary modules to be imported
+    Attributes:
+        study: A unique name for this execution of the study.
+        base: The directory that relative paths start from.
+        shared: A folder that is visible on every machine that shares the directory of the logs.
+        known_programs: The pickled measurements with which every run begins.
+        trusts: Whether warm-start logs may cause arbitrary modules to be imported.
+        planned_on: The machine on which targets such as "native" were resolved.
+    """
+
+    study: str
+    base: Path
+    shared: Path
+    known_programs: bytes
+    trusts: bool
     keep_workers: (
         bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
     )
-    planned_on: str  # the machine on which targets such as "native" were resolved
+    planned_on: str
 
     def say(self, text: str) -> None:
         """Pass a warning to the process of the study, at once if this machine shares its folder."""
@@ -247,37 +256,58 @@ class StudyContext:
 
 @dataclass(frozen=True)
 class ExecutorJob:
-    """One or more runs that an executor performs one after the other by calling :func:`perform`."""
+    """One or more runs that an executor performs one after the other by calling :func:`perform`.
+
+    Attributes:
+        runs: The pickled runs, with absolute paths.
+        settings: Each run's settings as plain data, since pickling loses which values are defaults.
+        logs: Each run's log so far, for machines that do not share its directory.
+    """
 
     context: StudyContext
-    runs: bytes  # pickled, with absolute paths
-    settings: tuple[Any, ...]  # each run's settings as plain data, since pickling loses which values are defaults
-    logs: tuple[bytes | None, ...]  # each run's log so far, for machines that do not share its directory
+    runs: bytes
+    settings: tuple[Any, ...]
+    logs: tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended. The run is complete if ``failed`` is empty."""
+    """How a run ended. The run is complete if ``failed`` is empty.
 
-    refused: str = ""  # the text of a SearchlabError
-    failed: str = ""  # the traceback of any error
-    busy: bool = False  # whether another process is writing its log
+    Attributes:
+        refused: The text of a SearchlabError.
+        failed: The traceback of any error.
+        busy: Whether another process is writing the run's log.
+        log: The current content of the run's log, if the directory of the logs is not shared.
+    """
+
+    refused: str = ""
+    failed: str = ""
+    busy: bool = False
     warned: tuple[str, ...] = ()
-    log: bytes | None = None  # the current content of its log, if the directory of the logs is not shared
+    log: bytes | None = None
 
 
 @dataclass(eq=False)
 class PendingRun:
-    """A run that may not be complete, and its log when the study began."""
+    """A run that may not be complete, and its log when the study began.
+
+    Attributes:
+        losses: The number of losses since its log last grew.
+        size: The size of its log at the last loss, in bytes.
+        seen: The size of its log when it was last checked for new trials.
+        job: The number of the run's job, or -1 until the run has begun.
+        reported: The number of trials that have been passed to on_trial.
+    """
 
     run: Run
     log: Log | None
-    losses: int = 0  # the number of losses since its log last grew
-    size: int = 0  # the size of its log at the last loss, in bytes
-    seen: int = 0  # the size of its log when it was last checked for new trials
+    losses: int = 0
+    size: int = 0
+    seen: int = 0
     on_trial: OnTrial | None = None
-    job: int = -1  # -1 until the run has begun
-    reported: int = 0  # the number of trials that have been passed to on_trial
+    job: int = -1
+    reported: int = 0
 
     @property
     def complete(self) -> bool:

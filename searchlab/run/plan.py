@@ -71,14 +71,22 @@ the error propagates to the caller. The trial remains in the log, so the run can
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """An earlier run that can be used as a warm start."""
+    """An earlier run that can be used as a warm start.
+
+    Attributes:
+        digest: The log's digest.
+        statistic: The statistic that the new run uses as the cost.
+        in_directory: Whether it was found in a directory and may be unused.
+        asked_for: Whether its space is being searched and may be imported.
+        of_suite: Whether it is part of a suite's table, which runs for the same workload must not use.
+    """
 
     log: Log
-    digest: str  # the log's digest
-    statistic: Statistic  # the statistic that the new run uses as the cost
-    in_directory: bool = field(default=False, compare=False)  # whether it was found in a directory and may be unused
-    asked_for: bool = field(default=False, compare=False)  # whether its space is being searched and may be imported
-    of_suite: bool = False  # whether it is part of a suite's table, which runs for the same workload must not use
+    digest: str
+    statistic: Statistic
+    in_directory: bool = field(default=False, compare=False)
+    asked_for: bool = field(default=False, compare=False)
+    of_suite: bool = False
 
     @cached_property
     def trials(self) -> list[Trial]:
@@ -135,10 +143,14 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A directory of logs that serves as a warm start. A run uses those logs in it from which it can learn."""
+    """A directory of logs that serves as a warm start. A run uses those logs in it from which it can learn.
+
+    Attributes:
+        statistic: The statistic that the new run uses as the cost.
+    """
 
     path: Path
-    statistic: Statistic  # the statistic that the new run uses as the cost
+    statistic: Statistic
 
     @cached_property
     def runs(self) -> list[EarlierRun]:
@@ -204,11 +216,16 @@ def read_earlier_run(path: Path, statistic: Statistic, in_directory: bool = Fals
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The earlier runs from which a run starts."""
+    """The earlier runs from which a run starts.
 
-    same_space: tuple[EarlierRun, ...] = ()  # in the same space
+    Attributes:
+        same_space: The runs in the same space.
+        directories: The directories that contain some of these runs.
+    """
+
+    same_space: tuple[EarlierRun, ...] = ()
     others: tuple[EarlierRun, ...] = ()
-    directories: tuple[LogDirectory, ...] = ()  # the directories that contain some of these runs
+    directories: tuple[LogDirectory, ...] = ()
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
@@ -335,12 +352,17 @@ def check_used(earlier: Sequence[EarlierRun | LogDirectory], warm_starts: Sequen
 
 @dataclass(frozen=True)
 class SpaceChoice:
-    """A space to search."""
+    """A space to search.
+
+    Attributes:
+        label: Its name in figures and tables, if it differs from the plug-in's name.
+        size: The number of configs, if they were counted.
+    """
 
     space: Space
     plugin: Plugin
-    label: str = ""  # its name in figures and tables, if it differs from the plug-in's name
-    size: int | None = None  # the number of configs, if they were counted
+    label: str = ""
+    size: int | None = None
 
     @classmethod
     def from_spec(
@@ -390,14 +412,19 @@ class SpaceChoice:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A policy, together with a cost model and its features if the policy uses one."""
+    """A policy, together with a cost model and its features if the policy uses one.
+
+    Attributes:
+        label: Its name in figures and tables, if it differs from the policy's name.
+        without_programs: The features to use if configs have no programs and the user chose no features.
+    """
 
     policy: Plugin
     policy_class: type[Policy]
     cost_model: Plugin | None = None
     features: str = ""
-    label: str = ""  # its name in figures and tables, if it differs from the policy's name
-    without_programs: str = ""  # the features to use if configs have no programs and the user chose no features
+    label: str = ""
+    without_programs: str = ""
 
     @classmethod
     def from_specs(
@@ -438,22 +465,32 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Run:
-    """A fully specified search of a space by a strategy, with a seed and a budget."""
+    """A fully specified search of a space by a strategy, with a seed and a budget.
+
+    Attributes:
+        batch: The number of configs to request from the policy at a time.
+        effective: The options with which the policy runs instead of those specified; see Policy.effective.
+        contrasts: The pairs of strategies that the study registers for comparison.
+        starts: The text hashed into the seed of the first configs; see Header.starts.
+        code: The digests of the source code that decides the run; see :func:`code_of`.
+        defaults: The values of the options that were not specified; see :func:`defaults_of`.
+        discard: Whether to move a log aside that this run cannot continue.
+    """
 
     space_choice: SpaceChoice
     strategy: Strategy
     seed: int
-    batch: int  # the number of configs to request from the policy at a time
+    batch: int
     budget: Budget
     settings: Settings
     log: Path
     warm_start: WarmStart = field(default_factory=WarmStart)
-    effective: Mapping[str, Any] = field(default_factory=dict)  # see Policy.effective
-    contrasts: tuple[tuple[str, str], ...] = ()  # the pairs of strategies that the study registers for comparison
-    starts: str = ""  # see Header.starts
-    code: Mapping[str, str] = field(default_factory=dict)  # see code_of
-    defaults: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # see defaults_of
-    discard: bool = False  # whether to move a log aside that this run cannot continue
+    effective: Mapping[str, Any] = field(default_factory=dict)
+    contrasts: tuple[tuple[str, str], ...] = ()
+    starts: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    discard: bool = False
 
     def __repr__(self) -> str:
         return f"<Run {self.log.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"

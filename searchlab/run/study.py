@@ -282,10 +282,14 @@ def budget_of(trials: int | None, seconds: float | None, stop_after: int | None)
 
 @dataclass(frozen=True)
 class UserObjects:
-    """The classes and objects that a script passed to a study, by the names that replace them there."""
+    """The classes and objects that a script passed to a study, by the names that replace them there.
+
+    Attributes:
+        spaces: The spaces, by label or class name and then by workload.
+    """
 
     policies: dict[str, type[Any]] = field(default_factory=dict)
-    spaces: dict[str, dict[str, Space]] = field(default_factory=dict)  # by label or class name, then by workload
+    spaces: dict[str, dict[str, Space]] = field(default_factory=dict)
     workloads: dict[str, Workload] = field(default_factory=dict)
 
 
