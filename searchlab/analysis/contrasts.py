@@ -1,16 +1,24 @@
-"""The tests in a report: comparisons of strategies on one workload, and the family that all tests form.
+"""The tests in a report: comparisons of strategies on one workload, and the two families that all tests form.
 
 Strategies are tested only by the area under the curve: each pair on each workload and, over all workloads, once for a
 claim about these workloads and once for a claim about similar ones. Trials and seconds to the target are not tested.
+
+**Families.** The tests of the registered contrasts form one family, with two steps: first a claim about these workloads
+for each contrast, corrected by Holm's procedure; then, only if all of these are significant, claims about similar
+workloads and on single workloads, corrected by Holm's procedure at half the level each (or at the whole level, if there
+is only one kind). If any contrast makes no difference on these workloads, a false positive in this family requires one
+in the first step; otherwise, it requires one in the second. Either has a probability of at most 5 % (Maurer, Hothorn
+and Lehmacher, "Multiple comparisons in drug clinical trials and preclinical assays: a-priori ordered hypotheses",
+1995). The tests of all other pairs are exploratory, and form a second family, corrected by Holm's procedure.
 
 **Choice of test.** Most policies begin with random trials that depend only on the seed, so the runs of two strategies
 with the same seed form a pair. For policies with a different start (cmaes, qmc), pairing by seed is as good as any
 other pairing. The signed-rank test compares runs within pairs, so the luck of a seed's random trials cancels out, and
 ten seeds suffice where the rank-sum test needs twenty. However, its p-value for n pairs is at least 2 / 2^n, and the
-correction for all tests in a report requires p-values far below 0.05. If two strategies share too few seeds to reach
+correction for all tests in a family requires p-values far below 0.05. If two strategies share too few seeds to reach
 such p-values with one seed to spare, the rank-sum test is used. Its smallest p-value, 2 / C(2n, n), decreases much
 faster, and shared trials can only increase its p-values, because they reduce the spread of the rank sum. The choice
-depends only on the numbers of seeds, strategies and workloads, so the error rate of a report remains at most 5 %.
+depends only on the numbers of seeds, strategies and workloads, so the error rate of a family remains at most 5 %.
 
 The effect, direction, interval and p-value of a comparison are all computed from the same runs.
 """
@@ -28,10 +36,10 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from .model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, Contrast, Family
+from .model import DESCRIBED, ONE_RUN, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
 from .stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
-from .stats.ranks import ALPHA, RESERVED, Gate, one_family, rank_sum_test, rounded, signed_rank
+from .stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
 from .words import counted, listed
 
 About = Callable[..., Contrast]
@@ -116,7 +124,7 @@ def seeds_needed(level: float) -> int:
 
 @dataclass(frozen=True)
 class PageTests:
-    """The tests in a report, before their p-values are known. Each registered contrast is a gate to its own tests."""
+    """The tests in a report, before their p-values are known."""
 
     registered: Sequence[tuple[str, str]]  # in the order of the study
     alone: Mapping[Pair, int]  # number of tests on single workloads
@@ -130,40 +138,43 @@ class PageTests:
         counted = Counter(map(frozenset, alone)), Counter(map(frozenset, overall))
         return cls([pair for pair in registered if any(frozenset(pair) in own for own in counted)], *counted)
 
-    @property
-    def number(self) -> int:
-        return sum(self.alone.values()) + sum(self.overall.values())
+    def correction(self, first: str, second: str) -> int:
+        """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
+        pairs = set(map(frozenset, self.registered))
+        if frozenset((first, second)) in pairs:
+            halved = any(self.overall.get(pair, 0) > 1 for pair in pairs)
+            return sum(self.alone.get(pair, 0) for pair in pairs) * (1 + halved)
+        return sum(n for tests in (self.alone, self.overall) for pair, n in tests.items() if pair not in pairs)
 
     def level(self, first: str, second: str) -> float:
-        """Return the significance level for testing this pair on one workload, if no other such test is rejected.
+        """Return the significance level for a test of this pair on one workload, if it is the first to be rejected.
 
-        For a registered contrast, this is the level after its test over all workloads has been rejected.
+        For a registered contrast, this is the level after all contrasts were significant over all workloads.
         """
-        pair, gates = frozenset((first, second)), [frozenset(pair) for pair in self.registered]
-        if not gates:
-            return ALPHA / max(1, self.number)
-        gated = sum(self.alone.get(gate, 0) + self.overall.get(gate, 0) for gate in gates)
-        if pair not in gates:
-            return ALPHA * (1 - RESERVED) / max(1, self.number - gated)
-        share = RESERVED if self.number > gated else 1.0
-        over = self.overall.get(pair, 0)
-        passed = 0.5 if over and len(gates) > 1 else 1.0
-        return ALPHA * share * passed / len(gates) / max(1, over) / max(1, self.alone.get(pair, 0))
+        return ALPHA / self.correction(first, second)
 
     def adjusted(self, p: Mapping[Key, float]) -> dict[Key, float]:
-        """Return the p-values of all tests, corrected together."""
-        gates = []
-        for pair in self.registered:
-            own = [key for key in p if set(key[2:]) == set(pair)]
-            overall = [key for key in own if not key[0]]  # on these workloads, then on workloads like these
-            groups = [[key] for key in overall[1:]] + [[key for key in own if key[0]]]
-            if own:
-                gates.append(Gate(overall[0] if overall else None, groups))
-        return one_family(p, gates)
+        """Return the p-values of all tests, corrected as the module docstring describes."""
+        pairs = set(map(frozenset, self.registered))
+        contrasts = {key: value for key, value in p.items() if frozenset(key[2:]) in pairs}
+        first = {key: value for key, value in contrasts.items() if key[1] == PAIRED_T}
+        like_these = {key: value for key, value in contrasts.items() if not key[0] and key not in first}
+        alone = {key: value for key, value in contrasts.items() if key[0]}
+        others = {key: value for key, value in p.items() if key not in contrasts}
+        adjusted = _holm(first)
+        last = max(adjusted.values(), default=0.0)
+        shares = bool(like_these) + bool(alone)
+        for second in (like_these, alone):
+            adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in _holm(second).items()}
+        return adjusted | _holm(others)
 
     def family(self, found: int) -> Family:
-        """Describe the family of tests. ``found`` is the number of tests that have a p-value."""
+        """Describe the families of tests. ``found`` is the number of tests that have a p-value."""
         return Family(found, list(self.registered), _says(found, self.registered))
+
+
+def _holm(p: Mapping[Key, float]) -> dict[Key, float]:
+    return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
 def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
@@ -199,15 +210,18 @@ def _says(number: int, registered: Sequence[tuple[str, str]]) -> str:
         return "Nothing here is tested; all numbers describe these runs."
     said = (
         f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair of strategies, "
-        "on each workload and across all workloads. Together they form one family: the chance that this report "
-        f"calls any two equal strategies different is at most {100 * ALPHA:g} %. Trials and seconds to the target "
-        "are described, not tested. "
+        "on each workload and across all workloads. Trials and seconds to the target are described, not tested. "
     )
+    rate = f"the chance that any two equal strategies are called different is at most {100 * ALPHA:g} %"
     if not registered:
-        return said + "No contrast was registered before the runs, so all tests are exploratory (Holm's correction)."
+        return (
+            f"{said}No contrast was registered before the runs, so all tests are exploratory. They are corrected "
+            f"together by Holm's procedure: {rate}."
+        )
     names = listed([f"{first} against {second}" for first, second in registered], None)
-    return said + (
-        f"Registered before the runs: {names}. {'They share' if len(registered) > 1 else 'It receives'} "
-        f"{100 * RESERVED:g} % of that chance. Each is first tested once across all workloads; individual workloads "
-        f"are tested only if that test is significant. All other tests are exploratory."
+    return (
+        f"{said}Registered before the runs: {names}. {'They are' if len(registered) > 1 else 'It is'} first tested on "
+        f"these workloads together, and on individual or other workloads only if "
+        f"{'all of these results are' if len(registered) > 1 else 'the result is'} significant. All other pairs are "
+        f"exploratory. Both families are corrected by Holm's procedure: in each, {rate}."
     )

@@ -43,7 +43,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     lower: float | None = None  # lower end of the 95 % interval of the improvement; None if there is no interval
     upper: float | None = None
     p: float | None = None  # two-sided, not corrected
-    adjusted: float | None = None  # p-value corrected for all tests in the report; see Family
+    adjusted: float | None = None  # p-value corrected for all tests in its family; see Family
     note: str = ""  # why there is no interval
 
     @property
@@ -77,11 +77,11 @@ class PairCell(NamedTuple):
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The tests in a report, whose p-values are corrected together."""
+    """The tests in a report, whose p-values are corrected in two families: registered contrasts, and all others."""
 
     tests: int  # the number of tests
     registered: list[tuple[str, str]]  # pairs that the study registered before the runs; all others are exploratory
-    says: str  # a description of the family in words
+    says: str  # a description of the families in words
 
 
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,7 +22,7 @@ from .measures import AREA, StrategySummary
 from .model import Summary
 from .stats.inference import FEWEST_WORKLOADS
 from .stats.intervals import DECIMALS
-from .stats.ranks import ALPHA, RESERVED
+from .stats.ranks import ALPHA
 
 MOST = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
 NEW = "a new policy"
@@ -55,7 +55,7 @@ class PowerPlan:
     difference: float
     power: float
     tests: int  # number of tests for which p-values are corrected
-    registered: bool  # whether these tests are registered contrasts, each first tested once over all workloads
+    registered: bool  # whether these are registered contrasts, each tested over all workloads
     workloads: int
     seeds: int  # largest number of seeds of any strategy on any workload
     needs: list[Need]  # pairs with the least variation by seed first, after the pair of a new policy, if any
@@ -100,11 +100,12 @@ def power_plan(
     tests = registered or tests or max(1, summary.family.tests * len(pairs) // max(1, len(all_pairs)))
     rows = [item.by_strategy for item in summary.workloads]
     seeds = max((len(row.seeds) for by_strategy in rows for row in by_strategy.values()), default=0)
-    alpha = ALPHA * (RESERVED if registered else 1) / tests
+    alpha = ALPHA / tests
 
     def need(first: str, second: str, varies: Variation, count: int) -> Need:
         alone, together = (seeds_for(varies, difference, n, power=power, alpha=alpha) for n in (1, count))
-        others = workloads_for(varies, difference, seeds, power=power, alpha=alpha)
+        # A contrast is tested on workloads like these at half of the level; the other half is for single workloads.
+        others = workloads_for(varies, difference, seeds, power=power, alpha=alpha / 2 if registered else alpha)
         return Need(first, second, varies, alone, together, others)
 
     needs = []

@@ -204,11 +204,12 @@ def _no_difference(
     """Return a clause about the ``tied`` strategies, given each strategy's contrast with the leader."""
     runs = min(about[name].runs for name in tied)
     count = counted(runs, unit)
-    needed = min(seeds_needed(tests.level(leader, name)) for name in tied) if tests else 0
+    correction = min(tests.correction(leader, name) for name in tied) if tests else 1
+    needed = seeds_needed(ALPHA / correction)
     these = "these" if len(tied) > 1 else tied[0]  # if any strategy is behind, the opening lists the tied ones
     if tests and runs < needed:
         whom = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
-        several = f", with {tests.number} tests in this report" if tests.number > 1 else ""
+        several = f", corrected for {correction} tests" if correction > 1 else ""
         said = f"{count} cannot separate {whom} (a significant result needs at least {needed} seeds{several})"
     else:
         whom = f"between {leader} and {these if behind else listed(tied, None, 'or')}"
@@ -258,7 +259,7 @@ def _or_inf(value: float | None) -> float:
 def claims(first: str, second: str, difference: Difference) -> list[str]:
     """Return a sentence for each claim, narrowest first, or the reason why the runs do not support the claim.
 
-    The p-values of ``difference`` are corrected for all tests in a report, but its intervals are not.
+    The p-values of ``difference`` are corrected within their families, but its intervals are not.
     """
     if not difference.workloads:
         return [difference.on_these.difference.note]

@@ -173,8 +173,8 @@ def power(
         int | None,
         number(
             Trials,
-            help="The number of contrasts registered before the runs, if the pair is one of them. They share 80 % of "
-            "the error rate [default for a suite: 1].",
+            help="The number of contrasts registered before the runs, if the pair is one of them; they are corrected "
+            "separately from all other tests [default for a suite: 1].",
         ),
     ] = None,
     strategy: Annotated[

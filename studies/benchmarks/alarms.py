@@ -9,39 +9,37 @@ workloads. The columns are different corrections for multiple testing:
 
     each verdict     Holm's correction on each workload separately
     unregistered     Holm's correction over the page, as in a report without registered contrasts
-    every test       one registered contrast, whose tests share 80 % of the error rate
-    one gate         one registered contrast, as in a report: the test over all workloads comes first, and opens the
-                     tests on single workloads
-    three gates      the same with three contrasts of the first strategy (with fewer strategies, as many as possible)
+    one contrast     one registered contrast, as in a report: its test over all workloads comes first, then its tests on
+                     single workloads; all other pairs are a second family with Holm's correction
+    three contrasts  the same with three contrasts of the first strategy (with fewer strategies, as many as possible)
 
-Each column has four figures, in percent. The first is the share of pages with a false alarm when all strategies are
-equal. For the others, the first strategy is better, because it draws two configs per trial: the share of pages with a
-false alarm among the other strategies, the share of pages that detect, over all workloads, that the first strategy is
-ahead of the second, and the share of single workloads that detect it.
+Each column has five figures, in percent. The first two are the shares of pages with a false alarm when all strategies
+are equal, among the registered pairs and the other pairs. For the rest, the first strategy is better, because it draws
+two configs per trial: the share of pages with a false alarm among the other strategies, the share of pages that detect,
+over all workloads, that the first strategy is ahead of the second, and the share of single workloads that detect it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, read_tables
 
+from searchlab.analysis.contrasts import Key, PageTests
+from searchlab.analysis.model import PAIRED_T, SIGNED_RANK
 from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.ranks import ALPHA, Gate, holm, one_family, rank_sum_test, rounded, signed_rank
+from searchlab.analysis.stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
 
-COLUMNS = ("each verdict", "unregistered", "every test", "one gate", "three gates")
-OVERALL = -1
-
+COLUMNS = ("each verdict", "unregistered", "one contrast", "three contrasts")
 Page = list[list[Runs]]
 """The runs, by workload and strategy."""
-Key = tuple[int, tuple[int, int]]
-"""A test: a workload or ``OVERALL``, and two strategies."""
 
 
 def rank_test(first: Floats, second: Floats, level: float) -> float:
@@ -51,55 +49,54 @@ def rank_test(first: Floats, second: Floats, level: float) -> float:
 
 
 def tests_of(page: Page) -> dict[Key, float]:
-    """Return the unadjusted p-value of each test."""
+    """Return the unadjusted p-value of each test, with strategies named by their numbers."""
     pairs = list(combinations(range(len(page[0])), 2))
     level = ALPHA / (len(pairs) * (len(page) + 1))
     tests: dict[Key, float] = {}
     for workload, runs in enumerate(page):
         values = rounded(np.array([own.area for own in runs]))
         for i, j in pairs:
-            tests[workload, (i, j)] = rank_test(values[i], values[j], level)
+            tests[f"workload {workload}", SIGNED_RANK, str(i), str(j)] = rank_test(values[i], values[j], level)
     for i, j in pairs:
         ours, theirs = ([runs[place].area for runs in page] for place in (i, j))
         p = paired_difference(ours, theirs).on_these.p
-        tests[OVERALL, (i, j)] = 1.0 if p is None else p
+        tests["", PAIRED_T, str(i), str(j)] = 1.0 if p is None else p
     return tests
 
 
-def adjusted(tests: Mapping[Key, float], strategies: int, workloads: int) -> dict[str, dict[Key, float]]:
-    """Return the adjusted p-values by column."""
-    verdicts: dict[Key, float] = {}
-    for workload in range(OVERALL, workloads):
-        own = [key for key in tests if key[0] == workload]
-        verdicts |= zip(own, holm(np.array([tests[key] for key in own])).tolist(), strict=True)
-    single = range(workloads)
-    gates = [Gate((OVERALL, (0, j)), [[(w, (0, j)) for w in single]]) for j in range(1, min(4, strategies))]
-    flat = [Gate(None, [[(w, (0, 1)) for w in (OVERALL, *single)]])]
-    found = (
-        verdicts,
-        one_family(tests),
-        one_family(tests, flat),
-        one_family(tests, gates[:1]),
-        one_family(tests, gates),
-    )
-    return dict(zip(COLUMNS, found, strict=True))
+def adjusted(tests: Mapping[Key, float], registered: Sequence[tuple[str, str]]) -> dict[Key, float]:
+    """Return the p-values adjusted as in a report."""
+    alone, overall = ([key[2:] for key in tests if bool(key[0]) == single] for single in (True, False))
+    return PageTests.of(alone, overall, registered).adjusted(tests)
+
+
+def each_verdict(tests: Mapping[Key, float]) -> dict[Key, float]:
+    """Return the p-values adjusted on each workload separately."""
+    found: dict[Key, float] = {}
+    for workload in {key[0] for key in tests}:
+        found |= adjusted({key: p for key, p in tests.items() if key[0] == workload}, [])
+    return found
 
 
 def rates(
     tables: list[Floats], strategies: int, seeds: int, workloads: int, pages: int, random: np.random.Generator
 ) -> dict[str, tuple[float, ...]]:
-    """Return each column's four figures as shares."""
-    counts = {column: np.zeros(4) for column in COLUMNS}
+    """Return each column's five figures as shares."""
+    counts = {column: np.zeros(5) for column in COLUMNS}
+    contrasts = [("0", str(j)) for j in range(1, min(4, strategies))]
     for _ in range(pages):
         which = random.choice(len(tables), workloads, replace=False)
         equal = tests_of([lucky_runs(tables[i], (1,) * strategies, seeds, random) for i in which])
         ahead = tests_of([lucky_runs(tables[i], (2,) + (1,) * (strategies - 1), seeds, random) for i in which])
-        for column, found in adjusted(equal, strategies, workloads).items():
-            counts[column][0] += min(found.values()) <= ALPHA
-        for column, found in adjusted(ahead, strategies, workloads).items():
-            counts[column][1] += any(p <= ALPHA and 0 not in pair for (_, pair), p in found.items())
-            counts[column][2] += found[OVERALL, (0, 1)] <= ALPHA
-            counts[column][3] += np.mean([found[workload, (0, 1)] <= ALPHA for workload in range(workloads)])
+        for column, registered in zip(COLUMNS, ([], [], contrasts[:1], contrasts), strict=True):
+            correct = each_verdict if column == "each verdict" else partial(adjusted, registered=registered)
+            alarms = {key[2:] in registered for key, p in correct(equal).items() if p <= ALPHA}
+            counts[column][:2] += [True in alarms, False in alarms]
+            found = correct(ahead)
+            counts[column][2] += any(p <= ALPHA and "0" not in key[2:] for key, p in found.items())
+            own = [(key[0], p <= ALPHA) for key, p in found.items() if key[2:] == ("0", "1")]
+            counts[column][3] += np.mean([detected for workload, detected in own if not workload])
+            counts[column][4] += np.mean([detected for workload, detected in own if workload])
     return {column: tuple((own / pages).tolist()) for column, own in counts.items()}
 
 
@@ -118,10 +115,8 @@ def main() -> None:
     args = parser.parse_args()
     random = np.random.default_rng(0)
     tables = list(read_tables(args.tables).values())
-    print(
-        f"{args.pages} pages of {args.workloads} workloads, in %: false alarms, false alarms among the others, better"
-    )
-    print("strategy detected over all workloads, on single workloads")
+    print(f"{args.pages} pages of {args.workloads} workloads, in %: false alarms of registered pairs, of others")
+    print("and among the other strategies; better strategy detected over all workloads, on single workloads")
     print("| strategies | seeds | " + " | ".join(COLUMNS) + " |\n|" + "---|" * (2 + len(COLUMNS)))
     results = []
     for strategies in args.strategies:

@@ -49,11 +49,11 @@ def test_a_measure_that_is_described_has_an_interval_and_no_p() -> None:
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     values = {name: runs(*range(100 * i, 100 * i + 7)) for i, name in enumerate("abcdef")}
     tests = PageTests.of([(one, other) for one in values for other in values if one < other], [], [("a", "b")])
-    assert tests.level("b", "a") == pytest.approx(0.04) and tests.level("a", "c") == pytest.approx(0.01 / 14)
+    assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
     found = compare("m", values, (), tests.level)
     assert [c.test for c in found] == [SIGNED_RANK, *[RANK_SUM] * 14]
     adjusted = with_adjusted("w", found, tests.adjusted(p_values("w", found)))
-    assert found[0].p is not None and adjusted[0].adjusted == pytest.approx(found[0].p / 0.8)
+    assert found[0].p is not None and adjusted[0].adjusted == found[0].p
 
 
 def test_who_is_ahead() -> None:

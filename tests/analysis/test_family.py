@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from searchlab.analysis.comparison import Comparison
-from searchlab.analysis.model import Summary
+from searchlab.analysis.contrasts import Key, PageTests
+from searchlab.analysis.model import PAIRED_T, SIGNED_RANK, Summary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import summary_table
-from searchlab.analysis.stats.ranks import one_family
+from searchlab.analysis.stats.ranks import holm
 from searchlab.analysis.summary import summarize
 from searchlab.analysis.words import number_text
 from searchlab.plugins import Plugin
@@ -29,14 +32,99 @@ def summary(directory: Path, contrasts: list[tuple[str, str]], late: str = "") -
     return summarize(read_runs(directory))
 
 
-def test_all_tests_of_a_report_are_one_family(tmp_path: Path) -> None:
+def keys(strategies: int, workloads: int) -> list[Key]:
+    """The tests of a report: of each pair of strategies over all workloads and on each of them."""
+    tests = [("", PAIRED_T), *((f"workload {number}", SIGNED_RANK) for number in range(workloads))]
+    return [(*test, *map(str, pair)) for test in tests for pair in combinations(range(strategies), 2)]
+
+
+def page_tests(tests: list[Key], registered: list[tuple[str, str]]) -> PageTests:
+    """What a report knows of its tests before it performs them."""
+    alone = [key[2:] for key in tests if key[0]]
+    return PageTests.of(alone, [key[2:] for key in tests if not key[0]], registered)
+
+
+def corrected(p: dict[Key, float], family: list[Key]) -> list[float]:
+    """The p-values of a family after Holm's procedure."""
+    adjusted: list[float] = holm(np.array([p[key] for key in family])).tolist()
+    return adjusted
+
+
+def test_contrasts_and_other_pairs_are_two_families() -> None:
+    tests = keys(4, 3)
+    p = dict(zip(tests, np.random.default_rng(0).random(len(tests)) / 50, strict=True))
+    contrasts = [("0", "1"), ("1", "3")]
+    adjusted = page_tests(tests, [("1", "0"), ("1", "3")]).adjusted(p)
+    overall = [key for key in tests if key[2:] in contrasts and not key[0]]
+    alone = [key for key in tests if key[2:] in contrasts and key[0]]
+    others = [key for key in tests if key[2:] not in contrasts]
+    for family in (overall, others):
+        assert [adjusted[key] for key in family] == corrected(p, family)
+    last = max(adjusted[key] for key in overall)
+    assert [adjusted[key] for key in alone] == [max(last, value) for value in corrected(p, alone)]
+    assert page_tests(tests, []).adjusted(p) == dict(zip(tests, corrected(p, tests), strict=True))
+
+
+def test_workloads_are_tested_if_contrasts_are_significant() -> None:
+    tests = keys(3, 2)
+    p = dict.fromkeys(tests, 0.001) | {("", PAIRED_T, "0", "1"): 0.2}
+    adjusted = page_tests(tests, [("0", "1"), ("0", "2")]).adjusted(p)
+    assert adjusted["", PAIRED_T, "0", "2"] == 0.002 and adjusted["workload 0", SIGNED_RANK, "0", "2"] == 0.2
+    assert adjusted["workload 0", SIGNED_RANK, "1", "2"] == pytest.approx(0.003), "exploratory"
+
+
+def test_single_and_other_workloads_share_the_level() -> None:
+    tests = [*keys(2, 2), ("", "workloads like these", "0", "1")]
+    page = page_tests(tests, [("0", "1")])
+    adjusted = page.adjusted({key: 0.01 if key[1] != PAIRED_T else 0.001 for key in tests})
+    assert list(adjusted.values()) == pytest.approx([0.001, 0.02, 0.04, 0.04])
+    assert page.level("0", "1") == 0.05 / 4
+
+
+def test_contrast_without_an_overall_test_is_tested_on_workloads() -> None:
+    tests = [key for key in keys(3, 2) if key[0]]
+    adjusted = page_tests(tests, [("0", "1")]).adjusted(dict.fromkeys(tests, 0.01))
+    assert {key: value for key, value in adjusted.items() if key[2:] == ("0", "1")} == pytest.approx(
+        {(f"workload {number}", SIGNED_RANK, "0", "1"): 0.02 for number in range(2)}
+    )
+    assert [value for key, value in adjusted.items() if key[2:] != ("0", "1")] == pytest.approx([0.04] * 4)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("registered", [[], [("0", "1")], [("0", "1"), ("0", "2"), ("1", "2")]])
+@pytest.mark.parametrize("ahead", [set(), {"overall"}, {"overall", "0"}])
+def test_each_family_alarms_in_five_of_a_hundred(
+    registered: list[tuple[str, str]], ahead: set[str], wide: bool
+) -> None:
+    """A small version of studies/benchmarks/alarms.py.
+
+    ``ahead``: the strategies and kinds of tests with differences that are found for certain. ``wide``: there are
+    enough workloads for tests on workloads like these.
+    """
+    random, tests = np.random.default_rng(0), keys(4, 3)
+    tests += [("", "workloads like these", *key[2:]) for key in tests if wide and not key[0]]
+    page = page_tests(tests, registered)
+    equal = [key for key in tests if not (key[1] == PAIRED_T and "overall" in ahead) and not set(key[2:]) & ahead]
+    alarms: dict[bool, list[bool]] = {True: [], False: []}
+    for p in random.random((1500, len(tests))).tolist():
+        adjusted = page.adjusted({key: value if key in equal else 1e-9 for key, value in zip(tests, p, strict=True)})
+        for is_registered, found in alarms.items():
+            family = [adjusted[key] for key in equal if (key[2:] in registered) == is_registered]
+            found.append(min(family, default=1.0) <= 0.05)
+    assert 0.03 <= np.mean(alarms[False]) <= 0.067
+    assert np.mean(alarms[True]) <= 0.067
+    if registered and not ahead:
+        assert np.mean(alarms[True]) >= 0.035
+
+
+def test_without_contrasts_all_tests_are_one_family(tmp_path: Path) -> None:
     found = summary(tmp_path, [])
     assert found.overall is not None
     compared = [c for item in found.workloads for c in item.contrasts] + found.overall.contrasts
     tested = {number: c.p for number, c in enumerate(compared) if c.p is not None}
     assert len(tested) == found.family.tests == 9 and {compared[number].measure for number in tested} == {"area"}
-    adjusted = one_family(tested)
-    assert {number: compared[number].adjusted for number in tested} == pytest.approx(adjusted)
+    adjusted = holm(np.array(list(tested.values())))
+    assert [compared[number].adjusted for number in tested] == pytest.approx(adjusted)
     assert "9 tests" in found.family.says and "No contrast was registered" in found.family.says
 
 
@@ -50,7 +138,7 @@ def test_a_contrast_is_registered_if_every_log_names_it(tmp_path: Path) -> None:
     )
     assert registered.p == alone.p and registered.adjusted is not None and alone.adjusted is not None
     assert registered.adjusted < alone.adjusted
-    assert registered.adjusted == pytest.approx(min(1, (registered.p or 0) / 0.8)), "one test over all workloads"
+    assert registered.adjusted == registered.p, "one test over all workloads"
     assert summary(tmp_path / "late", [("b", "a")], late="a").family.registered == []
     assert summary(tmp_path / "other", [("b", "a")], late="c").family.registered == [("b", "a")]
 
@@ -83,7 +171,7 @@ def test_the_overall_verdict_does_not_repeat_the_answers(tmp_path: Path) -> None
     )
     assert none and some and every
     assert "its difference from each of the others is significant" in none.verdict and "c minus b" in none.verdict
-    assert some.verdict.startswith("Apart from the registered contrasts, c is tied with b across 2 workloads: ")
+    assert some.verdict.startswith("Apart from the registered contrasts, across 2 workloads, c converges fastest ")
     assert "c minus b" in some.verdict and " a " not in some.verdict.replace("a fair", "")
     area, second = (number_text(row.area.value, 3) for row in every.strategies[:2])
     assert every.verdict.startswith(f"Across 2 workloads, c has the largest mean area under the curve ({area} [")

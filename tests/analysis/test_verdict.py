@@ -38,7 +38,7 @@ def test_few_seeds_can_show_nothing_and_how_many_could(tmp_path: Path) -> None:
     text = verdict(tmp_path, {name: [8, 8, 8] for name in "cdef"})
     assert text.startswith(
         "No winner: by area under the curve, 3 seeds cannot separate a from b, c, d, e and f "
-        "(a significant result needs at least 6 seeds, with 15 tests in this report). "
+        "(a significant result needs at least 6 seeds, corrected for 15 tests). "
     ), "all that are tied are named"
 
 

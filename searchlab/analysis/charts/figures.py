@@ -499,7 +499,7 @@ class Gap(NamedTuple):
 
     strategy: str
     difference: Interval  # on these workloads
-    p: float | None  # corrected for all tests in the report
+    p: float | None  # corrected for all tests in its family
 
     @property
     def significant(self) -> bool:

@@ -1,4 +1,4 @@
-"""Rank tests, the correction of all tests in a report as one family, and comparisons of several strategies.
+"""Rank tests, Holm's correction of a family of tests, and comparisons of several strategies.
 
 The numbers by which strategies are compared have many ties, because some seeds reach a target in the random trials that
 all strategies share, and some never reach it. The tests therefore use mid-ranks and their exact distribution given the
@@ -8,13 +8,9 @@ normal approximation with a correction for ties, which agrees with the exact dis
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...arrays import Floats, Ints
 
@@ -22,10 +18,6 @@ ALPHA = 0.05  # maximum probability that a family of tests calls any two equal s
 EXACT_RANK_SUM = 100  # maximum total number of runs of both strategies for which the rank-sum test is exact
 EXACT_SIGNED_RANK = 200  # maximum number of pairs for which the signed-rank test is exact
 MOST_DECIMALS = 300  # ten to this power is still finite
-RESERVED = 0.8  # fraction of a report's error rate that is reserved for the contrasts registered before the runs
-EPSILON = 1e-6  # fraction of a test's weight that leaves its gate; it matters only once all of the gate is rejected
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 def rounded(values: Floats, digits: int = 12) -> Floats:
@@ -128,123 +120,6 @@ def holm(p: Floats) -> Floats:
     adjusted = np.empty(len(p))
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return adjusted
-
-
-@dataclass(frozen=True)
-class Gate(Generic[Key]):
-    """The tests of a registered contrast: those in ``behind`` are performed only after ``first`` has been rejected."""
-
-    first: Key | None  # the test over all workloads, or None to begin with the tests in ``behind``
-    behind: Sequence[Sequence[Key]] = ()  # groups of tests, each of which gets an equal part of the weight
-
-    @property
-    def keys(self) -> list[Key]:
-        return [*([] if self.first is None else [self.first]), *(key for group in self.behind for key in group)]
-
-    def shares(self) -> dict[Key, float]:
-        """Return the fraction of the gate's weight that each test in ``behind`` gets when ``first`` is rejected."""
-        groups = [group for group in self.behind if group]
-        return {key: 1 / len(groups) / len(group) for group in groups for key in group}
-
-
-def one_family(p: Mapping[Key, float], gates: Sequence[Gate[Key]] = ()) -> dict[Key, float]:
-    """Adjust p-values so that at most 5 % of reports call any equal strategies different.
-
-    Without gates, this is Holm's procedure. Otherwise, the gates share the fraction ``RESERVED`` of the error rate and
-    are tested with a graphical procedure (see :func:`graphical`): if a first test is rejected, it passes half of its
-    weight to the other gates and half (or all, without other gates) to the tests in ``behind``. All other tests are
-    exploratory: they share the remaining error rate by Holm's procedure, or all of it once all gates are rejected.
-
-    Args:
-        p: The p-value of every test that a reader may interpret as a claim.
-        gates: The registered contrasts. A test may belong to only one gate.
-
-    Raises:
-        ValueError: If a gate refers to a test that is not in ``p``, or if two gates share a test.
-    """
-    gated = [key for gate in gates for key in gate.keys]
-    if missing := [key for key in gated if key not in p]:
-        raise ValueError(f"registered, but not tested: {', '.join(map(str, missing))}")
-    if len(set(gated)) < len(gated):
-        raise ValueError("a test belongs to two gates; specify each registered contrast only once")
-    others = [key for key in p if key not in set(gated)]
-    if not gated:
-        return dict(zip(others, holm(np.array([p[key] for key in others])).tolist(), strict=True))
-    share = RESERVED if others else 1.0
-    first = np.minimum(graphical([p[key] for key in gated], *_graph(gates, gated)) / share, 1.0)
-    adjusted = dict(zip(gated, first.tolist(), strict=True))
-    if others:
-        alone = holm(np.array([p[key] for key in others]))
-        after = np.minimum(np.minimum(alone / (1 - RESERVED), 1.0), np.maximum(alone, first.max()))
-        adjusted |= zip(others, after.tolist(), strict=True)
-    return {key: adjusted[key] for key in p}
-
-
-def _graph(gates: Sequence[Gate[Key]], keys: Sequence[Key]) -> tuple[Floats, Floats]:
-    """Return the initial weights and transitions for :func:`one_family`, shapes (tests,) and (tests, tests)."""
-    place = {key: i for i, key in enumerate(keys)}
-    opens = [{gate.first: 1.0} if gate.first is not None else gate.shares() for gate in gates]
-    weights, transitions = np.zeros(len(keys)), np.zeros((len(keys), len(keys)))
-    for number, gate in enumerate(gates):
-        rest = [other for i, other in enumerate(opens) if i != number and other]
-        for key, share in opens[number].items():
-            weights[place[key]] = share / sum(map(bool, opens))
-        behind = gate.shares()
-        if gate.first is not None:
-            _pass(transitions[place[gate.first]], place, behind, rest, 0.5 if behind and rest else float(not behind))
-        for key in behind:
-            siblings = {other: 1 / (len(behind) - 1) for other in behind if other != key}
-            _pass(transitions[place[key]], place, siblings, rest, EPSILON if siblings and rest else float(not siblings))
-    return weights, transitions
-
-
-def _pass(
-    row: Floats, place: Mapping[Key, int], own: Mapping[Key, float], gates: Sequence[Mapping[Key, float]], away: float
-) -> None:
-    """Fill one row of the transitions: the fraction ``away`` goes to ``gates`` in equal parts, the rest to ``own``."""
-    for key, share in own.items():
-        row[place[key]] = (1 - away) * share
-    for gate in gates:
-        for key, share in gate.items():
-            row[place[key]] = away * share / len(gates)
-
-
-def graphical(p: ArrayLike, weights: ArrayLike, transitions: ArrayLike) -> Floats:
-    """Return the adjusted p-values of the sequentially rejective graphical procedure.
-
-    This is algorithm 2 of Bretz, Maurer, Brannath and Posch, "A graphical approach to sequentially rejective multiple
-    test procedures", Statistics in Medicine 28(4), 2009. It controls the family-wise error rate in the strong sense,
-    however the tests depend on each other.
-
-    Args:
-        p: The p-values, shape (n,).
-        weights: The fraction of the error rate with which each test starts, shape (n,), with a sum of at most 1.
-        transitions: The fraction of its weight that each test (row) passes to each other test (column) when it is
-            rejected, shape (n, n), with a zero diagonal and row sums of at most 1.
-
-    Example:
-        Three tests in a fixed order, each of which counts only if the test before it is rejected:
-
-        >>> graphical([0.01, 0.04, 0.03], [1, 0, 0], [[0, 1, 0], [0, 0, 1], [0, 0, 0]]).tolist()
-        [0.01, 0.04, 0.04]
-    """
-    values, weight, graph = (np.array(each, dtype=np.float64) for each in (p, weights, transitions))
-    adjusted, reached = np.ones(len(values)), 0.0
-    left = np.ones(len(values), dtype=bool)
-    while left.any():
-        ratio = np.divide(values, weight, out=np.full(len(values), np.inf), where=left & (weight > 0))
-        j = int(ratio.argmin())
-        if not ratio[j] < 1:
-            break
-        adjusted[j] = reached = max(reached, float(ratio[j]))
-        left[j] = False
-        weight += weight[j] * graph[j]
-        back = 1 - graph[:, j] * graph[j]  # the fraction that does not return to the same test
-        through = graph + np.outer(graph[:, j], graph[j])
-        graph = np.divide(through, back[:, None], out=np.zeros_like(graph), where=back[:, None] > 0)
-        np.fill_diagonal(graph, 0.0)
-        graph[j], graph[:, j], weight[j] = 0.0, 0.0, 0.0
-    return np.maximum(adjusted, values)  # weights may exceed 1 due to rounding
 
 
 def average_ranks(scores: Floats) -> Floats:
