@@ -10,38 +10,35 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 import os
-import re
+import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import optuna
-from msgspec.inspect import FloatType
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.exceptions import StorageInternalError
 from optuna.samplers import TPESampler
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from .analysis.stats.intervals import Interval, mean_of_means_interval
 from .analysis.stats.random_search import Draws, RandomSearch
 from .arrays import Floats
-from .errors import SearchlabError, cut, described, did_you_mean
-from .files import check_regular, read_bytes
+from .errors import SearchlabError, cut, did_you_mean
+from .log.format import IDENTITY
 from .log.writer import lock
-from .machine.host import library_versions
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
 from .measure.table import TableMeasurer
-from .options import number_of
-from .plugins import Plugin
+from .options import Between, Seed, SeedCount, Trials, check_option, number_of, words_of
 from .policy import POLICIES
 from .run.loop import search
 from .run.plan import Run
@@ -50,6 +47,8 @@ from .workload import parse_workload
 
 FACTOR = 4
 """A derived range extends from the default divided by this factor to the default multiplied by it."""
+
+DATABASE = "optuna.db"
 
 Range = IntDistribution | FloatDistribution | CategoricalDistribution
 Ranges = dict[str, Range]  # the values to search, by option name
@@ -76,7 +75,7 @@ class ProblemScores(Compared, frozen=True, kw_only=True):
     trials: int  # the number of trials, from the first, that the score covers
 
 
-class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"problems": "tasks"}):
+class Search(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one search, with its best options."""
 
     name: str
@@ -93,22 +92,22 @@ class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         policy: The policy's name.
-        searched: The range of each searched option.
+        searched: The values of each searched option: the ends of a range, or choices.
         not_searched: The value of each remaining option.
         default_options: The policy's options before any search.
         options: The best options from the last search, which is the search on all workloads or the only search.
-        better: Whether these options are better on held-out workloads, beyond the noise, or None if none was held out.
+        better: Whether the options found are better on held-out workloads, beyond the noise, or None if none was held
+            out.
         verdict: The result in words.
         training: The comparison on the problems used by the searches with held-out workloads, or by the only search.
             A problem used by several searches counts once, with its mean score over the searches.
-        held_out: The comparison on the problems that were held out, or None if there are none.
+        held_out: The comparison on the problems that were held out from each search, or None if there are none.
         searches: All searches.
-        nearest: The share of trials with fresh seeds for which the nearest config in the table was used.
         notes: Caveats about the result, one sentence each.
     """
 
     policy: str
-    searched: dict[str, str]
+    searched: dict[str, list[Any]]
     not_searched: dict[str, Any]
     default_options: dict[str, Any]
     options: dict[str, Any]
@@ -117,7 +116,6 @@ class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
     training: Compared
     held_out: Compared | None
     searches: list[Search]
-    nearest: float
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -134,16 +132,8 @@ class Problem:
     random: RandomSearch
     digest: str  # a digest of the measurements
 
-    @property
-    def workload(self) -> str:
-        return self.run.workload
-
-    @property
-    def space(self) -> str:
-        return self.run.space_choice.name
-
     def __str__(self) -> str:
-        return getattr(self.run.settings, "name", "") or f"{self.workload} in {self.space}"
+        return getattr(self.run.settings, "name", "") or f"{self.run.workload} in {self.run.space_choice.name}"
 
     def seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
         """Draw seeds for ``count`` runs: even seeds for a search or, if ``fresh``, odd seeds that no search sees.
@@ -174,26 +164,18 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
 
 @dataclass
 class Replays:
-    """The replays of runs over tables, with logs in ``directory``. Each run is replayed only once."""
+    """The scores of runs that are replayed over tables, with logs in ``directory``. Each run is replayed only once."""
 
     directory: Path
-    known: dict[tuple[str, str, int], tuple[float, int, int]] = field(default_factory=dict)
+    scores: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
     def __call__(self, problem: Problem, options: Mapping[str, Any], seeds: Sequence[int]) -> Floats:
-        """Replay one run per seed.
+        """Return the score of one run per seed. Raises SearchlabError if the policy does not accept the options."""
+        return np.array([self._score(problem, options, seed) for seed in seeds])
 
-        Returns:
-            Floats: For each seed, the score, the number of trials for which the nearest config was used, and the number
-                of all trials; shape (seeds, 3).
-
-        Raises:
-            SearchlabError: If the policy does not accept the options.
-        """
-        return np.array([self._replay(problem, options, seed) for seed in seeds])
-
-    def _replay(self, problem: Problem, options: Mapping[str, Any], seed: int) -> tuple[float, int, int]:
+    def _score(self, problem: Problem, options: Mapping[str, Any], seed: int) -> float:
         key = (str(problem), json.dumps(options, sort_keys=True, default=str), seed)
-        if key not in self.known:
+        if key not in self.scores:
             log = self.directory / "replay.jsonl"
             log.unlink(missing_ok=True)
             trials = search(replace(problem.run.with_options(options), seed=seed, log=log), problem.measurer).trials
@@ -201,8 +183,8 @@ class Replays:
             costs[: len(trials)] = [trial.cost for trial in trials]
             scores = problem.random.scores(np.minimum.accumulate(costs)[np.newaxis])
             assert scores is not None  # problems where nothing can be gained are omitted
-            self.known[key] = float(scores[0]), sum(trial.measurement.nearest for trial in trials), len(trials)
-        return self.known[key]
+            self.scores[key] = float(scores[0])
+        return self.scores[key]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,42 +206,36 @@ class HyperPlan:
         """Run the searches, then compare the best options with the defaults.
 
         Args:
-            out: The directory for the journal of all trials, from which a later run can resume.
+            out: The directory for the database of all trials, from which a later run can resume.
             on_trial: A function called after each trial of a search.
 
         Raises:
-            SearchlabError: If the journal belongs to a different search, or if the policy rejects all options.
+            SearchlabError: If the database belongs to a different search, or if the policy rejects all options.
         """
-        path = out / "optuna.log" if out else None
-        with ExitStack() as stack, ScratchFolder() as scratch, open_journal(path) as storage:
+        searches: list[Search] = []
+        training_pairs: dict[str, list[Floats]] = {}  # by problem, from the searches that do not see every problem
+        held_out_pairs: list[Floats] = []
+        with ScratchFolder() as scratch, ExitStack() as stack:
             for problem in self.problems:
                 stack.enter_context(problem.measurer)
+            storage = stack.enter_context(open_storage(out or Path(scratch) / "search"))
             replays = Replays(Path(scratch))
-            studies = [self._open_search(storage, path, hidden) for hidden in self.hold_outs]
-            searches = []
-            runs = []  # each search's replays on fresh seeds
+            studies = [self._create_study(storage, hidden) for hidden in self.hold_outs]
             for hidden, study in zip(self.hold_outs, studies, strict=True):
-                trials = self._search(study, self._visible(hidden), replays, on_trial)
-                scored = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-                if not scored:
-                    raise SearchlabError(
-                        f"the policy rejected all {len(trials)} sets of options that were tried: "
-                        f"{trials[-1].user_attrs['refused']}; specify different ranges with --option"
-                    )
-                best = max(scored, key=lambda trial: trial.values[0])  # the earliest one if several are equal
+                best = self._search(study, self._visible(hidden), replays, on_trial)
                 options = self.default | best.params
-                fresh = [self._fresh(problem, options, replays) for problem in self.problems]
-                runs.append(fresh)
+                pairs = [self._compare(problem, options, replays) for problem in self.problems]
                 problems = [
                     ProblemScores(
-                        workload=problem.workload,
-                        space=problem.space,
-                        held_out=problem.workload in hidden,
+                        workload=problem.run.workload,
+                        space=problem.run.space_choice.name,
+                        held_out=problem.run.workload in hidden,
                         trials=problem.random.last,
-                        **msgspec.structs.asdict(compared([pair[..., 0]])),
+                        **msgspec.structs.asdict(compared([pair])),
                     )
-                    for problem, pair in zip(self.problems, fresh, strict=True)
+                    for problem, pair in zip(self.problems, pairs, strict=True)
                 ]
+                trials = _finished(study)[: self.trials]
                 searches.append(
                     Search(
                         name=study.study_name,
@@ -267,128 +243,117 @@ class HyperPlan:
                         options=options,
                         search_score=best.values[0],
                         trials=len(trials),
-                        refused=len(trials) - len(scored),
+                        refused=sum(trial.state == TrialState.PRUNED for trial in trials),
                         problems=problems,
                     )
                 )
-        return self._result(searches, np.array(runs))
+                for problem, pair in zip(self.problems, pairs, strict=True):
+                    if problem.run.workload in hidden:
+                        held_out_pairs.append(pair)
+                    elif hidden or len(self.hold_outs) == 1:
+                        training_pairs.setdefault(str(problem), []).append(pair)
+        training = compared([np.mean(pairs, axis=0) for pairs in training_pairs.values()])
+        held_out = compared(held_out_pairs) if held_out_pairs else None
+        return Hypertuned(
+            policy=self.problems[0].run.strategy.policy.name,
+            searched={name: values_of(searched) for name, searched in self.ranges.items()},
+            not_searched=self.others,
+            default_options=self.default,
+            options=options,
+            better=None if held_out is None else above(held_out.gain),
+            verdict=verdict(training, held_out, unchanged=all(result.options == self.default for result in searches)),
+            training=training,
+            held_out=held_out,
+            searches=searches,
+            notes=self.notes,
+        )
 
     def _visible(self, hidden: HoldOut) -> list[Problem]:
-        return [problem for problem in self.problems if problem.workload not in hidden]
+        return [problem for problem in self.problems if problem.run.workload not in hidden]
 
     def _search(
         self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnTrial
-    ) -> list[FrozenTrial]:
-        """Try sets of options, starting with the default if it is in range; trials already in ``study`` are kept."""
-        trials = study.trials
+    ) -> FrozenTrial:
+        """Try sets of options, starting with the default values that are in range, and return the best trial.
+
+        Finished trials that are already in ``study`` are kept. What is tried next depends only on these and the seed,
+        so a search can be resumed.
+
+        Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011), as implemented by Optuna.
+        """
+        default = {name: self.default.get(name) for name in self.ranges}
+        default = {name: value for name, value in default.items() if contains(self.ranges[name], value)}
         for number in range(self.trials):
-            if number == len(trials):
-                trial = self._tried(self._params(trials), problems, replays)
-                with _storing():
-                    study.add_trial(trial)  # written to disk before the next one is tried
-                trials = study.trials
-            on_trial(study.study_name, number, trials[number].value)
-        return trials[: self.trials]
+            if number == len(_finished(study)):
+                seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+                study.sampler = RoundingSampler(seed=seed, constant_liar=False)
+                if not number and not study.get_trials(states=[TrialState.WAITING]):
+                    study.enqueue_trial(default)
+                self._try(study, problems, replays)
+            on_trial(study.study_name, number, _finished(study)[number].value)
+        trials = _finished(study)[: self.trials]
+        scored = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        if not scored:
+            raise SearchlabError(
+                f"the policy rejected all {len(trials)} sets of options that were tried: "
+                f"{trials[-1].user_attrs['refused']}; specify different ranges with --option"
+            )
+        return max(scored, key=lambda trial: trial.values[0])  # the earliest one if several are equal
 
-    def _params(self, trials: Sequence[FrozenTrial]) -> dict[str, Any]:
-        default = {name: self.default[name] for name in self.ranges if name in self.default}
-        in_ranges = all(name in default and holds(values, default[name]) for name, values in self.ranges.items())
-        return default if not trials and in_ranges else suggest(trials, self.ranges, [self.seed, len(trials)])
-
-    def _tried(self, params: dict[str, Any], problems: Sequence[Problem], replays: Replays) -> FrozenTrial:
-        options = self.default | params
-        tried: dict[str, Any] = {"params": params, "distributions": dict(self.ranges)}
+    def _try(self, study: optuna.Study, problems: Sequence[Problem], replays: Replays) -> None:
+        trial = study.ask(dict(self.ranges))
+        options = self.default | trial.params
         try:
             for problem in problems:
                 problem.run.with_options(options).start()
         except SearchlabError as error:
-            return create_trial(state=TrialState.PRUNED, user_attrs={"refused": str(error)}, **tried)
+            trial.set_user_attr("refused", str(error))
+            study.tell(trial, state=TrialState.PRUNED)
+            return
         scores = {}
         for problem in problems:
-            runs = replays(problem, options, problem.seeds(self.seed, self.seeds, fresh=False))
-            scores[str(problem)] = float(runs[:, 0].mean())
-        return create_trial(value=float(np.mean(list(scores.values()))), user_attrs={"scores": scores}, **tried)
+            seeds = problem.seeds(self.seed, self.seeds, fresh=False)
+            scores[str(problem)] = float(replays(problem, options, seeds).mean())
+        trial.set_user_attr("scores", scores)
+        study.tell(trial, float(np.mean(list(scores.values()))))
 
-    def _fresh(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
-        """Replay runs with the default options and with ``options`` on fresh seeds: shape (2, seeds, 3)."""
+    def _compare(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
+        """Return the scores with the default options and with ``options`` on fresh seeds: shape (2, seeds)."""
         seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
         return np.array([replays(problem, each, seeds) for each in (self.default, options)])
 
-    def _result(self, searches: list[Search], runs: Floats) -> Hypertuned:
-        """Compare the options on all problems. ``runs`` has shape (searches, problems, 2, seeds, 3)."""
-        hidden = np.array([[one.held_out for one in search.problems] for search in searches])
-        counted = np.array([[bool(search.held_out) or len(searches) == 1] for search in searches])
-
-        def over(which: Any) -> Compared:
-            """Average each problem's scores over the counted searches in ``which``, of shape (searches, problems)."""
-            which = which & counted
-            return compared([runs[which[:, n], n][..., 0].mean(axis=0) for n in np.flatnonzero(which.any(axis=0))])
-
-        training = over(~hidden)
-        held_out = over(hidden) if hidden.any() else None
-        nearest, trials = runs[..., 1:].sum(axis=(0, 1, 2, 3))
-        return Hypertuned(
-            policy=self._policy,
-            searched={name: spelled(values) for name, values in self.ranges.items()},
-            not_searched=self.others,
-            default_options=self.default,
-            options=searches[-1].options,
-            better=None if held_out is None else above(held_out.gain),
-            verdict=verdict(training, held_out, unchanged=all(one.options == self.default for one in searches)),
-            training=training,
-            held_out=held_out,
-            searches=searches,
-            nearest=float(nearest / trials) if trials else 0.0,
-            notes=self.notes,
-        )
-
-    @property
-    def _policy(self) -> str:
-        return self.problems[0].run.strategy.policy.name
-
-    def _open_search(self, storage: BaseStorage, path: Path | None, hidden: HoldOut) -> optuna.Study:
-        """Open or create a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
-        problems = self._visible(hidden)
-        run = problems[0].run
-        strategy = run.strategy
+    def _create_study(self, storage: RDBStorage, hidden: HoldOut) -> optuna.Study:
+        """Create or load a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
+        name = f"without {', '.join(hidden)}" if hidden else "on all workloads"
+        study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
         identity = {
-            "policy": self._policy,
-            "default options": Plugin(self._policy, self.default).to_spec().options,
-            "cost model": msgspec.to_builtins(strategy.cost_model) if strategy.cost_model else None,
-            "features": strategy.features,
-            "options": {name: spelled(values) for name, values in self.ranges.items()},
+            "options": {name: values_of(values) for name, values in self.ranges.items()},
             "seed": self.seed,
             "seeds": self.seeds,
-            "trials": run.trials,
-            "batch": run.batch,
-            "measure": run.settings.identity(),
-            "warm start": list(run.warm_start.digests),
-            "code": [{role: digest for role, digest in one.run.code.items() if role != "table"} for one in problems],
-            "versions": dict(library_versions()),
-            "tasks": [
-                {
-                    "workload": one.workload,
-                    "space": one.space,
-                    "fingerprint": one.run.space.fingerprint,
-                    "table": one.digest,
-                }
-                for one in problems
-            ],
         }
-        name = f"without {', '.join(hidden)}" if hidden else "on all workloads"
-        with _storing():
-            study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
-            known, has_trials = study.user_attrs, bool(study.trials)
-            for key, wanted in identity.items():
-                if key not in known and not has_trials:
-                    study.set_user_attr(key, wanted)
-                elif known.get(key) != wanted:
-                    raise SearchlabError(
-                        f"{path} contains a different search {name!r}, with {key} = {cut(str(known.get(key)), 200)} "
-                        f"instead of {cut(str(wanted), 200)}; choose a different --out, or restore the search's "
-                        "original options and code"
-                    )
+        for problem in self._visible(hidden):
+            header = msgspec.to_builtins(problem.run.header(1))
+            header["code"].pop("table", None)  # it includes the tables of workloads that are held out
+            facts = {key: header[key] for key in (*IDENTITY, "code", "defaults", "versions")}
+            facts |= {"trials": problem.run.trials, "table": problem.digest}
+            identity |= {f"{key} on {problem}": fact for key, fact in facts.items()}
+        identity = json.loads(json.dumps(identity))
+        stored = study.user_attrs.get("identity", {})
+        changed = [key for key in stored | identity if stored.get(key) != identity.get(key)]
+        if not stored and not study.trials:
+            study.set_user_attr("identity", identity)
+        elif changed:
+            key = changed[0]
+            raise SearchlabError(
+                f"this directory contains a different search {name!r}, with {key} = {cut(str(stored.get(key)), 200)} "
+                f"instead of {cut(str(identity.get(key)), 200)}; choose a different --out, or restore the search's "
+                "original options and code"
+            )
         return study
+
+
+def _finished(study: optuna.Study) -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
 def compared(pairs: Sequence[Floats]) -> Compared:
@@ -402,7 +367,7 @@ def compared(pairs: Sequence[Floats]) -> Compared:
 
 
 def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:
-    """Return a sentence with the result.
+    """Return the result in words.
 
     Args:
         training: The comparison on the problems that the searches used.
@@ -411,30 +376,20 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
     """
     if unchanged:
         return "No options better than the default were found."
-    if held_out is None:
-        better = "better" if above(training.gain) else "not better"
-        return (
-            f"On the searched workload, the options found are {better} than the default, judging by the interval of "
-            f"the gain in score: {interval_text(training.gain, '+')}. No workload was held out, so this does not "
-            "show how good they are on other workloads."
-        )
-    gain = interval_text(held_out.gain, "+")
-    if above(held_out.gain):
-        return (
-            "The options found are better than the default on held-out workloads, judging by the interval of the "
-            f"gain in score: {gain}."
-        )
-    if held_out.gain.upper is not None and held_out.gain.upper < 0:
-        return (
-            "The options found are worse than the default on held-out workloads, judging by the interval of the "
-            f"gain in score: {gain}. Keep the default."
-        )
-    fits = ", though they are better on the searched workloads, which they may overfit"
-    return (
-        "The options found are not better than the default on held-out "
-        f"workloads{fits if above(training.gain) else ''}, judging by the interval of the gain in score: {gain}. "
-        "Keep the default."
+    gain = (held_out or training).gain
+    word = "better" if above(gain) else "worse" if above(-gain) else "not better"
+    where = "held-out workloads" if held_out else "the searched workload"
+    says = (
+        f"The options found are {word} than the default on {where}, judging by the interval of the gain in score: "
+        f"{interval_text(gain, '+')}."
     )
+    if held_out is None:
+        says += " No workload was held out, so this does not show how good they are on other workloads."
+    elif not above(gain):
+        if above(training.gain):
+            says += " They are better on the searched workloads, which they may overfit."
+        says += " Keep the default."
+    return says
 
 
 def above(gain: Interval) -> bool:
@@ -454,7 +409,7 @@ def plan_hypertune(
     study: Study,
     policy: str,
     *,
-    options: Sequence[str] = (),
+    options: Mapping[str, Sequence[Any]] | None = None,
     hold_out: Sequence[str] = (),
     trials: int = 50,
     seeds: int = 5,
@@ -466,8 +421,8 @@ def plan_hypertune(
     Args:
         study: A study whose measurements come from tables.
         policy: The label or name of a study entry, whose options then serve as the default, or any other policy.
-        options: The options to search, in the form that :func:`parse_options` accepts. By default, all options for
-            which :func:`derive_ranges` finds a range are searched.
+        options: The values of each option to search: the two ends of a range of numbers, or any other list of choices.
+            By default, all options for which :func:`derive_ranges` finds a range are searched.
         hold_out: The workloads that no search sees. By default, each is held out in turn (leave-one-out
             cross-validation), and one more search on all workloads finds the options to recommend.
         trials: The number of sets of options that each search tries.
@@ -478,10 +433,10 @@ def plan_hypertune(
     Raises:
         SearchlabError: If the input is invalid.
     """
-    least = {"trials": (trials, 1), "seeds": (seeds, 1), "fresh seeds": (fresh_seeds, 2), "seed": (seed, 0)}
-    for name, (value, low) in least.items():
-        if value < low:
-            raise SearchlabError(f"{name} must be at least {low}, not {value}")
+    check_option("trials", trials, Trials)
+    check_option("seeds", seeds, SeedCount)
+    check_option("fresh_seeds", fresh_seeds, Annotated[int, Between(2)])
+    check_option("seed", seed, Seed)
     spec = study.spec
     if study.suite is None and not isinstance(spec.measure, TableSettings):
         raise SearchlabError(
@@ -501,7 +456,6 @@ def plan_hypertune(
             "stop_after"
         )
     cls = POLICIES.load(entry.name)
-    ranges = parse_options(options, entry.name, cls)
     changed = msgspec.structs.replace(spec, policies=[entry], cost_models=spec.cost_models[:1], seeds=[seed])
     runs, left_out = replace(study, spec=changed).plan()
     notes = list(left_out)
@@ -522,21 +476,28 @@ def plan_hypertune(
             notes.append(f"{where} is omitted: all its configs are equally fast, so no option can be better")
     if not problems:
         raise SearchlabError("no workload is left for the search: " + "; ".join(notes))
-    defaults = defaults_of(cls, entry.options)
-    others = {name: value for name, value in defaults.items() if name not in ranges}
-    if not ranges:
-        ranges, others = derive_ranges(defaults, cls)
-    if not ranges:
+    parameters = POLICIES.options_of(cls)
+    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
+    defaults = {name: parameter.default for name, parameter in parameters.items()} | entry.options
+    defaults = {
+        name: check_option(name, value, annotations.get(name, Any))
+        for name, value in defaults.items()
+        if value is not inspect.Parameter.empty
+    }
+    if options:
+        POLICIES.check_names(entry.name, cls, options)
+        ranges = {name: make_range(name, values, annotations.get(name, Any)) for name, values in options.items()}
+    elif not (ranges := derive_ranges(defaults, annotations)):
         raise SearchlabError(
             f"policy {entry.name!r} has no option from whose default a range can be derived; "
-            f"specify a range with --option name=low..high"
+            f"specify a range with --option name=[low,high]"
         )
     return HyperPlan(
         problems=problems,
-        hold_outs=_hold_outs(list(dict.fromkeys(problem.workload for problem in problems)), hold_out, notes),
+        hold_outs=_hold_outs(list(dict.fromkeys(problem.run.workload for problem in problems)), hold_out, notes),
         ranges=ranges,
         default=entry.options | {name: defaults[name] for name in ranges if name in defaults},
-        others=others,
+        others={name: value for name, value in defaults.items() if name not in ranges},
         trials=trials,
         seed=seed,
         seeds=seeds,
@@ -580,102 +541,67 @@ def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str])
 # --- ranges -----------------------------------------------------------------------------------------
 
 
-def parse_options(texts: Sequence[str], name: str, cls: type[Any]) -> Ranges:
-    """Parse the ranges in ``texts`` for options of the policy ``name``, whose class is ``cls``.
+def make_range(name: str, values: Sequence[Any], declared: Any) -> Range:
+    """Return the range between two numbers, on a logarithmic scale if both are positive, or any other list of choices.
 
-    ``option=low..high`` is a range; it contains only integers if both ends are integers and the option is not a float.
-    ``option=low..high:log`` is a range on a logarithmic scale. ``option=a,b,c`` lists choices, each parsed as JSON if
-    possible and as text otherwise.
+    Args:
+        name: The option's name, for error messages.
+        values: The two numbers, or the choices.
+        declared: The option's annotation.
 
     Raises:
-        SearchlabError: If a text has a different form, or specifies an unknown option or the same option twice.
+        SearchlabError: If ``declared`` does not allow a value, or if the values are not a list.
+    """
+    if not isinstance(values, list | tuple):
+        raise SearchlabError(
+            f"option {name!r} cannot be searched over {values!r}; specify the two ends of a range, as in "
+            f"{name}=[2,64], or a list of choices"
+        )
+    values = [check_option(name, value, declared) for value in values]
+    try:
+        if len(values) != 2 or not all(type(value) in (int, float) for value in values):
+            return CategoricalDistribution(values)
+        low, high = values
+        kind = FloatDistribution if float in map(type, values) else IntDistribution
+        return kind(low, high, log=low > 0)
+    except ValueError as error:
+        raise SearchlabError(f"option {name!r} cannot be searched over {values}: {error}") from None
+
+
+def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -> Ranges:
+    """Return the ranges that follow from options' defaults and annotations, which may suggest none.
+
+    Of a switch and of an option that is one of several words, all values are searched. A positive number is searched
+    from a quarter to four times its value, within the declared bounds.
     """
     ranges: Ranges = {}
-    for text in texts:
-        option, _, given = text.partition("=")
-        if not option or not given:
-            raise SearchlabError(
-                f"--option {text!r} has no values to search; write name=low..high, name=low..high:log or name=a,b,c"
-            )
-        POLICIES.check_names(name, cls, [option])
-        if option in ranges:
-            raise SearchlabError(f"--option {option} is specified twice; pass it once, with all values to search")
-        if ends := re.fullmatch(r"(.+?)\.\.(.+?)(:log)?", given):
-            parameter = POLICIES.options_of(cls).get(option)
-            ranges[option] = _range(text, ends, parameter is not None and _is_float(parameter))
-        else:
-            ranges[option] = _choices(text, given)
+    for name, default in defaults.items():
+        declared = annotations.get(name, Any)
+        if isinstance(default, bool):
+            ranges[name] = make_range(name, [False, True], declared)
+        elif words := words_of(declared):
+            ranges[name] = make_range(name, list(dict.fromkeys([*words, default])), declared)
+        elif isinstance(default, int | float) and default > 0:
+            low, high = rounded(default / FACTOR), rounded(default * FACTOR)
+            if isinstance(default, int):
+                low, high = max(1, round(default / FACTOR)), default * FACTOR
+            if (bounds := number_of(declared)) is not None:
+                low = low if bounds.ge is None else max(low, bounds.ge)
+                high = high if bounds.le is None else min(high, bounds.le)
+            if low < high:
+                ranges[name] = make_range(name, [low, high], declared)
     return ranges
 
 
-def _is_float(parameter: inspect.Parameter) -> bool:
-    return isinstance(number_of(parameter.annotation), FloatType) or isinstance(parameter.default, float)
+def values_of(searched: Range) -> list[Any]:
+    """Return the two ends of a range, or the choices, as :func:`make_range` accepts them."""
+    return list(searched.choices) if isinstance(searched, CategoricalDistribution) else [searched.low, searched.high]
 
 
-def _range(text: str, ends: re.Match[str], is_float: bool) -> Range:
-    try:
-        low, high = (int(end) if re.fullmatch(r"[+-]?\d+", end) else float(end) for end in ends.group(1, 2))
-    except ValueError:
-        raise SearchlabError(f"--option {text!r}: the ends of a range must be numbers, as in name=0.1..0.5") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise SearchlabError(f"--option {text!r}: the lower end of a range must be less than the upper end")
-    if ends[3] and low <= 0:
-        raise SearchlabError(f"--option {text!r}: a range on a logarithmic scale must begin above 0")
-    if isinstance(low, int) and isinstance(high, int) and not is_float:
-        return IntDistribution(low, high, log=bool(ends[3]))
-    return FloatDistribution(low, high, log=bool(ends[3]))
-
-
-def _choices(text: str, given: str) -> Range:
-    choices = []
-    for choice in given.split(","):
-        try:
-            choices.append(json.loads(choice))
-        except json.JSONDecodeError:
-            choices.append(choice)
-    if any(isinstance(choice, list | dict) for choice in choices):
-        raise SearchlabError(f"--option {text!r}: a choice must be a number, a word, true, false or null")
-    if len({(type(choice), choice) for choice in choices}) < len(choices):
-        raise SearchlabError(f"--option {text!r} contains a duplicate choice; list each choice once")
-    return CategoricalDistribution(choices)
-
-
-def defaults_of(cls: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each option's value before any search: the value in ``given``, or else the constructor's default."""
-    defaults = dict(given)
-    for name, parameter in POLICIES.options_of(cls).items():
-        value = given.get(name, parameter.default)
-        if _is_float(parameter) and type(value) is int:
-            value = float(value)  # otherwise, only integers would be searched
-        if value is not inspect.Parameter.empty:
-            defaults[name] = value
-    return defaults
-
-
-def derive_ranges(defaults: Mapping[str, Any], cls: type[Any]) -> tuple[Ranges, dict[str, Any]]:
-    """Return ranges around ``defaults``, and the defaults that suggest no range, such as words, lists, 0 and None.
-
-    A positive number is searched from a quarter to four times its value, on a logarithmic scale, within the bounds that
-    the policy class ``cls`` declares. For a switch, both values are searched.
-    """
-    ranges: Ranges = {}
-    options = POLICIES.options_of(cls)
-    for name, default in defaults.items():
-        if isinstance(default, bool):
-            ranges[name] = CategoricalDistribution([False, True])
-        elif isinstance(default, int | float) and math.isfinite(default) and default > 0:
-            is_int = isinstance(default, int)
-            low: float = max(1, round(default / FACTOR)) if is_int else rounded(default / FACTOR)
-            high: float = default * FACTOR if is_int else rounded(default * FACTOR)
-            declared = number_of(options[name].annotation) if name in options else None
-            if declared is not None:
-                low = low if declared.ge is None else max(low, declared.ge)
-                high = high if declared.le is None else min(high, declared.le)
-            if low < high and is_int:
-                ranges[name] = IntDistribution(int(low), int(high), log=True)
-            elif low < high:
-                ranges[name] = FloatDistribution(low, high, log=True)
-    return ranges, {name: default for name, default in defaults.items() if name not in ranges}
+def contains(searched: Range, value: Any) -> bool:
+    if isinstance(searched, CategoricalDistribution):
+        return value in searched.choices
+    return isinstance(value, int | float) and searched.low <= value <= searched.high
 
 
 def rounded(value: float) -> float:
@@ -683,91 +609,58 @@ def rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def spelled(values: Range) -> str:
-    """Return the range in the form that ``--option`` accepts."""
-    if isinstance(values, CategoricalDistribution):
-        return ",".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in values.choices)
-    return f"{values.low}..{values.high}" + (":log" if values.log else "")
+class RoundingSampler(TPESampler):
+    """A TPE sampler that rounds the floats that it proposes."""
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        params = super().sample_relative(study, trial, search_space)
+        return {name: _rounded_within(search_space[name], value) for name, value in params.items()}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        value = super().sample_independent(study, trial, param_name, param_distribution)
+        return _rounded_within(param_distribution, value)
 
 
-def holds(values: Range, value: Any) -> bool:
-    """Return whether ``value`` is in the range."""
-    if isinstance(values, CategoricalDistribution):
-        return any(type(choice) is type(value) and choice == value for choice in values.choices)
-    numbers = (int,) if isinstance(values, IntDistribution) else (int, float)
-    return type(value) in numbers and values.low <= value <= values.high
+def _rounded_within(searched: BaseDistribution, value: Any) -> Any:
+    if not isinstance(searched, FloatDistribution):
+        return value
+    return min(max(rounded(value), searched.low), searched.high)
 
 
-def suggest(trials: Sequence[FrozenTrial], ranges: Ranges, seed: Sequence[int]) -> dict[str, Any]:
-    """Return the options to try after ``trials``.
-
-    The result depends only on the trials, the ranges and the seed, so a search can be resumed. Numbers are rounded to
-    make them easy to type into a study file.
-
-    Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011), as implemented by Optuna.
-    """
-    sampler = TPESampler(n_startup_trials=10, seed=int(np.random.SeedSequence(seed).generate_state(1)[0]))
-    study = optuna.create_study(sampler=sampler, direction="maximize")
-    study.add_trials(trials)
-    params = study.ask(dict(ranges)).params
-    for name, values in ranges.items():
-        if isinstance(values, FloatDistribution):
-            params[name] = min(max(rounded(params[name]), values.low), values.high)
-    return params
-
-
-# --- Optuna's journal -------------------------------------------------------------------------------
+# --- the database -----------------------------------------------------------------------------------
 
 
 @contextmanager
-def open_journal(path: Path | None) -> Iterator[BaseStorage]:
-    """Open a file in Optuna's journal format for this process alone, or an in-memory storage if ``path`` is None.
-
-    optuna-dashboard can display the file.
+def open_storage(directory: Path) -> Iterator[RDBStorage]:
+    """Open the SQLite database in ``directory`` for this process alone.
 
     Raises:
-        SearchlabError: If the file is open in another process, damaged, or not writable.
+        SearchlabError: If the database is open in another process, damaged, or not writable.
     """
-    with ExitStack() as ends:
-        ends.callback(optuna.logging.set_verbosity, optuna.logging.get_verbosity())
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        if path is None:
-            yield InMemoryStorage()
-            return
+    path = directory / DATABASE
+    with ExitStack() as stack:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(path):
-                check_regular(os.stat(path), f"write {path}")
-            journal = ends.enter_context(path.open("ab"))
-            lock(journal)
-            data = read_bytes(path)
-            complete = data[: data.rfind(b"\n") + 1]
-            journal.truncate(len(complete))  # Optuna cannot read a last line cut off by a kill
-            for line in complete.splitlines():  # Optuna ignores a damaged last line, and fails when it adds another
-                msgspec.json.decode(line, type=dict[str, Any])
-            # A killed search leaves Optuna's lock behind. While we hold our own lock, no other process holds Optuna's.
-            path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
-            storage = JournalStorage(JournalFileBackend(str(path)))
+            directory.mkdir(parents=True, exist_ok=True)
+            handle = os.open(directory, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            lock(handle)
         except BlockingIOError:
             raise SearchlabError(f"another search is writing {path}; wait for it, or change --out") from None
         except OSError as error:
             raise SearchlabError(f"cannot write {path}: {error.strerror}") from None
-        except SearchlabError:
-            raise
-        except Exception as error:  # Optuna checks no line, so a damaged one may cause any error
+        stack.callback(optuna.logging.set_verbosity, optuna.logging.get_verbosity())
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            yield RDBStorage("sqlite://", {"creator": lambda: sqlite3.connect(path)})  # a URL would restrict the path
+        except (SQLAlchemyError, StorageInternalError) as error:
+            cause: BaseException = error
+            while cause.__cause__:
+                cause = cause.__cause__
             raise SearchlabError(
-                f"{path} is damaged or not an Optuna journal: {described(error)}; remove the damaged line, or change "
-                f"--out"
+                f"cannot use {path}: {cause}; check the disk and repeat the command to continue the search, or change "
+                "--out"
             ) from None
-        yield storage
-
-
-@contextmanager
-def _storing() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SearchlabError(
-            f"cannot write the search's journal: {error.strerror}; free some space or check the disk, then repeat the "
-            f"command to continue the search"
-        ) from None

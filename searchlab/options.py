@@ -170,7 +170,7 @@ def check_option(name: str, value: Any, declared: Any) -> Any:
     for kind in alternatives:
         if _fits(value, kind):
             return float(value) if isinstance(kind, FloatType) else value
-    words = list(map(str, _words(declared)))
+    words = list(map(str, words_of(declared)))
     if words and (isinstance(value, str) or all(isinstance(kind, LiteralType) for kind in alternatives)):
         raise SearchlabError(f"option {name!r} cannot be {value!r}{did_you_mean(str(value), words)}")
     raise SearchlabError(f"option {name!r} is {value!r}; it must be {in_words(declared)}")
@@ -195,13 +195,13 @@ def _alternatives(declared: Any) -> Sequence[Type]:
     kinds = kind.types if isinstance(kind, UnionType) else (kind,)
     if not all(map(_is_checked, kinds)):
         return ()
-    return [LiteralType(_words(declared)) if isinstance(kind, LiteralType) else kind for kind in kinds]
+    return [LiteralType(words_of(declared)) if isinstance(kind, LiteralType) else kind for kind in kinds]
 
 
-def _words(declared: Any) -> tuple[Any, ...]:
-    """Return the ``Literal`` values in ``declared`` in their original order, since msgspec sorts them."""
+def words_of(declared: Any) -> tuple[Any, ...]:
+    """Return the ``Literal`` values that an option accepts, in their original order."""
     parts = get_args(declared)
-    return parts if get_origin(declared) is Literal else tuple(word for part in parts for word in _words(part))
+    return parts if get_origin(declared) is Literal else tuple(word for part in parts for word in words_of(part))
 
 
 def _is_checked(kind: Type) -> bool:

@@ -11,11 +11,11 @@ from rich.text import Text
 from typer import Option
 
 from ..files import file_name, write_file
-from ..hypertune import Compared, Hypertuned, above, interval_text, plan_hypertune, spelled
+from ..hypertune import DATABASE, Compared, Hypertuned, above, interval_text, plan_hypertune, values_of
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
-from .terminal import AsJson, StudyFile, err, interruptible, number, out, say, say_json, say_table
+from .terminal import AsJson, StudyFile, err, interruptible, name_and_value, number, out, say, say_json, say_table
 
 
 def hypertune(
@@ -24,9 +24,10 @@ def hypertune(
     option: Annotated[
         list[str] | None,
         Option(
-            help="An option to search: `name=low..high`, `name=low..high:log` or `name=a,b,c`. May be repeated "
-            "[default: all switches, and all options with a positive default, from a quarter of it to four times it].",
-            metavar="NAME=RANGE",
+            help="An option to search, with the two ends of a range (`population=[4,64]`) or any other list of choices "
+            '(`start=["best","random"]`), in JSON. May be repeated [default: all options with a positive default, from '
+            "a quarter of it to four times it, and all choices of the others].",
+            metavar="NAME=LIST",
         ),
     ] = None,
     hold_out: Annotated[
@@ -49,7 +50,7 @@ def hypertune(
         Path | None,
         Option(
             "--out",
-            help="The directory for the searches (in Optuna's journal format) and the result [default: "
+            help="The directory for the searches (a database of Optuna) and the result [default: "
             "results/hypertune/STUDY-POLICY].",
         ),
     ] = None,
@@ -64,7 +65,7 @@ def hypertune(
     plan = plan_hypertune(
         Study.load(study),
         policy,
-        options=option or [],
+        options=dict(map(name_and_value, option or [])),
         hold_out=hold_out or [],
         trials=trials,
         seeds=seeds,
@@ -76,7 +77,7 @@ def hypertune(
             say(f"note: {note}")
         for name, values in plan.ranges.items():
             default = f" (default {json.dumps(plan.default[name])})" if name in plan.default else ""
-            say(f"searched: {name}={spelled(values)}{default}")
+            say(f"searched: {name}={json.dumps(values_of(values))}{default}")
         if plan.others:
             say("not searched: " + ", ".join(f"{name} = {value}" for name, value in plan.others.items()))
     best: dict[str, float] = {}
@@ -114,12 +115,7 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
     say_table(columns, rows, right=columns[1:], title=title)
     judged = result.held_out or result.training
     note = f"; one is missing: {judged.gain.note.rstrip('.')}" if judged.gain.note else ""
-    nearest = (
-        f"; {100 * result.nearest:.1f} % of their configs are not in the table, so the nearest config was used"
-        if result.nearest
-        else ""
-    )
-    say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}{nearest}")
+    say(f"in brackets: 95 % intervals over runs with seeds that no search used{note}")
     for search in result.searches:
         refused = f", {search.refused} of them rejected by the policy" if search.refused else ""
         same = ", which is the default" if search.options == result.default_options else ""
@@ -128,7 +124,7 @@ def _say_result(result: Hypertuned, directory: Path) -> None:
     if above(judged.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
         say(f"to use them in a study file: policies = [{{ name = {entry}, options = {_options(result.options)} }}]")
-    say(f"browse the trials: optuna-dashboard {directory / 'optuna.log'}")
+    say(f"browse the trials: optuna-dashboard sqlite:///{directory / DATABASE}")
 
 
 def _options(options: Mapping[str, Any]) -> str:
