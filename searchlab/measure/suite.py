@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..files import read_bytes, read_text, resolve_inside
+from ..files import MAX_NAME, read_bytes, read_text, resolve_inside
 from ..log.format import Header, read_header
 from ..log.packed import SUFFIX
+from ..options import Jobs, SeedCount, Trials
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import convert
@@ -33,8 +34,7 @@ _HERE = Path(__file__).resolve()
 PLACES = (_HERE.parents[2] / "studies" / "suite", _HERE.parents[1] / "suites")
 """The directories in which suites are found by name, in a checkout and in an installed package."""
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$")]
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][\w.+-]*$", max_length=MAX_NAME)]
 
 
 class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split: Split
     workload: str
     space: SuiteSpace
-    threads: Count = 1
+    threads: Jobs = 1
     file: str = ""
 
     @property
@@ -76,8 +76,8 @@ class SuiteSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Name
     title: str
     licence: str
-    trials: Count
-    seeds: Count
+    trials: Trials
+    seeds: SeedCount
     tables: list[SuiteEntry]
 
     def __post_init__(self) -> None:

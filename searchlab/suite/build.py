@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..errors import SearchlabError
 from ..exchange.imports import As, import_file
+from ..files import resolve_inside
 from ..log.format import read_header
 from ..measure.suite import Suite, SuiteTable
 
@@ -22,13 +23,14 @@ def build(suite: Suite, source: Path, on_table: Callable[[SuiteTable, str], None
         on_table: A function called after each table, with a description of what was done.
 
     Raises:
-        SearchlabError: If a table specifies no file, or if a file is missing, damaged, or covers only part of its
-            space. The tables of a suite must be complete.
+        SearchlabError: If a table specifies no file, or if a file is missing, damaged, outside ``source``, or covers
+            only part of its space. The tables of a suite must be complete.
     """
     for table in suite.tables:
         if not table.imported:
             raise SearchlabError(f"{table.name} specifies no file to import; use `searchlab table build` to measure it")
-        if not (source / table.entry.file).is_file():
+        resolve_inside(table.file, suite.directory)
+        if not resolve_inside(source / table.entry.file, source).is_file():
             raise SearchlabError(f"{table.name}: {source} does not contain {table.entry.file}")
     for table in suite.tables:
         path = table.file

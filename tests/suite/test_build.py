@@ -81,7 +81,31 @@ def test_a_part_of_a_space_is_no_table(theirs: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_built_is_refused(theirs: Path, bare: Path, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=r"theirs/gemm-t4: .* does not contain gemm_t4.json.gz"):
         build(find_suite(theirs), tmp_path)
+    suite = find_suite(theirs)
+    (tmp_path / "empty").mkdir()
+    (theirs / "suite.toml").write_text(SUITE.replace("gemm_t4.json.gz", "../gemm_t4.json.gz"))
+    with pytest.raises(SearchlabError, match=r"gemm_t4.json.gz leads to .*, outside .*empty"):
+        build(find_suite(theirs), tmp_path / "empty")
+    (theirs / "tables").symlink_to(tmp_path / "empty")
+    with pytest.raises(SearchlabError, match=r"tables/gemm-t4.packed leads to .*, outside .*theirs"):
+        build(suite, FILES)
+    (theirs / "tables").unlink()
     with pytest.raises(SearchlabError, match="specifies no file to import; use `searchlab table build`"):
         build(find_suite(bare), tmp_path)
     with pytest.raises(SearchlabError, match="is missing: .* create it with `searchlab suite build "):
         _ = find_suite(theirs).tables[0].path
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("trials = 12", "trials = 99999999999999999999"),
+        ("seeds = 3", "seeds = 1000000"),
+        ('split = "test"', 'split = "test"\nthreads = 1000000'),
+        ('"gemm-t4"', f'"{300 * "x"}"'),
+    ],
+)
+def test_numbers_and_names_of_a_suite_are_bounded(theirs: Path, old: str, new: str) -> None:
+    (theirs / "suite.toml").write_text(SUITE.replace(old, new))
+    with pytest.raises(SearchlabError, match=f"{old.split()[0]}|name|threads"):
+        find_suite(theirs)
