@@ -62,7 +62,7 @@ class Compared(msgspec.Struct, frozen=True):
     """The mean scores over fresh seeds, and the mean of their differences for each seed. All problems count equally."""
 
     default: Interval
-    found: Interval
+    tuned: Interval
     gain: Interval
 
 
@@ -156,8 +156,8 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     working = costs[np.isfinite(costs)]
     if len(working) == 0 or working.min() == working.max():
         return None
-    whole = measurer.all_costs(run.space)
-    draws = Draws.of(costs, run.trials, whole.weights if whole else None)
+    all_costs = measurer.all_costs(run.space)
+    draws = Draws.of(costs, run.trials, all_costs.weights if all_costs else None)
     random = RandomSearch.of(draws, float(working.min()), run.trials, run.start()[0].n_startup)
     return Problem(run, measurer, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
 
@@ -450,7 +450,10 @@ def plan_hypertune(
             f"{study.suite.spec.version}/dev"
         )
     entry = _entry(study, policy)
-    if any(isinstance(one.trials, str) or (one.seconds, one.stop_after) != (None, None) for one in (entry, spec)):
+    if any(
+        isinstance(budget.trials, str) or (budget.seconds, budget.stop_after) != (None, None)
+        for budget in (entry, spec)
+    ):
         raise SearchlabError(
             "options are judged by runs with a fixed number of trials; set trials to a number, and omit seconds and "
             "stop_after"

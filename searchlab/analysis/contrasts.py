@@ -63,19 +63,19 @@ def contrasts(
         single: The strategies whose runs are the same for every seed, which are therefore not tested.
         level: See :meth:`PageTests.level`. None for a measure that is only described.
     """
-    every = iter(rounded(np.array([value for own in runs.values() for value in own.values()])).tolist())
-    runs = {name: {seed: next(every) for seed in own} for name, own in runs.items()}
+    values = iter(rounded(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist())
+    runs = {name: {seed: next(values) for seed in by_seed} for name, by_seed in runs.items()}
     compared: list[Contrast] = []
     for first, second in combinations(runs, 2):
         about = partial(Contrast, first=first, second=second, measure=measure)
-        one, other = runs[first], runs[second]
-        common = sorted(one.keys() & other.keys())
+        a, b = runs[first], runs[second]
+        common = sorted(a.keys() & b.keys())
         if first in single or second in single:
-            compared.append(untested(about, ONE_RUN, [_sample(one, one)], [_sample(other, other)]))
+            compared.append(untested(about, ONE_RUN, [_sample(a, a)], [_sample(b, b)]))
         elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
-            compared.append(_paired(about, _sample(one, common), _sample(other, common)))
+            compared.append(_paired(about, _sample(a, common), _sample(b, common)))
         else:
-            compared.append(_unpaired(about, _sample(one, one), _sample(other, other), test=level is not None))
+            compared.append(_unpaired(about, _sample(a, a), _sample(b, b), test=level is not None))
     return compared
 
 
@@ -84,15 +84,15 @@ def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
     return -np.array([runs[seed] for seed in sorted(seeds)])
 
 
-def _paired(about: About, ours: Floats, theirs: Floats) -> Contrast:
-    effect, p = signed_rank(ours, theirs)
-    share = share_interval(float((ours > theirs).sum() + (ours == theirs).sum() / 2), len(ours))
-    return tested(about, SIGNED_RANK, len(ours), share, effect, p)
+def _paired(about: About, first: Floats, second: Floats) -> Contrast:
+    effect, p = signed_rank(first, second)
+    share = share_interval(float((first > second).sum() + (first == second).sum() / 2), len(first))
+    return tested(about, SIGNED_RANK, len(first), share, effect, p)
 
 
-def _unpaired(about: About, ours: Floats, theirs: Floats, *, test: bool) -> Contrast:
-    chance, runs = improvement_interval([ours], [theirs]), min(len(ours), len(theirs))
-    p = rank_sum_test(ours, theirs) if test else None
+def _unpaired(about: About, first: Floats, second: Floats, *, test: bool) -> Contrast:
+    chance, runs = improvement_interval([first], [second]), min(len(first), len(second))
+    p = rank_sum_test(first, second) if test else None
     return tested(about, RANK_SUM if test else DESCRIBED, runs, chance, 2 * chance.value - 1, p)
 
 
@@ -110,10 +110,10 @@ def tested(about: About, test: str, runs: int, better: Interval, effect: float, 
     )
 
 
-def untested(about: About, why: str, one: Sample, other: Sample) -> Contrast:
+def untested(about: About, why: str, first: Sample, second: Sample) -> Contrast:
     """Return the contrast of two strategies that were not tested, given their numbers on each workload."""
-    better = improvement(one, other)
-    runs = min(sum(map(len, sample)) for sample in (one, other))
+    better = improvement(first, second)
+    runs = min(sum(map(len, sample)) for sample in (first, second))
     return about(test=why, runs=runs, improvement=better, effect=2 * better - 1)
 
 
@@ -168,9 +168,9 @@ class PageTests:
             adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in _holm(second).items()}
         return adjusted | _holm(others)
 
-    def family(self, found: int) -> Family:
-        """Describe the families of tests. ``found`` is the number of tests that have a p-value."""
-        return Family(found, list(self.registered), _says(found, self.registered))
+    def family(self, number: int) -> Family:
+        """Describe the families of tests. ``number`` is the number of tests that have a p-value."""
+        return Family(number, list(self.registered), _describe(number, self.registered))
 
 
 def _holm(p: Mapping[Key, float]) -> dict[Key, float]:
@@ -185,16 +185,16 @@ def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
     named: dict[str, tuple[str, list[tuple[str, str]]]] = {}
     for item in comparison.values():
         for run in item.runs:
-            place = run.strategy.removesuffix(run.log.header.name)
-            own = [(place + first, place + second) for first, second in run.log.header.contrasts]
-            _, known = named.get(run.strategy, (place, own))
-            named[run.strategy] = place, [pair for pair in known if pair in own]
-    found: dict[Pair, tuple[str, str]] = {}
+            prefix = run.strategy.removesuffix(run.log.header.name)
+            pairs = [(prefix + first, prefix + second) for first, second in run.log.header.contrasts]
+            _, previous = named.get(run.strategy, (prefix, pairs))
+            named[run.strategy] = prefix, [pair for pair in previous if pair in pairs]
+    registered: dict[Pair, tuple[str, str]] = {}
     for _, contrasts in named.values():
         for first, second in contrasts:
             if all(name in named and (first, second) in named[name][1] for name in (first, second)):
-                found.setdefault(frozenset((first, second)), (first, second))
-    return list(found.values())
+                registered.setdefault(frozenset((first, second)), (first, second))
+    return list(registered.values())
 
 
 def with_adjusted(workload: str, contrasts: Iterable[Contrast], adjusted: Mapping[Key, float]) -> list[Contrast]:
@@ -205,22 +205,22 @@ def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
     return {(workload, c.test, c.first, c.second): c.p for c in contrasts if c.p is not None}
 
 
-def _says(number: int, registered: Sequence[tuple[str, str]]) -> str:
+def _describe(number: int, registered: Sequence[tuple[str, str]]) -> str:
     if not number:
         return "Nothing here is tested; all numbers describe these runs."
-    said = (
+    tests = (
         f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair of strategies, "
         "on each workload and across all workloads. Trials and seconds to the target are described, not tested. "
     )
     rate = f"the chance that any two equal strategies are called different is at most {100 * ALPHA:g} %"
     if not registered:
         return (
-            f"{said}No contrast was registered before the runs, so all tests are exploratory. They are corrected "
+            f"{tests}No contrast was registered before the runs, so all tests are exploratory. They are corrected "
             f"together by Holm's procedure: {rate}."
         )
     names = listed([f"{first} against {second}" for first, second in registered], None)
     return (
-        f"{said}Registered before the runs: {names}. {'They are' if len(registered) > 1 else 'It is'} first tested on "
+        f"{tests}Registered before the runs: {names}. {'They are' if len(registered) > 1 else 'It is'} first tested on "
         f"these workloads together, and on individual or other workloads only if "
         f"{'all of these results are' if len(registered) > 1 else 'the result is'} significant. All other pairs are "
         f"exploratory. Both families are corrected by Holm's procedure: in each, {rate}."

@@ -99,15 +99,18 @@ def hypertune(
 
 def _say_result(result: Hypertuned, directory: Path) -> None:
     def row(name: str | Text, trials: str, scores: Compared) -> tuple[object, ...]:
-        return name, trials, interval_text(scores.default), interval_text(scores.found), interval_text(scores.gain, "+")
+        return name, trials, interval_text(scores.default), interval_text(scores.tuned), interval_text(scores.gain, "+")
 
     held_out = [problem for search in result.searches for problem in search.problems if problem.held_out]
-    several = len({one.space for one in held_out}) > 1
-    rows = [row(one.workload + (f" in {one.space}" if several else ""), str(one.trials), one) for one in held_out]
+    several = len({problem.space for problem in held_out}) > 1
+    rows = [
+        row(problem.workload + (f" in {problem.space}" if several else ""), str(problem.trials), problem)
+        for problem in held_out
+    ]
     if result.held_out:
         rows.append(row(Text("all held out", "bold"), "", result.held_out))
     rows.append(row(Text("all searched on", "bold"), "", result.training))
-    columns = ("", "trials", "default", "found", "gain")
+    columns = ("", "trials", "default", "tuned", "gain")
     title = (
         "scores until random search comes close to the best: 0 is level with random search, 1 is the best from the "
         "start"

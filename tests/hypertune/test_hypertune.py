@@ -134,7 +134,7 @@ def test_a_planted_option_is_found_and_generalises(study: Study, tmp_path: Path)
     found = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **QUICK).run()
     assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
     assert found.better and "better than the default on held-out workloads, judging by" in found.verdict
-    assert found.held_out is not None and found.held_out.found.value > found.held_out.default.value + 0.1
+    assert found.held_out is not None and found.held_out.tuned.value > found.held_out.default.value + 0.1
     assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
     assert json.loads(json.dumps(found.to_json()))["options"] == found.options
 
@@ -173,7 +173,7 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
     ours, theirs = (trials_in(tmp_path / name) for name in ("as it is", "other"))
     assert ours == theirs and list(ours) == [f"without {WORKLOADS[1]}"]
     for seen, unseen in zip(*(result.searches[0].problems for result in results), strict=True):
-        assert (seen.found == unseen.found) is not seen.held_out
+        assert (seen.tuned == unseen.tuned) is not seen.held_out
 
 
 def test_interrupted_anywhere_it_ends_as_if_it_had_not_been(study: Study, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_random_search_scores_as_random_search(tmp_path: Path) -> None:
     )
     found = plan.run()
     assert found.held_out is not None
-    assert found.held_out.found.lower < 0 < found.held_out.found.upper
+    assert found.held_out.tuned.lower < 0 < found.held_out.tuned.upper
     assert not found.better
 
 

@@ -52,12 +52,12 @@ def quartiles(values: Floats) -> Floats:
     return np.quantile(values, (0.25, 0.5, 0.75), axis=0)
 
 
-def band_at(places: Floats, values: Floats) -> Band:
-    """Return the band of the ``values`` at each distinct place in ``places``. Both arrays have shape (n,), n > 0."""
-    order = np.argsort(places, kind="stable")
-    x, first, counts = np.unique(places[order], return_index=True, return_counts=True)
+def band_at(positions: Floats, values: Floats) -> Band:
+    """Return the band of the ``values`` at each distinct position. Both arrays have shape (n,), n > 0."""
+    order = np.argsort(positions, kind="stable")
+    x, first, counts = np.unique(positions[order], return_index=True, return_counts=True)
     edges = np.empty((3, len(x)))
-    for count in set(counts.tolist()):  # all places with this number of values at once
+    for count in set(counts.tolist()):  # all positions with this number of values at once
         of_count = counts == count
         edges[:, of_count] = quartiles(values[order][first[of_count] + np.arange(count)[:, np.newaxis]])
     return Band(x, *edges)
@@ -97,9 +97,9 @@ def hitting_times(curves: Floats, targets: Floats) -> Floats:
 
 def seconds_of_hits(hits: Floats, elapsed: Floats) -> Floats:
     """Convert ``hits`` in trials to seconds, given the seconds up to the end of each trial, shape (runs, trials)."""
-    place = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
+    index = np.where(np.isfinite(hits), hits, elapsed.shape[1] + 1).astype(np.int64) - 1
     padded = np.column_stack((elapsed, np.full(len(elapsed), math.inf)))
-    return np.asarray(np.take_along_axis(padded, place, axis=1))
+    return np.asarray(np.take_along_axis(padded, index, axis=1))
 
 
 def expected_running_time(hits: Floats, spent: Floats) -> float:

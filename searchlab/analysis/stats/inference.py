@@ -47,7 +47,7 @@ class Difference:
 
     def reversed(self) -> Difference:
         """Return the difference of the second strategy minus the first."""
-        these, others = (replace(one, difference=-one.difference) for one in (self.on_these, self.on_others))
+        these, others = (replace(answer, difference=-answer.difference) for answer in (self.on_these, self.on_others))
         return replace(self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=these, on_others=others)
 
 
@@ -71,12 +71,12 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
     """
     paired = [
         differences[~np.isnan(differences)]
-        for ours, theirs in zip(first, second, strict=True)
-        for differences in [np.round(np.asarray(ours, dtype=np.float64) - theirs, DECIMALS)]
+        for minuend, subtrahend in zip(first, second, strict=True)
+        for differences in [np.round(np.asarray(minuend, dtype=np.float64) - subtrahend, DECIMALS)]
     ]
     owners = [
-        owner or str(place)
-        for place, (owner, differences) in enumerate(zip(clusters or [""] * len(paired), paired, strict=True))
+        owner or str(number)
+        for number, (owner, differences) in enumerate(zip(clusters or [""] * len(paired), paired, strict=True))
         if len(differences)
     ]
     paired = [differences for differences in paired if len(differences)]
@@ -110,9 +110,9 @@ def _on_these(value: float, paired: Sequence[Floats]) -> Answer:
 
 def _on_others(value: float, means: Floats) -> Answer:
     if len(means) < FEWEST_WORKLOADS:
-        there = "is 1" if len(means) == 1 else f"are {len(means)}"
+        are = "is 1" if len(means) == 1 else f"are {len(means)}"
         takes = f"A claim about other workloads needs {FEWEST_WORKLOADS} workloads that both strategies ran on"
-        return no_answer(value, f"{takes}; there {there}.")
+        return no_answer(value, f"{takes}; there {are}.")
     if (means == means[0]).all():
         return no_answer(value, "All workloads give the same difference, so they do not show how differences vary.")
     return _t(value, float(means.var(ddof=1)) / len(means), len(means) - 1)
@@ -121,7 +121,7 @@ def _on_others(value: float, means: Floats) -> Answer:
 def _on_other_members(value: float, means: Floats, owners: Sequence[str]) -> Answer:
     if len(means) < FEWEST_WORKLOADS:
         return _on_others(value, means)
-    members = [means[[owner == one for one in owners]] for owner in dict.fromkeys(owners)]
+    members = [means[[owner == other for other in owners]] for owner in dict.fromkeys(owners)]
     if single := sum(len(own) < 2 for own in members):
         return no_answer(
             value,

@@ -157,8 +157,8 @@ def median_interval(values: Floats) -> Interval:
     if number < 5:
         return Interval.none(value, f"An interval for a median needs 5 runs; there {_are(number)}.")
     ordered = np.sort(values)
-    places = np.arange(1, number // 2 + 1)
-    coverage = 1 - 2 * betaincc(places, number + 1 - places, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)
+    positions = np.arange(1, number // 2 + 1)
+    coverage = 1 - 2 * betaincc(positions, number + 1 - positions, 0.5)  # binomial, of x_(k) to x_(n + 1 - k)
     k = max(1, int((coverage >= LEVEL).sum()))
     inner = 1 - 2 * float(betaincc(k + 1, number - k, 0.5))
     surplus = max(0.0, float((coverage[k - 1] - LEVEL) / (coverage[k - 1] - inner)))
@@ -213,10 +213,10 @@ def improvement(first: Sample, second: Sample) -> float:
     On one workload, it equals U / (m n), where U is the Mann-Whitney statistic (Agarwal et al., 2021).
     """
     chances = []
-    for ours, theirs in zip(first, second, strict=True):
-        ordered = np.sort(theirs)
-        below, level_too = (np.searchsorted(ordered, ours, side).sum() for side in ("left", "right"))
-        chances.append((below + level_too) / 2 / (len(ours) * len(theirs)))
+    for runs, opponents in zip(first, second, strict=True):
+        ordered = np.sort(opponents)
+        below, level_too = (np.searchsorted(ordered, runs, side).sum() for side in ("left", "right"))
+        chances.append((below + level_too) / 2 / (len(runs) * len(opponents)))
     return float(np.mean(chances))
 
 
@@ -235,7 +235,7 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
     equal strategies would yield the most extreme result in more than 5 % of cases.
     """
     value = improvement(first, second)
-    sizes = [(len(ours), len(theirs)) for ours, theirs in zip(first, second, strict=True)]
+    sizes = [(len(runs), len(opponents)) for runs, opponents in zip(first, second, strict=True)]
     if 2 * math.prod(1 / math.comb(m + n, m) for m, n in sizes) > 1 - LEVEL:
         runs = min(min(pair) for pair in sizes)
         return Interval.none(value, f"{runs} run{'s' * (runs != 1)} of each strategy: too few for an interval.")
@@ -244,11 +244,11 @@ def improvement_interval(first: Sample, second: Sample) -> Interval:
 
 @lru_cache(maxsize=4096)  # the pairs in a report have few different probabilities
 def _improvement_ends(value: float, sizes: tuple[tuple[int, int], ...]) -> tuple[float, float]:
-    one = sum(1 / (m * n) for m, n in sizes) / len(sizes) ** 2
+    base = sum(1 / (m * n) for m, n in sizes) / len(sizes) ** 2
     more = sum(((m + n) / 2 - 1) / (m * n) for m, n in sizes) / len(sizes) ** 2
 
     def beyond(t: float) -> float:
-        variance = t * (1 - t) * (one + more * ((1 - t) / (2 - t) + t / (1 + t)))
+        variance = t * (1 - t) * (base + more * ((1 - t) / (2 - t) + t / (1 + t)))
         return (t - value) ** 2 - _TWO_SIDED_NORMAL**2 * variance
 
     inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 the variance is 0

@@ -92,8 +92,8 @@ def expected_lowest(values: Floats, weights: Floats, trials: int) -> Floats:
 def _nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
     """Return quadrature times until ``trials`` configs, or all, have almost surely arrived, and weights (last: 0)."""
     end, most = 1.0, 40 / rates.min()
-    wanted = trials + 10 * np.sqrt(trials)
-    while end < most and (1 - np.exp(-rates * end)).sum() < wanted:
+    target = trials + 10 * np.sqrt(trials)
+    while end < most and (1 - np.exp(-rates * end)).sum() < target:
         end *= 1.2
     edges = [0.0]
     while edges[-1] ** 2 < end:
@@ -140,8 +140,8 @@ def cutoff(median: float, baseline: Floats, best: float, part: float = PART) -> 
     cutoff, a score would divide by the little that random search can still gain (Willemsen et al. use the same cutoff
     at the expected rank). ``median`` is the median cost of the random draws that work.
     """
-    there = baseline <= best + (1 - part) * (median - best)
-    return int(np.argmax(there)) + 1 if there.any() else len(baseline)
+    reached = baseline <= best + (1 - part) * (median - best)
+    return int(np.argmax(reached)) + 1 if reached.any() else len(baseline)
 
 
 def difficulty(costs: Floats, part: float = 0.95) -> float:

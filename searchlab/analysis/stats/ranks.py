@@ -98,8 +98,8 @@ def _signs(ranks: tuple[int, ...]) -> Floats:
 
 def _doubled_ranks(values: Floats) -> Ints:
     """Return twice the mid-rank of each value, from 1 for the lowest."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((2 * np.cumsum(counts) - counts + 1)[place])
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((2 * np.cumsum(counts) - counts + 1)[index])
 
 
 def _two_sided(ways: Floats, seen: int, mean: float) -> float:
