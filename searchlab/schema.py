@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -54,6 +55,8 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
     Returns:
         The rest of the data, and a clause for each removed key, with the nearest known one.
     """
+    if not _contains_struct(kind):
+        return data, ()
     structs = [struct for struct in _structs(kind) if isinstance(data, dict)]
     tags = [struct.__struct_config__.tag for struct in structs]
     if len(structs) > 1 and data.get("kind") in tags:
@@ -64,7 +67,7 @@ def known_part(data: Any, kind: Any, where: str = "") -> tuple[Any, tuple[str, .
             return data, ()
         pairs = [known_part(value, items[0], f"{where}[{index}]") for index, value in enumerate(data)]
         return [value for value, _ in pairs], tuple(clause for _, clauses in pairs for clause in clauses)
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(structs[0])}
+    fields = _field_types(structs[0])
     tag = structs[0].__struct_config__.tag_field
     known_fields: dict[str, Any] = {}
     unknown: list[str] = []
@@ -137,10 +140,23 @@ def _alternatives(kind: Any) -> list[Any]:
     return [alternative for arg in get_args(kind) for alternative in _alternatives(arg)]
 
 
+@cache
 def _structs(kind: Any) -> list[type[msgspec.Struct]]:
     return [t for t in _alternatives(kind) if isinstance(t, type) and issubclass(t, msgspec.Struct)]
 
 
+@cache
 def _items(kind: Any) -> list[Any]:
     """Return the item types if ``kind`` can be a list or a homogeneous tuple."""
     return [get_args(t)[0] for t in _alternatives(kind) if get_origin(t) in (list, tuple)]
+
+
+@cache
+def _contains_struct(kind: Any) -> bool:
+    """Return whether values of the type ``kind`` may contain structs, whose fields are known."""
+    return bool(_structs(kind)) or any(map(_contains_struct, _items(kind)))
+
+
+@cache
+def _field_types(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}

@@ -253,8 +253,8 @@ _SCALARS = frozenset({bool, int, float, str})
 
 def _plain(value: Any) -> Any:
     """Return a choice that is not a plain scalar, with lists as tuples and NumPy's numbers as Python's."""
-    if type(value) is tuple and _SCALARS.issuperset(map(type, value)):
-        return value
+    if type(value) in (list, tuple) and _SCALARS.issuperset(map(type, value)):
+        return tuple(value)
     value = plain(value)
     return tuple(value) if isinstance(value, list) else value
 
