@@ -421,29 +421,39 @@ def guarded(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
     A call to ``os._exit`` is also an error. SearchlabErrors, and the exceptions that searchlab or pytest raises to stop
     foreign code, are not converted. An interrupt remains one even if the code, or TVM, has replaced it.
     """
-    with not_exiting(), _noting_interrupts() as interrupts:
+    with not_exiting(), noting_interrupts() as interrupts:
+        before = len(interrupts)
         try:
             yield
         except BaseException as error:
-            if interrupts and not isinstance(error, KeyboardInterrupt):
+            if len(interrupts) > before and not isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             if isinstance(error, SearchlabError) or _stops(error):
                 raise
             raise blame(error) from error
-        if interrupts:
+        if len(interrupts) > before:
             raise KeyboardInterrupt
 
 
+_interrupts: list[int] | None = None
+"""The list that the outermost :func:`noting_interrupts` has yielded."""
+
+
 @contextmanager
-def _noting_interrupts() -> Iterator[list[int]]:
+def noting_interrupts() -> Iterator[list[int]]:
     """Yield a list to which each signal is added that arrives in this context and has a handler in Python.
 
-    If a callback of TVM raises KeyboardInterrupt, TVM raises a RuntimeError without text instead.
+    If a callback of TVM raises KeyboardInterrupt, TVM raises a RuntimeError without text instead. Within another such
+    context, nothing is changed, which takes no time.
     """
-    interrupts: list[int] = []
+    global _interrupts
     if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
-        yield interrupts
+        yield []
         return
+    if _interrupts is not None:
+        yield _interrupts
+        return
+    interrupts = _interrupts = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -458,6 +468,7 @@ def _noting_interrupts() -> Iterator[list[int]]:
     try:
         yield interrupts
     finally:
+        _interrupts = None
         for number, handler in handlers.items():
             if signal.getsignal(number) is note:
                 signal.signal(number, handler)

@@ -27,6 +27,7 @@ from ..log.result import MARGIN, ROUNDS, sentinel
 from ..log.writer import LogWriter, OtherRun, move_aside, ways_on
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
+from ..plugins import noting_interrupts
 from ..policy import POLICIES
 from ..records import Trial, failures_described
 from ..space import Config, Space
@@ -71,7 +72,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existi
 
 
 def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None, existing: Log | None) -> Log:
-    with RunLoop(run, measurer, on_trial, existing) as run_loop:
+    with noting_interrupts(), RunLoop(run, measurer, on_trial, existing) as run_loop:
         if run.budget.complete(run_loop.log) and run_loop.is_current:
             run_loop.replay_rest()
         while run_loop.step():
