@@ -39,11 +39,11 @@ _TITLES = {
 
 def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[ClaimVerdict]:
     """Return the verdict on each of ``claims``."""
-    found = [(claim, other, _compare(comparison, claim, other)) for claim in claims for other in claim.opponents]
-    tested = [pair.p for _, _, pair in found if pair.p is not None]
+    comparisons = [(claim, other, _compare(comparison, claim, other)) for claim in claims for other in claim.opponents]
+    tested = [pair.p for _, _, pair in comparisons if pair.p is not None]
     adjusted = iter(holm(np.array(tested)).tolist()) if tested else iter(())
     compared: dict[int, list[Comparand]] = {}
-    for claim, other, pair in found:
+    for claim, other, pair in comparisons:
         p = None if pair.p is None else next(adjusted)
         compared.setdefault(id(claim), []).append(_comparand(claim, other, pair, p))
     return [_decided(claim, compared[id(claim)]) for claim in claims]
@@ -71,7 +71,10 @@ class _Compared(NamedTuple):
 
 
 def _decided(claim: Claim, against: list[Comparand]) -> ClaimVerdict:
-    decisive = min(against, key=lambda one: (WORST_FIRST.index(one.verdict), one.value if one.workloads else 0.0))
+    decisive = min(
+        against,
+        key=lambda comparand: (WORST_FIRST.index(comparand.verdict), comparand.value if comparand.workloads else 0.0),
+    )
     return ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against)
 
 
@@ -79,8 +82,8 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
     """Compare the claim's strategy with ``other`` on each workload on which both have enough trials."""
     names = (claim.strategy, other)
     budget = Budget(claim.trials or UNLIMITED, claim.seconds)
-    ours: list[Floats] = []
-    theirs: list[Floats] = []
+    first: list[Floats] = []
+    second: list[Floats] = []
     clusters: list[str] = []
     unreached: list[float] = []
     short = 0
@@ -94,17 +97,17 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
             continue
         numbers = [_numbers(group, part, claim.measure) for group in pair]
         unreached += [float(np.isinf(list(own.values())).mean()) for own in numbers]
-        one, another = _paired(numbers, pair, part, claim.measure)
-        ours.append(one)
-        theirs.append(another)
+        first_numbers, second_numbers = _paired(numbers, pair, part, claim.measure)
+        first.append(first_numbers)
+        second.append(second_numbers)
         clusters.append(item.cluster)
     if missing := [name for name in names if not any(name in item.strategies for item in comparison.values())]:
         why = f"there are no runs of {listed(missing)} here"
-    elif not ours:
+    elif not first:
         why = "no workload has runs of both with enough trials" if short else "no workload has runs of both"
     else:
         why = ""
-    return _Compared(paired_difference(ours, theirs, clusters), float(np.mean(unreached or [0.0])), why)
+    return _Compared(paired_difference(first, second, clusters), float(np.mean(unreached or [0.0])), why)
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
@@ -142,19 +145,19 @@ def _paired(
         else:  # a run without any working program counts as the slowest of the other runs
             rows[rows == 0] = np.nanmin(rows[rows > 0], initial=item.best_gflops)
         rows = np.log(rows)
-    one, other = rows if declared.better is max else -rows
-    return one, other
+    first, second = rows if declared.better is max else -rows
+    return first, second
 
 
 def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Comparand:
-    found, answer = pair.difference, pair.answer
+    difference, answer = pair.difference, pair.answer
     interval = answer.difference
-    verdict, about_margin = _verdict(claim, found.value, interval.lower, interval.upper, p)
+    verdict, about_margin = _verdict(claim, difference.value, interval.lower, interval.upper, p)
     value, lower, upper = _shown(claim, interval.value, interval.lower, interval.upper)
-    scope = f"these {counted(found.workloads, 'workload')}" if found.workloads > 1 else "this workload"
+    scope = f"these {counted(difference.workloads, 'workload')}" if difference.workloads > 1 else "this workload"
     if pair.on_others:
-        scope = "these kernels on other devices" if found.clusters else "workloads like these"
-    one = Comparand(
+        scope = "these kernels on other devices" if difference.clusters else "workloads like these"
+    comparand = Comparand(
         against=other,
         verdict=verdict,
         value=value,
@@ -162,15 +165,15 @@ def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Co
         upper=upper,
         p=p,
         scope=scope,
-        workloads=found.workloads,
-        ahead=found.ahead,
-        level=found.level,
-        behind=found.behind,
-        seeds=found.pairs,
+        workloads=difference.workloads,
+        ahead=difference.ahead,
+        level=difference.level,
+        behind=difference.behind,
+        seeds=difference.pairs,
         unreached=pair.unreached,
         says="",
     )
-    return msgspec.structs.replace(one, says=_says(claim, one, about_margin, pair.missing or interval.note))
+    return msgspec.structs.replace(comparand, says=_says(claim, comparand, about_margin, pair.missing or interval.note))
 
 
 def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> tuple[str, str]:
@@ -206,32 +209,36 @@ def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, f
     """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
     sign = 1 if StrategySummary.measures[claim.measure].better is max else -1
     value, *ends = (
-        None if one is None else math.exp(sign * one) if _is_ratio(claim) else sign * one for one in numbers
+        None if number is None else math.exp(sign * number) if _is_ratio(claim) else sign * number for number in numbers
     )
     assert value is not None
     lower, upper = ends if sign > 0 else reversed(ends)
     return value, lower, upper
 
 
-def _says(claim: Claim, one: Comparand, about_margin: str, note: str) -> str:
+def _says(claim: Claim, comparand: Comparand, about_margin: str, note: str) -> str:
     """Describe a comparison in one sentence."""
     ends = [] if claim.trials is None else [f"after {counted(claim.trials, 'trial')}"]
     ends += [] if claim.seconds is None else [f"after {claim.seconds:g} s"]
-    whom = " ".join([f"{claim.strategy} against {one.against}", *ends])
-    if not one.workloads:
-        return f"{whom}: {note}."
+    subject = " ".join([f"{claim.strategy} against {comparand.against}", *ends])
+    if not comparand.workloads:
+        return f"{subject}: {note}."
     digits = None if _is_ratio(claim) else 3
-    value, lower, upper = (number_text(number, digits) for number in (one.value, one.lower, one.upper))
-    effect = f", ratio {value}" if _is_ratio(claim) else f" {value}" if one.value < 0 else f" +{value}"
-    said = f"{whom}: {_TITLES[claim.measure]}{effect}"
-    if one.lower is not None and one.p is not None:
-        said += f", 95 % interval {lower} to {upper}{about_margin}; {p_equals(one.p)} on {one.scope}"
+    value, lower, upper = (
+        number_text(number, digits) for number in (comparand.value, comparand.lower, comparand.upper)
+    )
+    effect = f", ratio {value}" if _is_ratio(claim) else f" {value}" if comparand.value < 0 else f" +{value}"
+    text = f"{subject}: {_TITLES[claim.measure]}{effect}"
+    if comparand.lower is not None and comparand.p is not None:
+        text += f", 95 % interval {lower} to {upper}{about_margin}; {p_equals(comparand.p)} on {comparand.scope}"
     tally = ", ".join(
         f"{word} on {number}"
-        for word, number in (("better", one.ahead), ("the same", one.level), ("worse", one.behind))
+        for word, number in (("better", comparand.ahead), ("the same", comparand.level), ("worse", comparand.behind))
         if number
     )
-    said += f" ({counted(one.workloads, 'workload')}, {counted(one.seeds, 'seed')}; {tally})"
-    if one.unreached:
-        said += f"; {100 * one.unreached:.0f} % of the runs did not reach the target, so their budget counts instead"
-    return f"{said}. {note}".rstrip() if one.lower is None else f"{said}."
+    text += f" ({counted(comparand.workloads, 'workload')}, {counted(comparand.seeds, 'seed')}; {tally})"
+    if comparand.unreached:
+        text += (
+            f"; {100 * comparand.unreached:.0f} % of the runs did not reach the target, so their budget counts instead"
+        )
+    return f"{text}. {note}".rstrip() if comparand.lower is None else f"{text}."

@@ -49,13 +49,13 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         claims: The published claims to test.
     """
     drafts = {item.workload: _workload(item) for item in comparison.values()}
-    found = together(list(drafts.values()))
+    combined = together(list(drafts.values()))
     pairs = [
         pair
         for draft in drafts.values()
         for pair in combinations([row.strategy for row in draft.strategies if not row.one_run], 2)
     ]
-    of_all = found.p if found else {}
+    of_all = combined.p if combined else {}
     tests = PageTests.of(pairs, [(first, second) for _, _, first, second in of_all], registered_pairs(comparison))
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
@@ -63,7 +63,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     workloads = []
     for workload, draft in drafts.items():
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
-        said = verdict(
+        text = verdict(
             draft.strategies,
             compared,
             TARGET,
@@ -71,10 +71,10 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
             in_start=_in_start(runs, draft.strategies),
             so_far=bool(runs.waiting),
         )
-        workloads.append(msgspec.structs.replace(draft, contrasts=compared, verdict=said))
-    answered = answers(tests.registered, workloads, found, adjusted)
+        workloads.append(msgspec.structs.replace(draft, contrasts=compared, verdict=text))
+    answered = answers(tests.registered, workloads, combined, adjusted)
     waiting = any(item.waiting for item in comparison.values())
-    overall = _overall(found, adjusted, answered, so_far=waiting) if found else None
+    overall = _overall(combined, adjusted, answered, so_far=waiting) if combined else None
     return Summary(
         TARGET, workloads, tests.family(len(adjusted)), overall, answered, claim_verdicts(comparison, claims)
     )
@@ -104,12 +104,12 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
     """Return the contrasts for every measure, with uncorrected p-values."""
     single = [row.strategy for row in item.strategies if row.one_run]
-    found = []
+    compared = []
     for name in StrategySummary.compared_by():
         sign = -1 if StrategySummary.measures[name].better is max else 1
         numbers = {r.strategy: {seed: sign * value for seed, value in r.by_seed(name).items()} for r in item.strategies}
-        found += contrasts(name, numbers, single, tests.level if name == AREA else None)
-    return found
+        compared += contrasts(name, numbers, single, tests.level if name == AREA else None)
+    return compared
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
@@ -119,12 +119,12 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
     hits = rows[0].by_seed(TRIALS)
     common = first.keys() & second.keys()
-    there = sum(
+    reached = sum(
         hits[seed] <= shared_prefix_length([first[seed].log.configs, second[seed].log.configs]) for seed in common
     )
     return (
-        f"; in {there} of {counted(len(common), 'seed')}, their shared random start had already reached it"
-        if there
+        f"; in {reached} of {counted(len(common), 'seed')}, their shared random start had already reached it"
+        if reached
         else ""
     )
 
@@ -178,11 +178,11 @@ class Pair:
     contrast: Contrast
 
     def corrected(self, adjusted: Mapping[Key, float]) -> Difference:
-        names, found = (self.contrast.first, self.contrast.second), self.difference
+        names, difference = (self.contrast.first, self.contrast.second), self.difference
         return replace(
-            found,
-            on_these=replace(found.on_these, p=adjusted.get(("", PAIRED_T, *names))),
-            on_others=replace(found.on_others, p=adjusted.get(("", OTHERS, *names))),
+            difference,
+            on_these=replace(difference.on_these, p=adjusted.get(("", PAIRED_T, *names))),
+            on_others=replace(difference.on_others, p=adjusted.get(("", OTHERS, *names))),
         )
 
 
@@ -228,62 +228,64 @@ def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
 
 def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], clusters: Sequence[str]) -> Pair:
     """Compare two strategies over all workloads, given their summaries and the cluster for each workload."""
-    ours, theirs = paired_areas(first, second)
-    found = paired_difference(ours, theirs, clusters)
-    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
-    known = [values[~np.isnan(values)] for values in differences]
-    means = np.array([float(values.mean()) if len(values) else math.nan for values in known])
+    first_areas, second_areas = paired_areas(first, second)
+    difference = paired_difference(first_areas, second_areas, clusters)
+    differences = [minuend - subtrahend for minuend, subtrahend in zip(first_areas, second_areas, strict=True)]
+    paired = [values[~np.isnan(values)] for values in differences]
+    means = np.array([float(values.mean()) if len(values) else math.nan for values in paired])
     about = partial(Contrast, first=first[0].strategy, second=second[0].strategy, measure=AREA)
     single = any(row.one_run for row in (*first, *second))
-    if no_seed := found.workloads < len(ours):
-        none = no_answer(found.value, "The strategies do not have a seed in common on every workload.")
-        found = replace(found, on_these=none, on_others=none)
+    if no_seed := difference.workloads < len(first_areas):
+        none = no_answer(difference.value, "The strategies do not have a seed in common on every workload.")
+        difference = replace(difference, on_these=none, on_others=none)
     elif single:
         note = "One of the two produces the same run from every seed, which does not show how runs vary."
-        found = replace(found, on_these=no_answer(found.value, note))
-    if found.on_these.p is None:
-        noiseless = ONE_SEED if found.pairs < 2 else NO_NOISE
+        difference = replace(difference, on_these=no_answer(difference.value, note))
+    if difference.on_these.p is None:
+        noiseless = ONE_SEED if difference.pairs < 2 else NO_NOISE
         why = ONE_RUN if single else NO_SEED if no_seed else noiseless
-        samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (ours, theirs)]
-        return Pair(found, means, untested(about, why, *samples))
-    apart = np.round(np.concatenate(known), DECIMALS)
+        samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (first_areas, second_areas)]
+        return Pair(difference, means, untested(about, why, *samples))
+    apart = np.round(np.concatenate(paired), DECIMALS)
     share = share_interval(float((apart > 0).sum() + (apart == 0).sum() / 2), len(apart))
-    return Pair(found, means, tested(about, PAIRED_T, len(apart), share, found.value, found.on_these.p))
+    return Pair(difference, means, tested(about, PAIRED_T, len(apart), share, difference.value, difference.on_these.p))
 
 
 def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:
     """Return the areas of two strategies on each workload, by seed, with NaN where a strategy has no run."""
-    ours: list[Floats] = []
-    theirs: list[Floats] = []
-    for one, other in zip(first, second, strict=True):
-        for row, areas in ((one, ours), (other, theirs)):
+    first_areas: list[Floats] = []
+    second_areas: list[Floats] = []
+    for first_row, second_row in zip(first, second, strict=True):
+        for row, areas in ((first_row, first_areas), (second_row, second_areas)):
             by_seed = row.by_seed(AREA)
-            areas.append(np.array([by_seed.get(seed, math.nan) for seed in sorted({*one.seeds, *other.seeds})]))
-    return ours, theirs
+            areas.append(
+                np.array([by_seed.get(seed, math.nan) for seed in sorted({*first_row.seeds, *second_row.seeds})])
+            )
+    return first_areas, second_areas
 
 
 def _overall(
-    found: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], *, so_far: bool
+    combined: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], *, so_far: bool
 ) -> Overall:
     """Return the comparison over all workloads. ``so_far`` states whether some runs have not begun yet."""
-    workloads, strategies = found.workloads, found.strategies
+    workloads, strategies = combined.workloads, combined.strategies
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
-    compared = with_adjusted("", (pair.contrast for pair in found.pairs.values()), adjusted)
+    compared = with_adjusted("", (pair.contrast for pair in combined.pairs.values()), adjusted)
     means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
-    said = [_claims(pair, adjusted) for (first, _), pair in found.pairs.items() if first == names[0]]
-    apart = {frozenset(pair) for pair in found.pairs if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
-    pairs_answered = {frozenset((one.first, one.second)) for one in answered}
+    pair_claims = [_claims(pair, adjusted) for (first, _), pair in combined.pairs.items() if first == names[0]]
+    apart = {frozenset(pair) for pair in combined.pairs if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
+    pairs_answered = {frozenset((item.first, item.second)) for item in answered}
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
     sentences = [over_all(strategies, compared, len(workloads), pairs_answered, so_far=so_far)]
     if frozenset(names[:2]) not in pairs_answered:
-        sentences.append(said[0].headline)
+        sentences.append(pair_claims[0].headline)
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
     return Overall(
         workloads=[item.workload for item in workloads],
         strategies=strategies,
         contrasts=compared,
-        claims=said,
+        claims=pair_claims,
         diagram=diagram(names, means, apart),
         verdict=" ".join(sentences + _left_out(workloads, names)),
     )
@@ -320,25 +322,25 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
     if difference.workloads >= FEWEST_WORKLOADS and not difference.clusters:  # the test assumes independent workloads
         equivalence = bayesian_signed_rank(pair.means)
         says.append(equivalence_claim(*names, equivalence, ROPE))
-    known = difference if difference.workloads else None
-    return PairClaims(*names, known, says, headline(*names, difference), equivalence)
+    shown = difference if difference.workloads else None
+    return PairClaims(*names, shown, says, headline(*names, difference), equivalence)
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> list[str]:
     """Return sentences about runs that the verdict omits because they stopped early, and about unequal trials."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
-    said = []
+    sentences = []
     if stopped := [row for row in rows if row.interrupted]:
         runs = counted(sum(len(row.interrupted) for row in stopped), "run")
-        whose = listed(list(dict.fromkeys(row.strategy for row in stopped)))
-        said.append(f"Excluded because they were stopped early: {runs} of {whose}.")
+        strategies = listed(list(dict.fromkeys(row.strategy for row in stopped)))
+        sentences.append(f"Excluded because they were stopped early: {runs} of {strategies}.")
     if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
-        said.append(
+        sentences.append(
             "The number of trials differs between strategies, so they are compared over the trials that all of them "
             f"completed: {budgets}."
         )
-    return said
+    return sentences
 
 
 # --- registered contrasts ---------------------------------------------------------------------------------------------
@@ -347,7 +349,7 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> lis
 def answers(
     registered: Sequence[tuple[str, str]],
     workloads: Sequence[WorkloadSummary],
-    found: Together | None,
+    combined: Together | None,
     adjusted: Mapping[Key, float],
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts.
@@ -355,18 +357,18 @@ def answers(
     Args:
         registered: The contrasts, in the study's order.
         workloads: The workloads, with corrected contrasts.
-        found: The comparison over all workloads. Contrasts of strategies that did not run on every workload are missing
-            from it and are skipped. With a single workload, it is None, and the test on that workload is used.
+        combined: The comparison over all workloads. Contrasts of strategies that did not run on every workload are
+            missing from it and are skipped. With a single workload, it is None, and the test on that workload is used.
         adjusted: The corrected p-values of all tests.
     """
     answered = []
     for first, second in registered:
         difference = None
-        if found is None:
+        if combined is None:
             difference = _alone(first, second, workloads[0]) if len(workloads) == 1 else None
-        elif pair := found.pairs.get((first, second)):
+        elif pair := combined.pairs.get((first, second)):
             difference = pair.corrected(adjusted)
-        elif pair := found.pairs.get((second, first)):
+        elif pair := combined.pairs.get((second, first)):
             difference = pair.corrected(adjusted).reversed()
         if difference is not None:
             word = answer_word(difference)
@@ -379,5 +381,5 @@ def _alone(first: str, second: str, item: WorkloadSummary) -> Difference | None:
     if not {first, second} <= rows.keys():
         return None
     contrast = next(c for c in item.contrasts if c.measure == AREA and {c.first, c.second} == {first, second})
-    found = paired_difference(*paired_areas([rows[first]], [rows[second]]))
-    return replace(found, on_these=replace(found.on_these, p=contrast.adjusted))
+    difference = paired_difference(*paired_areas([rows[first]], [rows[second]]))
+    return replace(difference, on_these=replace(difference.on_these, p=contrast.adjusted))

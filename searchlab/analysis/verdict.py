@@ -65,23 +65,27 @@ def verdict(
     goal = f"{100 * target:g} % of the best known"
     names = [row.strategy for row in rows]
     reached = rows[0].trials_to_target.median is not None
-    found = standing(names, contrasts, AREA, tests, by="by area under the curve, " if reached else "")
+    comparison = standing(names, contrasts, AREA, tests, by="by area under the curve, " if reached else "")
     if reached:
         sentence = _reaches(rows, goal, "trial", TRIALS) + in_start
     else:
         first, second = (number_text(row.area.median, DIGITS) for row in rows[:2])
-        leads = "has the largest median area" if found.tied else "converges fastest by median area"
+        leads = "has the largest median area" if comparison.tied else "converges fastest by median area"
         sentence = f"{names[0]} {leads} under the curve ({first}, compared with {second} for {names[1]})"
-    said = f"{found.opening()}{found.says}. {sentence}." if found.tied else f"{sentence}; {found.says}."
-    said = f"So far, {said.replace('No winner', 'no winner', 1)}" if so_far else said
+    text = (
+        f"{comparison.opening()}{comparison.says}. {sentence}."
+        if comparison.tied
+        else f"{sentence}; {comparison.says}."
+    )
+    text = f"So far, {text.replace('No winner', 'no winner', 1)}" if so_far else text
     if not reached:
-        return f"{said} No strategy reaches {goal} in most of its seeds."
+        return f"{text} No strategy reaches {goal} in most of its seeds."
     timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
     if timed[0] is not rows[0]:
         reaches = _reaches(timed, "the target", "s", SECONDS)
-        said += f" In terms of time, {reaches}."
+        text += f" In terms of time, {reaches}."
     medians = [row.trials_to_target for row in rows[:2] if not row.one_run and row.trials_to_target.median is not None]
-    return " ".join([said, *dict.fromkeys(median.note for median in medians if median.note)])
+    return " ".join([text, *dict.fromkeys(median.note for median in medians if median.note)])
 
 
 def over_all(
@@ -108,16 +112,16 @@ def over_all(
     over = f"across {counted(workloads, 'workload')}"
     opening = ["So far,"] * so_far + ["apart from the registered contrasts,"] * bool(answered and rest[1:])
     if not rest[1:]:
-        said = f"{over}, {names[0]} has the largest mean area under the curve ({areas})."
+        text = f"{over}, {names[0]} has the largest mean area under the curve ({areas})."
     else:
         result = standing(rest, contrasts, AREA, by="on these workloads, ", unit="run", others=not answered)
         if result.tied:
             tied = result.opening(f" {over}", none=not answered)
-            said = f"{tied}{result.says}. By mean area under the curve, {names[0]} leads with {areas}."
+            text = f"{tied}{result.says}. By mean area under the curve, {names[0]} leads with {areas}."
         else:
-            said = f"{over}, {names[0]} converges fastest by mean area under the curve ({areas}); {result.says}."
-    said = " ".join([*opening, said.replace("No winner", "no winner", 1) if opening else said])
-    return said if said.startswith(names[0]) else said[0].upper() + said[1:]
+            text = f"{over}, {names[0]} converges fastest by mean area under the curve ({areas}); {result.says}."
+    text = " ".join([*opening, text.replace("No winner", "no winner", 1) if opening else text])
+    return text if text.startswith(names[0]) else text[0].upper() + text[1:]
 
 
 @dataclass(frozen=True)
@@ -174,23 +178,23 @@ def standing(
             untested.setdefault(contrast.test, []).append(name)
     without = [f"{listed(left_out, None)} ({why})" for why, left_out in sorted(untested.items(), reverse=True)]
     if not compared:
-        whom = "the difference" if others and len(names) == 2 else leader
-        said = f"there is no test of {whom} ({about[names[1]].test})"
-        return Standing(leader, list(names[1:]), [], said)
+        subject = "the difference" if others and len(names) == 2 else leader
+        clause = f"there is no test of {subject} ({about[names[1]].test})"
+        return Standing(leader, list(names[1:]), [], clause)
     behind = [name for name in compared if about[name].ahead(leader, name)]
     ahead = [name for name in compared if about[name].ahead(name, leader)]
     tied = [] if ahead else [name for name in compared if name not in behind]
     if ahead:  # the leader has the better median, but these have better runs overall
         better = f"{listed(ahead, None)} {'is' if len(ahead) == 1 else 'are'} significantly better, run for run"
-        said = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
+        clause = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
     elif tied:
-        said = by + _no_difference(leader, tied, behind, about, unit, tests)
+        clause = by + _no_difference(leader, tied, behind, about, unit, tests)
     else:
         each = f"each of {'the others' if others else listed(behind, None)}" if len(behind) > 1 else behind[0]
-        whose = "the difference" if others and len(behind) == 1 else f"its difference from {each}"
-        said = f"{by}{whose} is significant, {_most(about[name] for name in behind)}"
-    said += f"; there is no test of {' and '.join(without)}" if without else ""
-    return Standing(leader, tied, behind, said)
+        subject = "the difference" if others and len(behind) == 1 else f"its difference from {each}"
+        clause = f"{by}{subject} is significant, {_most(about[name] for name in behind)}"
+    clause += f"; there is no test of {' and '.join(without)}" if without else ""
+    return Standing(leader, tied, behind, clause)
 
 
 def _no_difference(
@@ -208,17 +212,17 @@ def _no_difference(
     needed = seeds_needed(ALPHA / correction)
     these = "these" if len(tied) > 1 else tied[0]  # if any strategy is behind, the opening lists the tied ones
     if tests and runs < needed:
-        whom = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
+        subject = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
         several = f", corrected for {correction} tests" if correction > 1 else ""
-        said = f"{count} cannot separate {whom} (a significant result needs at least {needed} seeds{several})"
+        clause = f"{count} cannot separate {subject} (a significant result needs at least {needed} seeds{several})"
     else:
-        whom = f"between {leader} and {these if behind else listed(tied, None, 'or')}"
+        subject = f"between {leader} and {these if behind else listed(tied, None, 'or')}"
         values = [value for name in tied if (value := about[name].adjusted) is not None]
         least = f" ({_p(min(values), '=' if len(set(values)) == 1 else 'at least')})" if values else ""
-        said = f"no difference {whom} is significant with {count}{least}"
+        clause = f"no difference {subject} is significant with {count}{least}"
     if behind:
-        said += f"; {leader} is significantly ahead of {listed(behind)}, {_most(about[name] for name in behind)}"
-    return said
+        clause += f"; {leader} is significantly ahead of {listed(behind)}, {_most(about[name] for name in behind)}"
+    return clause
 
 
 def _most(about: Iterable[Contrast]) -> str:
@@ -290,16 +294,16 @@ def headline(first: str, second: str, difference: Difference) -> str:
     """Return the sentence for the widest of the :func:`claims` that the runs support."""
     answers = difference.on_these, difference.on_others
     sentence, *wider = claims(first, second, difference)
-    supported = [said for said, answer in zip(wider, answers, strict=False) if answer.p is not None]
+    supported = [claim for claim, answer in zip(wider, answers, strict=False) if answer.p is not None]
     return [sentence, *supported][-1]
 
 
-def equivalence_claim(first: str, second: str, found: Equivalence, rope: float) -> str:
+def equivalence_claim(first: str, second: str, equivalence: Equivalence, rope: float) -> str:
     """Return a sentence with the result of the Bayesian signed-rank test."""
     return (
         f"The probability that {first} is better than {second} by more than {number_text(rope)} is "
-        f"{found.better:.2f}, the probability that it is worse by more than that is {found.worse:.2f}, and the "
-        f"probability that they are practically the same is {found.same:.2f}."
+        f"{equivalence.better:.2f}, the probability that it is worse by more than that is {equivalence.worse:.2f}, "
+        f"and the probability that they are practically the same is {equivalence.same:.2f}."
     )
 
 
@@ -317,10 +321,10 @@ def _ends(interval: Interval) -> str:
 
 def answer_word(difference: Difference) -> str:
     """Return the ``verdict`` of a :class:`~searchlab.analysis.model.ContrastAnswer`."""
-    known = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
-    if not known:
+    p_values = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
+    if not p_values:
         return "untested"
-    if min(known) <= ALPHA:
+    if min(p_values) <= ALPHA:
         return "better" if difference.value > 0 else "worse"
     lower, upper = difference.on_these.difference.lower, difference.on_these.difference.upper
     return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
