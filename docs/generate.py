@@ -148,7 +148,7 @@ def catalogue(kind: PluginKind[Any], areas: Mapping[str, Mapping[str, str]] | No
 
 
 def loaded(kind: PluginKind[Any]) -> Iterator[tuple[str, type[Any]]]:
-    for name, point in kind.installed().items():
+    for name, point in kind.entry_points_by_name().items():
         if point.dist is not None and point.dist.name == "searchlab":
             yield name, kind.load(name)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .model import ScheduledTask, Scheduler
     from .model.tasks import tasks_of
     from .model.tune import tune_model
-    from .plugins import trusting
+    from .plugins import trust_plugins
     from .policy import NeverTwice, Policy
     from .records import Measurement, Trial
     from .run.study import Study
@@ -41,7 +41,7 @@ _HOMES = {
     "model": ("ScheduledTask", "Scheduler"),
     "model.tasks": ("tasks_of",),
     "model.tune": ("tune_model",),
-    "plugins": ("trusting",),
+    "plugins": ("trust_plugins",),
     "policy": ("NeverTwice", "Policy"),
     "records": ("Measurement", "Trial"),
     "log.result": ("Result", "Results", "load_log"),
@@ -89,7 +89,7 @@ __all__ = [
     "parse_workload",
     "resolve_target",
     "tasks_of",
-    "trusting",
+    "trust_plugins",
     "tune",
     "tune_model",
 ]

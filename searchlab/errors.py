@@ -146,7 +146,7 @@ def text_of(error: BaseException) -> str:
         return f"its text is unavailable because __str__ raises {type(other).__name__}"
 
 
-def described(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return an error's type and the first line of its text, as in ``"ValueError: no such file"``."""
     kind, line = type(error).__name__, first_line(error)
     return kind if line == kind else f"{kind}: {line}"

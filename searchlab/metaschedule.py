@@ -36,7 +36,7 @@ class TracedSpace(Protocol):
             InvalidConfig: If the config is not a member of the space.
         """
 
-    def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
+    def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         """Return the target for TVM's rules, and the list of postprocessors that complete a program, in order."""
 
 

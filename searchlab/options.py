@@ -122,10 +122,10 @@ class ChecksOptions:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _check_arguments(cls.__init__)  # type: ignore[method-assign]
 
 
-def _checking(constructor: Callable[..., None]) -> Callable[..., None]:
+def _check_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def checking(self: Any, *args: Any, **kwargs: Any) -> None:
         declared = declared_options(constructor)

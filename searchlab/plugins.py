@@ -22,7 +22,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
 
-from .errors import RunEnded, SearchlabError, described, did_you_mean
+from .errors import RunEnded, SearchlabError, describe, did_you_mean
 from .options import SUPPLIED, check_option, declared_options, plain
 
 T = TypeVar("T")
@@ -60,13 +60,13 @@ class PluginKind(Generic[T]):
     contract: type[T]  # the base class
     positional: int  # the number of constructor parameters before the options
 
-    def installed(self) -> dict[str, EntryPoint]:
+    def entry_points_by_name(self) -> dict[str, EntryPoint]:
         """Return the entry points of the registered plug-ins, by name, without importing the plug-ins."""
         return {point.name: point for point in entry_points_of(self.group)}
 
     def check_name(self, name: str) -> None:
         """Raise SearchlabError if ``name`` is neither a registered name nor ``module:Class``; nothing is imported."""
-        points = self.installed()
+        points = self.entry_points_by_name()
         if name not in points and ":" not in name:
             hint = did_you_mean(name, points)
             raise SearchlabError(
@@ -77,7 +77,7 @@ class PluginKind(Generic[T]):
     def load(self, name: str) -> type[T]:
         """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
-        points = self.installed()
+        points = self.entry_points_by_name()
         spelled = points[name].value if name in points else name
         loaded = load_attribute(spelled, f"{self.title} {name!r}")
         if not isinstance(loaded, type):
@@ -114,7 +114,7 @@ class PluginKind(Generic[T]):
     def name_of(self, cls: type[Any]) -> str:
         """Return the name under which ``cls`` is registered, or ``module:Class`` if it is not registered."""
         spelled = reference_of(cls)
-        for point in self.installed().values():
+        for point in self.entry_points_by_name().values():
             if point.value == spelled or getattr(sys.modules.get(point.module), point.attr or "", None) is cls:
                 return point.name
         return spelled
@@ -160,7 +160,7 @@ class PluginKind(Generic[T]):
         cls = self.load(plugin.name)
         path = _names_from.get()
         if path and not trusts() and unregistered_code(plugin.options):
-            raise untrusted(path, f"{self.title} {plugin.name!r} with options {plugin.options}")
+            raise untrusted_error(path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin.name, cls, plugin.options)
         with self.convert_errors(cls, "its constructor"):
@@ -177,7 +177,7 @@ class PluginKind(Generic[T]):
             cls: The plug-in's class.
             doing: The name of the method being called.
         """
-        with guarded(lambda error: self.failure(cls, doing, error)):
+        with convert_foreign_errors(lambda error: self.failure(cls, doing, error)):
             yield
 
     def failure(self, cls: type[Any], doing: str, error: BaseException) -> SearchlabError:
@@ -185,7 +185,7 @@ class PluginKind(Generic[T]):
         where = line_of(error, cls) or place_of(getattr(cls, doing, cls))
         kind = RunEnded if isinstance(error, PluginExit) else SearchlabError
         return kind(
-            f"{self.title} {self.name_of(cls)!r} failed in {doing}: {described(error)} ({where}); "
+            f"{self.title} {self.name_of(cls)!r} failed in {doing}: {describe(error)} ({where}); "
             f"--traceback shows the traceback"
         )
 
@@ -205,7 +205,7 @@ USER = ""
 
 
 @contextmanager
-def trusting(yes: bool = True) -> Iterator[None]:
+def trust_plugins(yes: bool = True) -> Iterator[None]:
     """Return a context manager within which files may import plug-ins that no installed package registers.
 
     Args:
@@ -213,7 +213,7 @@ def trusting(yes: bool = True) -> Iterator[None]:
 
     Example:
         >>> import searchlab
-        >>> with searchlab.trusting():
+        >>> with searchlab.trust_plugins():
         ...     space = searchlab.load_log("gemm.jsonl").space
     """
     token = _trusts.set(yes or trusts())
@@ -224,7 +224,7 @@ def trusting(yes: bool = True) -> Iterator[None]:
 
 
 def trusts() -> bool:
-    """Return whether a :func:`trusting` context is active."""
+    """Return whether a :func:`trust_plugins` context is active."""
     return _trusts.get()
 
 
@@ -233,7 +233,7 @@ def names_from(path: str | Path) -> Iterator[None]:
     """Return a context manager within which the names of plug-ins come from a file or directory, or from the USER.
 
     Everything that reads names from a file must load them within this context: only code of installed packages that
-    register plug-ins is imported there, unless :func:`trusting` is active.
+    register plug-ins is imported there, unless :func:`trust_plugins` is active.
     """
     token = _names_from.set(str(path))
     try:
@@ -283,20 +283,20 @@ def import_attribute(reference: str, title: str) -> Any:
     module, _, attribute = reference.partition(":")
     path = "" if trusts() else _names_from.get()
     if path and not is_registered(reference):
-        raise untrusted(path, title)
+        raise untrusted_error(path, title)
     if not path:
         _find_in_current_directory(_package(module))
     imported = getattr(importlib.import_module(module), attribute)
     if path and getattr(imported, "__module__", None) != module:
-        raise untrusted(path, title)
+        raise untrusted_error(path, title)
     return imported
 
 
-def untrusted(path: str, title: str) -> SearchlabError:
+def untrusted_error(path: str, title: str) -> SearchlabError:
     """Return the error that the file ``path`` refers to code, called ``title``, which is not registered."""
     return SearchlabError(
         f"{path} refers to the {title}, which would import code that no installed package registers; if you trust this "
-        f"file, add --trust (in Python, use `with searchlab.trusting():`)"
+        f"file, add --trust (in Python, use `with searchlab.trust_plugins():`)"
     )
 
 
@@ -358,7 +358,7 @@ def unspecified_options(cls: type[Any], plugin: Plugin, positional: int) -> dict
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
     """Return a group's entry points, sorted. They are cached until ``sys.path`` or a directory on it changes."""
-    return _read_entry_points(group, tuple((path, _changed(path)) for path in sys.path))
+    return _read_entry_points(group, tuple((path, _modification_time(path)) for path in sys.path))
 
 
 @functools.cache
@@ -366,7 +366,7 @@ def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> tuple[
     return tuple(sorted(entry_points(group=group)))
 
 
-def _changed(path: str) -> int:
+def _modification_time(path: str) -> int:
     """Return the modification time of the directory ``path`` in nanoseconds, or 0 if it does not exist."""
     try:
         return os.stat(path or ".").st_mtime_ns
@@ -385,27 +385,29 @@ def load_attribute(reference: str, title: str) -> Any:
         if isinstance(error, ImportError | AttributeError):
             return SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?")
         return SearchlabError(
-            f"{title} cannot be loaded: importing its module {module} raised {described(error)} at {place_in(error)}"
+            f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {place_in(error)}"
         )
 
-    with guarded(blame):
+    with convert_foreign_errors(blame):
         return import_attribute(reference, title)
 
 
 def execute_file(path: Path) -> ModuleType:
     """Execute a Python file and return its module. Raises SearchlabError if there is no such file or it fails.
 
-    A file that is named in another file (see :func:`names_from`) is executed only within :func:`trusting`.
+    A file that is named in another file (see :func:`names_from`) is executed only within :func:`trust_plugins`.
     """
     if (source := _names_from.get()) and not trusts():
-        raise untrusted(source, f"file {str(path)!r}")
+        raise untrusted_error(source, f"file {str(path)!r}")
     name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or specification is None or specification.loader is None:
         raise SearchlabError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # where TVMScript looks for the source
-    with guarded(lambda error: SearchlabError(f"{path} cannot be executed: {described(error)} at {place_in(error)}")):
+    with convert_foreign_errors(
+        lambda error: SearchlabError(f"{path} cannot be executed: {describe(error)} at {place_in(error)}")
+    ):
         specification.loader.exec_module(module)
     return module
 
@@ -415,13 +417,13 @@ class PluginExit(Exception):
 
 
 @contextmanager
-def guarded(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
+def convert_foreign_errors(blame: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
     """Convert any exception that foreign code raises to the SearchlabError that ``blame`` returns for it.
 
     A call to ``os._exit`` is also an error. SearchlabErrors, and the exceptions that searchlab or pytest raises to stop
     foreign code, are not converted. An interrupt remains one even if the code, or TVM, has replaced it.
     """
-    with not_exiting(), noting_interrupts() as interrupts:
+    with intercept_exit(), noting_interrupts() as interrupts:
         before = len(interrupts)
         try:
             yield
@@ -490,7 +492,7 @@ def _guarded_exit(status: int) -> NoReturn:
 
 
 @contextmanager
-def not_exiting() -> Iterator[None]:
+def intercept_exit() -> Iterator[None]:
     """Make ``os._exit`` raise PluginExit in this thread of this process while the context is active.
 
     A child process that a plug-in forks ends here.

@@ -254,7 +254,7 @@ class NeverTwice(Policy):
         self._exhausted = len(batch) < n
         return batch
 
-    def renewed(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
+    def mutate_until_new(self, config: Config, rng: np.random.Generator, besides: Container[Config] = ()) -> Config:
         """Mutate ``config`` until it is neither seen nor in ``besides``, but give up after two mutations per knob."""
         for _ in range(2 * len(config)):
             if config not in self.seen and config not in besides:
@@ -286,7 +286,7 @@ def origins() -> dict[str, Origin]:
     This imports all policies. A policy that cannot be imported is skipped; the error is reported when it is used.
     """
     declared: dict[str, Origin] = {}
-    for name in POLICIES.installed():
+    for name in POLICIES.entry_points_by_name():
         try:
             origin = vars(POLICIES.load(name)).get("origin")
         except Exception:  # a plug-in may raise anything

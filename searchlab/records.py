@@ -80,7 +80,7 @@ def cost_of(seconds: Sequence[float], failure: Failure | None, statistic: Statis
     return statistics.median(seconds) if statistic == "median" else statistics.fmean(seconds)
 
 
-def failures_described(failures: Iterable[tuple[Failure | None, str]]) -> str:
+def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     """Count failures by kind, and quote the most frequent message of the most frequent kind.
 
     Args:

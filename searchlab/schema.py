@@ -35,7 +35,7 @@ def convert(data: Any, kind: Any, source: str) -> Any:
 def check_fields(settings: msgspec.Struct) -> None:
     """Raise ValueError if a field does not have its declared type, since msgspec checks only what it converts.
 
-    Fields whose types :func:`~searchlab.options.checked` cannot check may have any value.
+    Fields whose types :func:`~searchlab.options.check_option` cannot check may have any value.
     """
     for field in msgspec.structs.fields(type(settings)):
         try:

@@ -77,7 +77,7 @@ def source_digest(*objects: Any) -> str:
             continue
         if _LIBRARIES.intersection(path.parts):
             if package in packages:
-                parts.add(_installed(package))
+                parts.add(_distribution_digest(package))
         elif not _is_under(path, _STANDARD):
             parts.add(f"{name} {_imported_tree(name, path)}")
             pending |= _imports(path, _parent_package(name, path)) - visited
@@ -213,7 +213,7 @@ def _imports(path: Path, package: str) -> set[str]:
 
 
 @functools.cache
-def _installed(package: str) -> str:
+def _distribution_digest(package: str) -> str:
     """Return the version of an installed package and the digests of all its files."""
     path = _path_of(package)
     folders = _folders_of(package)

@@ -81,7 +81,7 @@ class Knob:
         kinds = {_kind(value) for value in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
-    def redrawn(self, value: Value, rng: np.random.Generator) -> Value:
+    def redraw(self, value: Value, rng: np.random.Generator) -> Value:
         """Draw a choice other than ``value``; the knob must have at least one other choice."""
         choices = self.choices
         if value not in choices:
@@ -93,7 +93,7 @@ class Knob:
         """Move a factor (prime or composite) between two levels of the tile ``value``, so that the result is a choice.
 
         A pair of levels for which this is possible is drawn first, and then the factor. If there is no such pair, or if
-        the knob is not a tile, the value is :meth:`redrawn`. Source: MetaSchedule's ``mutate_tile_size.cc``.
+        the knob is not a tile, the value is :meth:`redraw`. Source: MetaSchedule's ``mutate_tile_size.cc``.
         """
         if self.kind == "tile" and isinstance(value, tuple):
             pairs = [(x, y) for x, factor in enumerate(value) if factor > 1 for y in range(len(value)) if y != x]
@@ -104,7 +104,7 @@ class Knob:
                     self._moves[value, x, y] = [tile for tile in moves if tile in self.choices]
                 if legal := self._moves[value, x, y]:
                     return legal[int(rng.integers(len(legal)))]
-        return self.redrawn(value, rng)
+        return self.redraw(value, rng)
 
     def adjacent(self, value: Value) -> Sequence[Value]:
         """Return the choices that are one step away from ``value``, or all other choices if they have no order.
@@ -507,7 +507,7 @@ class Space(ChecksOptions, ABC):
             new.update(dict.fromkeys(rest[i] for i in rng.permutation(len(rest))[: n - len(new)]))
         return list(new)
 
-    def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
+    def repair(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
         """Return a config with every legal value from ``values`` and random values for the other knobs."""
 
         asked: list[Knob] = []
@@ -532,8 +532,8 @@ class Space(ChecksOptions, ABC):
             return config
         knob = open_knobs[int(rng.integers(len(open_knobs)))]
         values = dict(config.items())  # faster than {**config}, which looks up each key
-        values[knob.name] = knob.redrawn(config[knob.name], rng)
-        return self.repaired(values, rng)
+        values[knob.name] = knob.redraw(config[knob.name], rng)
+        return self.repair(values, rng)
 
     def mutate_by_role(self, config: Config, rng: np.random.Generator, weights: Mapping[str, float]) -> Config:
         """Change one knob of ``config``, whose role is drawn by weight; if it is a tile, move only one factor.
@@ -558,19 +558,19 @@ class Space(ChecksOptions, ABC):
         else:
             knobs = list(chain(*roles.values()))
         knob = knobs[int(rng.integers(len(knobs)))]
-        return self.repaired({**config, knob.name: knob.move_factor(config[knob.name], rng)}, rng)
+        return self.repair({**config, knob.name: knob.move_factor(config[knob.name], rng)}, rng)
 
     def crossover(self, a: Config, b: Config, rng: np.random.Generator) -> Config:
         """Copy each knob from one of two parents at random, and repair the result (uniform crossover)."""
         take_b = {name for name in b if name not in a or rng.random() < 0.5}
-        return self.repaired({**a, **{name: b[name] for name in take_b}}, rng)
+        return self.repair({**a, **{name: b[name] for name in take_b}}, rng)
 
     def neighbours(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
         """Yield each config obtained by changing one knob of ``config`` and repairing the knobs that depend on it."""
         for knob in self.knobs(config):
             for value in knob.choices:
                 if value != config[knob.name]:
-                    yield self.repaired({**config, knob.name: value}, rng)
+                    yield self.repair({**config, knob.name: value}, rng)
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
         """Yield every config once, depth first, with the last knob changing fastest.
@@ -612,7 +612,7 @@ class Space(ChecksOptions, ABC):
         """A hash of the space's structure: the workload, the target, and the knobs of 32 fixed random configs."""
         digest = hashlib.sha256(f"{self.workload} {self.target}".encode())
         seen: set[tuple[str, tuple[Value, ...]]] = set()
-        for knob in chain.from_iterable(self._probed()):
+        for knob in chain.from_iterable(self._probed_knobs()):
             mark = (knob.name, tuple(knob.choices))
             if mark not in seen:
                 seen.add(mark)
@@ -621,9 +621,9 @@ class Space(ChecksOptions, ABC):
 
     def check_repeats(self) -> None:
         """Raise SearchlabError if :meth:`decide` rejects configs that it has returned."""
-        list(self._probed())
+        list(self._probed_knobs())
 
-    def _probed(self) -> Iterator[list[Knob]]:
+    def _probed_knobs(self) -> Iterator[list[Knob]]:
         for config in self.probe(32):
             try:
                 knobs = self.knobs(config)
@@ -707,10 +707,10 @@ class ProductSpace(Space):
             Config.wrap({knob.name: knob.choices[i] for knob, i in zip(self.axes, row, strict=True)}) for row in rows
         ]
 
-    def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
+    def repair(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
         if self.independent and self._holds(values):
             return Config.wrap({knob.name: values[knob.name] for knob in self.axes})
-        return super().repaired(values, rng)
+        return super().repair(values, rng)
 
     def mutate(self, config: Config, rng: np.random.Generator) -> Config:
         """Mutate as in :class:`Space`, but faster: model-guided searches spend half of their time in this method."""
@@ -721,7 +721,7 @@ class ProductSpace(Space):
         if not self._open:
             return config
         knob = self._open[int(rng.integers(len(self._open)))]
-        new = knob.redrawn(config[knob.name], rng)
+        new = knob.redraw(config[knob.name], rng)
         return Config.wrap({axis.name: new if axis is knob else config[axis.name] for axis in self.axes})
 
     @cached_property
@@ -820,7 +820,7 @@ class SpaceKind(PluginKind[Space]):
     def spaces_for(self, workload: Workload, target: Target) -> list[str]:
         """Return the names of the installed spaces that have programs for ``workload`` on ``target``."""
         names = []
-        for name in self.installed():
+        for name in self.entry_points_by_name():
             with suppress(Exception):  # a plug-in may raise anything
                 if self.load(name)(workload, target).has_programs:
                     names.append(name)

@@ -189,7 +189,7 @@ def main() -> None:
             if rounds < 1:
                 parser.error(f"{policy} was recorded in batches of {batch}; request at least as many trials per task")
             best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0), None
-            for name in sorted(SCHEDULERS.installed(), key=lambda name: name != "round-robin"):
+            for name in sorted(SCHEDULERS.entry_points_by_name(), key=lambda name: name != "round-robin"):
                 found, left = (
                     times_of(networks, recorded, args.seeds, rounds, Plugin(name), patience)
                     for patience in (0, max(1, args.patience // batch))

@@ -53,7 +53,7 @@ def pytest_unconfigure() -> None:
 @pytest.fixture
 def trusting() -> Iterator[None]:
     """Logs may name spaces and cost models of tests, which no installed package registers."""
-    with searchlab.trusting():
+    with searchlab.trust_plugins():
         yield
 
 

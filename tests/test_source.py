@@ -173,9 +173,9 @@ def test_installed_packages_without_init_count_as_a_whole(folder: Path, monkeypa
     import searchlab.source
 
     write(site, site_plugins__other="STEP = 20\n")
-    searchlab.source._installed.cache_clear()
+    searchlab.source._distribution_digest.cache_clear()
     assert fresh("site_plugins.policy") != digest
-    searchlab.source._installed.cache_clear()
+    searchlab.source._distribution_digest.cache_clear()
 
 
 def test_an_edit_between_import_and_run_is_not_mistaken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

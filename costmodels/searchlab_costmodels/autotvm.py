@@ -93,14 +93,14 @@ class AutoTVM(CostModel):
                 f"only {len(scores)} were found; warm-start from more logs, or use transfer = 'pool'"
             )
         stop = BASE_ROUNDS, BASE_PATIENCE, 2 * self.plan_size
-        self._base = self._trained(features, scores, groups, *stop)
+        self._base = self._train(features, scores, groups, *stop)
         return True
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
         self._discount = 2 ** (-len(scores) / HALF_LIFE)
         if self._discount < LEAST_DISCOUNT:
             self._base = None
-        self._trees = self._trained(features, scores, groups, ROUNDS, PATIENCE, self.plan_size)
+        self._trees = self._train(features, scores, groups, ROUNDS, PATIENCE, self.plan_size)
 
     def predict(self, features: Floats) -> Floats:
         if not len(features) or (self._trees is None and self._base is None):
@@ -118,12 +118,12 @@ class AutoTVM(CostModel):
         data = xgboost.DMatrix(features[:, : self._base.num_features()], nthread=1)
         return np.asarray(self._base.predict(data, output_margin=True), dtype=np.float64)
 
-    def _trained(
+    def _train(
         self, features: Floats, scores: Floats, groups: Ints, rounds: int, patience: int, n: int
     ) -> xgboost.Booster | None:
         if not features.shape[1]:  # XGBoost rejects a matrix without columns, as for a space without knobs
             return None
-        order = shuffled(self.seed, len(scores))
+        order = shuffle(self.seed, len(scores))
         order = order[np.argsort(groups[order], kind="stable")]  # XGBoost requires each task's rows to be contiguous
         data = xgboost.DMatrix(features[order], label=scores[order], nthread=1)
         if self.loss != "reg":
@@ -139,7 +139,7 @@ class AutoTVM(CostModel):
         )
 
 
-def shuffled(seed: int, n: int) -> Ints:
+def shuffle(seed: int, n: int) -> Ints:
     """Return 0 to ``n`` - 1 in random order, to break ties between equal predictions."""
     return np.random.default_rng([seed, n]).permutation(n)
 

@@ -86,13 +86,13 @@ class LightGBM(CostModel):
             data = lightgbm.Dataset(features, label=labels, group=queries, params=self.parameters)
             self._trees = lightgbm.train(self.parameters, data, num_boost_round=self.rounds)
             if self.ranks:
-                self._scale = Scale.fit(self._ranked(self._trees, features), scores)
+                self._scale = Scale.fit(self._rank(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):
             return np.full(len(features), self._mean)
-        return self._scale(self._ranked(self._trees, features))
+        return self._scale(self._rank(self._trees, features))
 
     @staticmethod
-    def _ranked(trees: lightgbm.Booster, features: Floats) -> Floats:
+    def _rank(trees: lightgbm.Booster, features: Floats) -> Floats:
         return np.asarray(trees.predict(features, num_threads=1), dtype=np.float64)

@@ -137,15 +137,15 @@ class PackSum(CostModel):
             callbacks=[stop],
         )
         if self.ranks:
-            self._scale = Scale.fit(self._summed(self._trees, features), scores)
+            self._scale = Scale.fit(self._sum(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None:
             return np.full(len(features), self._mean)
-        predicted = self._summed(self._trees, features)
+        predicted = self._sum(self._trees, features)
         return self._scale(predicted) if self.ranks else predicted
 
-    def _summed(self, trees: xgboost.Booster, features: Floats) -> Floats:
+    def _sum(self, trees: xgboost.Booster, features: Floats) -> Floats:
         """Return the sum of each program's predictions over its stores."""
         stores, programs = self._stores(features)
         predicted = np.zeros(len(features))

@@ -41,13 +41,13 @@ class Pretrained(CostModel):
         self._columns = 0  # the number of columns for other tasks, which come first
 
     def start_from(self, features: Floats, scores: Floats, groups: Ints) -> bool:
-        self._others = self._trained(features, scores, groups)
+        self._others = self._train(features, scores, groups)
         self._columns = features.shape[1]
         self.weight = 1.0
         return True
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        self._own_model = self._trained(features, scores, groups)
+        self._own_model = self._train(features, scores, groups)
         if self._others is not None:
             self.weight = self.prior / (self.prior + len(scores))
 
@@ -60,7 +60,7 @@ class Pretrained(CostModel):
             predicted += (1 - self.weight) * self._own_model.predict(features)
         return predicted
 
-    def _trained(self, features: Floats, scores: Floats, groups: Ints) -> CostModel:
+    def _train(self, features: Floats, scores: Floats, groups: Ints) -> CostModel:
         kind = PackSum if self.columns_per_store else XGBoost
         model = kind(seed=self.seed, objective="rank")
         model.columns_per_store = self.columns_per_store

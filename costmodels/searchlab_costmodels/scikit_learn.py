@@ -75,7 +75,7 @@ class ScikitLearn(CostModel):
         """Return the indices (n,) of the rows to train on; by default, all of them."""
         return np.arange(len(scores))
 
-    def predicted(self, rows: Floats) -> Any:
+    def predict_scaled(self, rows: Floats) -> Any:
         """Return the predictions for these features, which are scaled and contain no NaN."""
         return self._trained.predict(rows)
 
@@ -98,7 +98,7 @@ class ScikitLearn(CostModel):
         if self._prepared is None or not len(features):
             return np.full(len(features), self._mean)
         with self._blas.limit(limits=1):
-            return np.asarray(self.predicted(self._prepared(features)), dtype=np.float64)
+            return np.asarray(self.predict_scaled(self._prepared(features)), dtype=np.float64)
 
 
 class Forest(ScikitLearn):
@@ -106,7 +106,7 @@ class Forest(ScikitLearn):
 
     uncertainty = "members"
 
-    def predicted(self, rows: Floats) -> Any:
+    def predict_scaled(self, rows: Floats) -> Any:
         total = np.zeros(len(rows))
         for predicted in self._by_tree(rows):
             total += predicted

@@ -81,13 +81,13 @@ class XGBoost(CostModel):
             for number in range(self.rounds):  # not xgboost.train, whose callbacks would take a third of the time
                 self._trees.update(data, number)
             if self.ranks:
-                self._scale = Scale.fit(self._ranked(self._trees, features), scores)
+                self._scale = Scale.fit(self._rank(self._trees, features), scores)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):
             return np.full(len(features), self._mean)
-        return self._scale(self._ranked(self._trees, features))
+        return self._scale(self._rank(self._trees, features))
 
     @staticmethod
-    def _ranked(trees: xgboost.Booster, features: Floats) -> Floats:
+    def _rank(trees: xgboost.Booster, features: Floats) -> Floats:
         return np.asarray(trees.inplace_predict(features), dtype=np.float64)

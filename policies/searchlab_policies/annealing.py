@@ -80,7 +80,7 @@ class Annealing(NeverTwice):
             # The chain that this trial will be assigned to once it has been measured.
             chain = self.chains[len(self.seen) % len(self.chains)]
             config = self.space.sample(rng) if chain.trial is None else chain.trial.config
-            yield self.renewed(config, rng)
+            yield self.mutate_until_new(config, rng)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)

@@ -99,7 +99,7 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         first = self._first_generation(rng)
         at_random = int(n * self.epsilon)
         random_configs = [first[i] for i in rng.integers(len(first), size=3 * at_random)]
-        best = self._evolved(first, 2 * n, rng)
+        best = self._evolve(first, 2 * n, rng)
         return [*best[: n - at_random], *random_configs, *best[n - at_random :]]
 
     def _first_generation(self, rng: np.random.Generator) -> list[Config]:
@@ -108,12 +108,12 @@ class Ansor(ModelGuided, own_model=OwnModel("pack-sum", "per-store")):
         ranked = sorted(self.trials, key=lambda trial: trial.cost)
         return [*configs, *(trial.config for trial in ranked[: int(self.population * self.measured_ratio)])]
 
-    def _evolved(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
+    def _evolve(self, population: Sequence[Config], n: int, rng: np.random.Generator) -> list[Config]:
         """Return the ``n`` new configs with the best scores in all generations, best first (``EvolutionarySearch``)."""
         predicted: dict[Config, float] = {}
         best = BestConfigs(n, self.seen)
         for generation in range(self.generations + 1):
-            scores = self.predicted(population, predicted) if self._ready() else rng.random(len(population))
+            scores = self.predict_scores(population, predicted) if self._ready() else rng.random(len(population))
             best.offer(population, scores)
             if generation < self.generations:
                 population = self._children(population, scores, rng)

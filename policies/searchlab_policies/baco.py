@@ -22,9 +22,9 @@ from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space
 
 from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess, selected
+from .gaussian_process import Encoding, GaussianProcess, select
 from .model_guided import SLOW_PREDICTIONS, Works
-from .neighbours import stepped
+from .neighbours import step_neighbours
 
 
 class Baco(NeverTwice):
@@ -99,7 +99,7 @@ class Baco(NeverTwice):
     def _batch(self, n: int, ranked: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return the batch, given the trials that succeeded, fastest first."""
         self._works.fit(self.trials)
-        acquisition = FeasibleImprovement(selected(ranked, self.memory), self.encoding, self._works)
+        acquisition = FeasibleImprovement(select(ranked, self.memory), self.encoding, self._works)
         candidates = self._draw(rng)
         batch: list[Config] = []
         for _ in range(n):
@@ -107,7 +107,7 @@ class Baco(NeverTwice):
             candidates = [config for config in candidates if config not in batch]
             values = acquisition(candidates)
             starts = [candidates[i] for i in np.argsort(-values, kind="stable")[: self.searches - 1].tolist()]
-            local_maxima = [self._climbed(config, acquisition, batch, rng) for config in [ranked[0].config, *starts]]
+            local_maxima = [self._climb(config, acquisition, batch, rng) for config in [ranked[0].config, *starts]]
             value, best = max(local_maxima, key=lambda pair: pair[0])
             if value == -math.inf:
                 break
@@ -130,13 +130,13 @@ class Baco(NeverTwice):
         """The first configs of the space, one more than the number of points."""
         return list(islice(self.space.enumerate(), self.points + 1))
 
-    def _climbed(
+    def _climb(
         self, config: Config, acquisition: FeasibleImprovement, batch: Sequence[Config], rng: np.random.Generator
     ) -> tuple[float, Config]:
         """Return the new config that a local search from ``config`` finds, and its value, or -inf if it finds none."""
         value = -math.inf if config in self.seen else float(acquisition([config])[0])
         while self.predictions is None or acquisition.evaluated < self.predictions:
-            around = [c for c in stepped(self.space, config, rng) if c not in self.seen and c not in batch]
+            around = [c for c in step_neighbours(self.space, config, rng) if c not in self.seen and c not in batch]
             values = acquisition(around)
             if not around or values.max() <= value:
                 break

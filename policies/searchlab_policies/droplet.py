@@ -142,7 +142,7 @@ class Droplet(NeverTwice, stops=True, needs_asks=True, uses_seed=False):  # only
                 for bit, (knob, position) in enumerate(zip(reversed(knobs), reversed(positions), strict=True)):
                     index = max(0, position + step) % len(knob.choices) if subset >> bit & 1 else position
                     values[knob.name] = knob.choices[index]
-                config = self.space.repaired(values, private_rng(self.seed, "droplet: repair"))
+                config = self.space.repair(values, private_rng(self.seed, "droplet: repair"))
                 if config not in self._visited:
                     self._visited.add(config)
                     neighbours.append(config)

@@ -90,4 +90,4 @@ class Evolutionary(NeverTwice):
         """Cross two configs and mutate the child until it is new, up to a limited number of attempts."""
         crossed = self.space.crossover(a, b, rng)
         kept = {name: value for name, value in crossed.items() if rng.random() >= self.mutation_prob}
-        return self.renewed(self.space.repaired(kept, rng), rng)
+        return self.mutate_until_new(self.space.repair(kept, rng), rng)

@@ -113,11 +113,11 @@ class EvolutionaryModel(ModelGuided):
     def search(self, n: int, rng: np.random.Generator) -> list[Config]:
         """Return the ``n`` new configs with the best predictions over all generations, best first."""
         predicted: dict[Config, float] = {}
-        population = self.started(self.population, int(self.population * self.measured_ratio), rng)
-        scores = self.predicted(population, predicted)
+        population = self.starting_configs(self.population, int(self.population * self.measured_ratio), rng)
+        scores = self.predict_scores(population, predicted)
         for _ in range(self.generations):
             population = self._next_generation(population, scores, rng)
-            scores = self.predicted(population, predicted)
+            scores = self.predict_scores(population, predicted)
         # nlargest is stable: among equal predictions, the first config is preferred.
         return heapq.nlargest(n, (config for config in predicted if config not in self.seen), key=predicted.__getitem__)
 

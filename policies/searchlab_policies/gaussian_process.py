@@ -56,7 +56,7 @@ class Encoding:
         return np.hstack([coder([c.get(name) for c in configs]) for name, coder in self._coders.items()])
 
 
-def selected(ranked: Sequence[Trial], memory: int) -> list[Trial]:
+def select(ranked: Sequence[Trial], memory: int) -> list[Trial]:
     """Return at most ``memory`` trials to model: the fastest fill half, and the most recent of the others the rest.
 
     Args:
@@ -170,7 +170,9 @@ class GaussianProcess:
         self._prior = prior
         self.mean = float(np.mean(values))
         count = int(knobs.max(initial=-1)) + 1
-        self._distances = np.stack([squared(rows[:, knobs == k], rows[:, knobs == k]) for k in range(count)], axis=-1)
+        self._distances = np.stack(
+            [squared_distances(rows[:, knobs == k], rows[:, knobs == k]) for k in range(count)], axis=-1
+        )
         bounds = [tuple(map(math.log, LENGTHS))] * count + [tuple(map(math.log, NOISE))]
         starts = [
             np.array([math.log(length * math.sqrt(count))] * count + [math.log(1e-2)]) for length in (0.5, 1.0, 2.0)
@@ -182,7 +184,7 @@ class GaussianProcess:
         self.noise = float(np.exp(fitted.x[-1]))
         del self._distances
         self._scaled = rows / self.lengths[knobs]
-        covariance = matern(squared(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))
+        covariance = matern(squared_distances(self._scaled, self._scaled)) + self.noise * np.eye(len(rows))
         self._factor = cholesky(covariance, lower=True)
         self._weights = cho_solve((self._factor, True), values - self.mean)
         self.variance = max(float((values - self.mean) @ self._weights) / len(values), 1e-12)
@@ -213,7 +215,7 @@ class GaussianProcess:
     def believe(self, row: Floats, value: float) -> None:
         """Add an observation in O(n^2), without changing the hyperparameters."""
         scaled = row / self.lengths[self.knobs]
-        column = solve_triangular(self._factor, matern(squared(self._scaled, scaled[None]))[:, 0], lower=True)
+        column = solve_triangular(self._factor, matern(squared_distances(self._scaled, scaled[None]))[:, 0], lower=True)
         n = len(self.values)
         factor = np.zeros((n + 1, n + 1))
         factor[:n, :n], factor[n, :n] = self._factor, column
@@ -226,14 +228,14 @@ class GaussianProcess:
 
     def predict(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return the mean and the standard deviation, without noise, at ``rows``; both of shape (n,)."""
-        covariance = matern(squared(rows / self.lengths[self.knobs], self._scaled))
+        covariance = matern(squared_distances(rows / self.lengths[self.knobs], self._scaled))
         mean = self.mean + covariance @ self._weights
         explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
         variance = np.maximum(1 - np.einsum("ij,ij->j", explained, explained), 1e-12)
         return mean, np.sqrt(self.variance * variance)
 
 
-def squared(a: Floats, b: Floats) -> Floats:
+def squared_distances(a: Floats, b: Floats) -> Floats:
     """Return the squared Euclidean distances between the rows of ``a`` and ``b``, of shape (len(a), len(b))."""
     between = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2 * (a @ b.T)
     distances: Floats = np.maximum(between, 0.0)

@@ -26,7 +26,7 @@ from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, coordinates
 
 from .acquisition import expected_improvement
-from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, selected
+from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select
 from .model_guided import SLOW_PREDICTIONS
 
 SLOWER = 3.0
@@ -113,11 +113,11 @@ class GpPrior(NeverTwice, transfers=True):
         return batch
 
     def _batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        trials = selected(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
+        trials = select(sorted(self.trials, key=lambda trial: trial.cost), self.memory)
         candidates = self._candidates(trials[:NEAR], rng)
         if not candidates:
             return []
-        rows, values = self.encoding([trial.config for trial in trials]), standardised([trial.cost for trial in trials])
+        rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
         processes = [Shifted(rows, values, self.encoding)]
         priors = np.zeros(len(candidates))
         if self._learnt is not None:
@@ -158,7 +158,7 @@ class GpPrior(NeverTwice, transfers=True):
         return list(candidates)
 
 
-def standardised(costs: Sequence[float]) -> Floats:
+def standardise(costs: Sequence[float]) -> Floats:
     """Return the logarithms of ``costs``, with mean 0 and standard deviation 1, of shape (n,).
 
     A failure counts as three times as slow as the slowest success. Values above the median are moved halfway towards
@@ -219,7 +219,7 @@ class Learnt:
     """
 
     def __init__(self, tasks: Sequence[tuple[Space, Sequence[Trial]]], seed: int) -> None:
-        described = [_described(space, [trial.config for trial in trials]) for space, trials in tasks]
+        described = [_describe(space, [trial.config for trial in trials]) for space, trials in tasks]
         self._parts = list(dict.fromkeys(part for rows in described for row in rows for part in row))
         scores = [ndtri((rankdata([trial.cost for trial in trials]) - 0.5) / len(trials)) for _, trials in tasks]
         self._trees = ExtraTreesRegressor(
@@ -229,14 +229,14 @@ class Learnt:
 
     def __call__(self, space: Space, configs: Sequence[Config]) -> Floats:
         """Return the predicted normal scores of ``configs``, of shape (n,); the lowest are the fastest."""
-        predicted: Floats = self._trees.predict(self._rows(_described(space, configs)))
+        predicted: Floats = self._trees.predict(self._rows(_describe(space, configs)))
         return predicted
 
     def _rows(self, described: Sequence[Mapping[object, float]]) -> Floats:
         return np.array([[row.get(part, -8.0) for part in self._parts] for row in described])
 
 
-def _described(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
+def _describe(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
     """Return the numbers that describe each config, by knob and part."""
     largest: dict[object, float] = {}
     for name, knob in space.knobs_of(space.probe()).items():

@@ -19,7 +19,7 @@ from searchlab.policy import NeverTwice, Origin, private_rng
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 
-from .neighbours import along, perturbed
+from .neighbours import along, perturb
 
 SCANS = 256
 """The maximum number of scans per ask. If they find nothing new, a random config is proposed."""
@@ -105,7 +105,7 @@ class GreedyIls(NeverTwice):
         if idle >= self.no_improvement:
             return self._around(scan.number + 1, self.space.sample(rng), idle)
         steps = max(1, int(self.random_walk * len(scan.base)))
-        return self._around(scan.number + 1, perturbed(self.space, scan.base, steps, rng), idle)
+        return self._around(scan.number + 1, perturb(self.space, scan.base, steps, rng), idle)
 
     def _around(self, number: int, base: Config, idle: int) -> Scan:
         return Scan(number, base, idle, Remembered(self._neighbours(number, base)))

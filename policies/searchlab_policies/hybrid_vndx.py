@@ -154,10 +154,10 @@ class HybridVndx(GeneratedOptimiser[str]):
 
     def _score(self, config: Config) -> float:
         """Return the predicted cost, plus a penalty if the config is tabu."""
-        score = self._predicted(config)
+        score = self._predict(config)
         return score + abs(score) * 0.1 + 1e3 if config in self._tabu else score
 
-    def _predicted(self, config: Config) -> float:
+    def _predict(self, config: Config) -> float:
         """Return the mean cost of the ``k`` nearest configs in the history."""
         costs = self._history.nearest(config, self.k)
         if self.repaired:
@@ -224,18 +224,18 @@ class History:
         if self._count == len(self._rows):
             self._rows = np.pad(self._rows, ((0, self._count), (0, 0)))
             self._costs = np.pad(self._costs, (0, self._count))
-        row = self._encoded(config)
+        row = self._encode(config)
         self._rows[self._count], self._costs[self._count] = row, cost
         self._count += 1
 
     def nearest(self, config: Config, k: int) -> list[float]:
         """Return the costs of the ``k`` nearest evaluations by Hamming distance; ties go to the earliest."""
-        row = self._encoded(config)
+        row = self._encode(config)
         distances = (self._rows[: self._count] != row).sum(axis=1, dtype=np.int16)
         costs: list[float] = self._costs[np.argsort(distances, kind="stable")[:k]].tolist()
         return costs
 
-    def _encoded(self, config: Config) -> Ints:
+    def _encode(self, config: Config) -> Ints:
         """Return a code for each knob's value, and 0 for knobs that the config lacks."""
         for name in config:
             if name not in self._columns:

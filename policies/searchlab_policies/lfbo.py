@@ -23,7 +23,7 @@ from searchlab.records import Trial
 from searchlab.space import Config, Knob, Space
 
 from .model_guided import SLOW_PREDICTIONS
-from .neighbours import near, stepped
+from .neighbours import near, step_neighbours
 
 if TYPE_CHECKING:
     from sklearn.ensemble import RandomForestClassifier
@@ -148,7 +148,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
         else:
             self._searches = [copy for copy in self._searches if self._move(copy)]
         self._visited.update(self.seen)
-        forest = self._trained()
+        forest = self._train()
         self._searches = [copy for copy in self._searches if self._select(copy, forest, rng)]
         # The copies' best configs come first, since a run may end within a generation.
         ranks = zip_longest(*(copy.selected for copy in self._searches))
@@ -201,7 +201,7 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
             similar += (leaves == leaves[best]).mean(axis=1)
         return [configs[i] for i in indices]
 
-    def _trained(self) -> RandomForestClassifier | None:
+    def _train(self) -> RandomForestClassifier | None:
         """Return a forest trained on all trials, or None if all or none of them are good."""
         costs = np.array([self._label(trial) for trial in self.trials])
         works = np.isfinite(costs)
@@ -237,13 +237,13 @@ class Lfbo(NeverTwice, stops=True, needs_asks=True):
 
     def _around(self, config: Config, rng: np.random.Generator) -> Iterator[Config]:
         """Yield the configs that are one step away in one knob, or in each of two tiles."""
-        yield from stepped(self.space, config, rng)
+        yield from step_neighbours(self.space, config, rng)
         knobs = self.space.knobs(config)
         steps = {knob.name: knob.adjacent(config[knob.name]) for knob in knobs}
         for a, b in combinations([knob for knob in knobs if _is_tile(knob)], 2):
             for first in steps[a.name]:
                 for second in steps[b.name]:
-                    yield self.space.repaired({**config, a.name: first, b.name: second}, rng)
+                    yield self.space.repair({**config, a.name: first, b.name: second}, rng)
 
 
 def _is_tile(knob: Knob) -> bool:

@@ -125,7 +125,7 @@ class MetaSchedule(NeverTwice):
         samples = self._draw_programs(sample_count, rng)
         if len(samples) < min(sample_count, MIN_UNMEASURED):
             return
-        evolved = self._evolved([*measured, *samples], n + len(self.seen), rng)
+        evolved = self._evolve([*measured, *samples], n + len(self.seen), rng)
         picked_at_random = int(n * self.epsilon)
         yield from islice(self._new(evolved), n - picked_at_random)
         yield from islice(self._new(samples[i] for i in rng.permutation(len(samples))), picked_at_random)
@@ -149,7 +149,7 @@ class MetaSchedule(NeverTwice):
             fruitless += len(schedules) == before
         return schedules[:n]  # TVM's evolution accepts at most one population
 
-    def _evolved(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
+    def _evolve(self, population: Sequence[Schedule], n: int, rng: np.random.Generator) -> Sequence[Schedule]:
         """Evolve ``population`` and return the ``n`` programs with the highest scores (``EvolveWithCostModel``)."""
         from tvm.s_tir.meta_schedule import _ffi_api
         from tvm.s_tir.meta_schedule.database import MemoryDatabase
@@ -157,7 +157,7 @@ class MetaSchedule(NeverTwice):
         from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
         from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-        target, postprocs = self.traced.finishing()
+        target, postprocs = self.traced.postprocessing()
         strategy = EvolutionarySearch(
             population_size=self.population,
             genetic_num_iters=self.generations,
@@ -191,7 +191,7 @@ class MetaSchedule(NeverTwice):
         """Update the cost model with ``programs``."""
         from tvm.s_tir import meta_schedule as ms
 
-        context = tune_context(self.space.workload.module, self.traced.finishing()[0])
+        context = tune_context(self.space.workload.module, self.traced.postprocessing()[0])
         candidates = [ms.MeasureCandidate(schedule, []) for _, schedule in programs]
         results = [
             ms.runner.RunnerResult(list(trial.measurement.seconds), None)

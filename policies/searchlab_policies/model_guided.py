@@ -96,9 +96,9 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
         """Record those of the ``options`` options whose values differ from the policy's attributes, which are used."""
         self.effective = {name: used for name, value in options.items() if (used := getattr(self, name)) != value}
 
-    def predicted(self, configs: Sequence[Config], predictions: dict[Config, float]) -> Floats:
-        """Return the scores (n,) of ``configs``; see :func:`predicted`."""
-        return predicted(self._predict, configs, predictions)
+    def predict_scores(self, configs: Sequence[Config], predictions: dict[Config, float]) -> Floats:
+        """Return the scores (n,) of ``configs``; see :func:`predict_scores`."""
+        return predict_scores(self._predict, configs, predictions)
 
     def _predict(self, configs: Sequence[Config]) -> Floats:
         scores = self._acquisition(configs)
@@ -106,14 +106,14 @@ class ModelGuided(NeverTwice, takes_cost_model=True):
             return scores
         return np.where(scores > 0, scores * self._works.probabilities(configs), scores)
 
-    def started(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
+    def starting_configs(self, size: int, measured: int, rng: np.random.Generator) -> list[Config]:
         """Return ``size`` configs to start from: at most ``measured`` of the best measured configs, and random ones."""
         ranked = sorted((trial for trial in self.trials if np.isfinite(trial.cost)), key=lambda trial: trial.cost)
         best = list(dict.fromkeys(trial.config for trial in ranked))[:measured]
         return best + [self.space.sample(rng) for _ in range(size - len(best))]
 
 
-def predicted(
+def predict_scores(
     predict: Callable[[Sequence[Config]], Floats], configs: Sequence[Config], predictions: dict[Config, float]
 ) -> Floats:
     """Return the scores (n,) of ``configs``. Scores missing from ``predictions`` are predicted once and added to it."""

@@ -30,7 +30,7 @@ def along(
     values_of = dict(config.items())  # faster than {**config}, which looks up each key
     for value in knob.choices if values is None else values:
         if value != config[knob.name]:
-            changed = space.repaired({**values_of, knob.name: value}, rng)
+            changed = space.repair({**values_of, knob.name: value}, rng)
             if distance(config, changed) == 1:
                 alone = True
                 yield changed
@@ -68,7 +68,7 @@ def adjacent(space: Space, config: Config, rng: np.random.Generator, tries: int 
         for knob, position in zip(knobs, positions, strict=True):
             low, high = max(0, position - 1), min(len(knob.choices), position + 2)
             values[knob.name] = knob.choices[int(rng.integers(low, high))]
-        neighbour = space.repaired(values, rng)
+        neighbour = space.repair(values, rng)
         if neighbour != config and neighbour == Config.wrap(values):
             break
     return neighbour
@@ -89,7 +89,7 @@ def around(space: Space, config: Config, kind: str, n: int, rng: np.random.Gener
     return list(neighbours)
 
 
-def perturbed(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:
+def perturb(space: Space, config: Config, steps: int, rng: np.random.Generator) -> Config:
     """Take ``steps`` steps from ``config``, each to a random :func:`neighbour`; a knob may change more than once."""
     for _ in range(steps):
         config = neighbour(space, config, rng)
@@ -101,7 +101,7 @@ def distance(a: Config, b: Config) -> int:
     return len({name for name, _ in a.items() ^ b.items()})
 
 
-def stepped(space: Space, config: Config, rng: np.random.Generator) -> Iterator[Config]:
+def step_neighbours(space: Space, config: Config, rng: np.random.Generator) -> Iterator[Config]:
     """Yield each neighbour of ``config`` that is one step away along a knob; see :meth:`searchlab.Knob.adjacent`."""
     for knob in space.knobs(config):
         yield from along(space, config, knob, rng, knob.adjacent(config[knob.name]))
@@ -121,4 +121,4 @@ def near(space: Space, config: Config, radius: int, rng: np.random.Generator) ->
         for _ in range(int(rng.integers(1, radius + 1))):
             steps = knobs[i].adjacent(values[knobs[i].name])
             values[knobs[i].name] = steps[int(rng.integers(len(steps)))]
-    return space.repaired(values, rng)
+    return space.repair(values, rng)

@@ -90,7 +90,7 @@ class OnePlusOne(NeverTwice, needs_asks=True):
             mask = rng.random(len(knobs)) <= rate
         mutated = [knob for knob, is_mutated in zip(knobs, mask, strict=True) if is_mutated]
         redrawn = {knob.name: redraw(knob, self.parent[knob.name], rng) for knob in mutated}
-        return self.space.repaired({**self.parent, **redrawn}, rng)
+        return self.space.repair({**self.parent, **redrawn}, rng)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         super().tell(trials)
@@ -110,4 +110,4 @@ class OnePlusOne(NeverTwice, needs_asks=True):
 
 def redraw(knob: Knob, value: Value, rng: np.random.Generator) -> Value:
     """Draw a choice other than ``value``."""
-    return knob.redrawn(value, rng)
+    return knob.redraw(value, rng)

@@ -86,10 +86,10 @@ class Smac(ParameterPolicy):
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
         if self.has_enough_trials and self.parameters.probed:
-            for challenger in self._ranked(self.remembered(), rng):
+            for challenger in self._rank(self.trials_to_model(), rng):
                 yield self._config(challenger, rng)
 
-    def _ranked(self, trials: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
+    def _rank(self, trials: Sequence[Known], rng: np.random.Generator) -> Iterator[Configuration]:
         """Return the results of the local searches, best first, interspersed with random challengers."""
         from smac.acquisition.function.expected_improvement import EI
         from smac.acquisition.maximizer.local_and_random_search import LocalAndSortedRandomSearch
@@ -111,7 +111,7 @@ class Smac(ParameterPolicy):
             n_jobs=1,
             seed=seeds[1],
         )
-        forest.train(rows, log_scaled(np.array([[trial.cost] for trial in trials])))
+        forest.train(rows, log_scale(np.array([[trial.cost] for trial in trials])))
         improvement = EI(log=True)
         improvement.update(model=forest, eta=float(forest.predict_marginalized(rows)[0].min()))
         maximiser = LocalAndSortedRandomSearch(
@@ -165,7 +165,7 @@ def configuration(space: ConfigurationSpace, params: Mapping[str, int]) -> Confi
     return Configuration(space, values)
 
 
-def log_scaled(costs: Floats) -> Floats:
+def log_scale(costs: Floats) -> Floats:
     """Scale ``costs`` linearly, such that the worst one is 1, and return their logarithms.
 
     Source: ``RunHistoryLogScaledEncoder`` of SMAC3. The cost that is scaled to 0 is as far below the best cost as the

@@ -177,10 +177,10 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
     def _child(self, index: int, rng: np.random.Generator) -> Config:
         """Recombine a wolf with the leaders, shake the child, and move it away if it is tabu."""
         space, parents = self.space, [*self._leaders, self._pack[index].config]
-        child = mixed(space, parents, rng)
+        child = recombine(space, parents, rng)
         if rng.random() < self._shake:
             if rng.random() < self.jump:
-                child = jumped(space, child, rng)
+                child = redraw_one_knob(space, child, rng)
             else:
                 child = self._random_neighbour(child, "adjacent" if self._early else "strictly-adjacent", rng)
         if child in self._tabu:
@@ -204,18 +204,18 @@ class TabuGreyWolf(GeneratedOptimiser[int]):
             self._pack[index] = Wolf(config, cost)
 
 
-def mixed(space: Space, parents: Sequence[Config], rng: np.random.Generator) -> Config:
+def recombine(space: Space, parents: Sequence[Config], rng: np.random.Generator) -> Config:
     """Take each knob from a parent drawn at random, and repair the result."""
     values = {}
     for name in dict.fromkeys(chain.from_iterable(reversed(parents))):
         parent = parents[int(rng.integers(len(parents)))]
         if name in parent:
             values[name] = parent[name]
-    return space.repaired(values, rng)
+    return space.repair(values, rng)
 
 
-def jumped(space: Space, config: Config, rng: np.random.Generator) -> Config:
+def redraw_one_knob(space: Space, config: Config, rng: np.random.Generator) -> Config:
     """Take one knob of ``config`` from a random config."""
     name = list(config)[int(rng.integers(len(config)))]
     sample = space.sample(rng)
-    return space.repaired({**config, name: sample[name]}, rng) if name in sample else config
+    return space.repair({**config, name: sample[name]}, rng) if name in sample else config

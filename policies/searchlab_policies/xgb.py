@@ -111,17 +111,17 @@ class Xgb(ModelGuided):
 
     def anneal(self, n: int, rng: np.random.Generator) -> tuple[list[Config], Floats]:
         """Return the ``n`` best new configs that the chains visit and their predicted scores, best first."""
-        points = self.started(self.chains, self.chains // 2, rng)
+        points = self.starting_configs(self.chains, self.chains // 2, rng)
         predicted: dict[Config, float] = {}
         best = BestConfigs(n, self.seen)
-        scores = self.predicted(points, predicted)
+        scores = self.predict_scores(points, predicted)
         best.offer(points, scores)
         idle = 0
         for step in range(self.steps):
             if idle == self.early_stop:
                 break
             moved = [self.space.mutate(config, rng) for config in points]
-            new_scores = self.predicted(moved, predicted)
+            new_scores = self.predict_scores(moved, predicted)
             idle = 0 if best.offer(moved, new_scores) else idle + 1
             temperature = self.temperature * (1 - step / self.steps) + 1e-9
             accepted = rng.random(len(points)) < np.exp(np.minimum((new_scores - scores) / temperature, 0))

@@ -72,7 +72,7 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
         labelled = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for label, source in labelled:
             group = {real_path(log.path): log for log in _logs(source, texts)}
-            for path, log in (group if label is None else _labelled(label, group)).items():
+            for path, log in (group if label is None else _relabel(label, group)).items():
                 before, _ = logs.setdefault(path, (label, log))
                 if before != label:
                     labels = " and ".join("no label" if of is None else f"the label {of!r}" for of in (before, label))
@@ -96,7 +96,7 @@ def _logs(source: Any, texts: Texts) -> Iterator[Columns]:
         )
 
 
-def _labelled(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
+def _relabel(label: Any, group: Mapping[Path, Columns]) -> dict[Path, Columns]:
     """Rename the strategies in the logs of ``group`` and in their contrasts."""
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label must be a non-empty string, not {label!r}")

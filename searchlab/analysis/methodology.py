@@ -59,7 +59,7 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         raise SearchlabError(
             f"the runs over {table.path} have only {len(indices)} trials, but scoring them requires {last}"
         )
-    strategy = StochasticOptimizationAlgorithm(_described(space, indices))
+    strategy = StochasticOptimizationAlgorithm(_recorded_runs(space, indices))
     ascending, baseline = space.objective_performances_total_sorted, RandomSearchCalculatedBaseline(space)
     state = np.random.get_state()
     np.random.seed(seed)
@@ -110,7 +110,7 @@ def _result(record: Record, cost: float) -> dict[str, Any]:
     }
 
 
-def _described(space: Any, indices: Ints) -> Any:
+def _recorded_runs(space: Any, indices: Ints) -> Any:
     """Return the runs that tried the configs at ``indices``, in the form in which the package describes a strategy."""
     trials, runs = indices.shape
     elapsed: Floats = np.cumsum(space.objective_times_total[indices], axis=0)

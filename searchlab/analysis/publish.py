@@ -26,7 +26,7 @@ from ..log.format import find_logs, no_logs
 from ..log.plan import JSON, PLAN, TOML
 from ..schema import UNREADABLE
 from .model import Summary
-from .page.render import environment, facts, styled
+from .page.render import environment, facts, page_assets
 from .read import REPORT, read_runs
 from .report import write_report
 from .runs import ComparedRuns
@@ -211,4 +211,4 @@ def _size(path: Path) -> str:
 
 def _render(path: Path, **fields: Any) -> None:
     blank: dict[str, Any] = {"card": None, "cards": {}}
-    write_file(path, environment().get_template("site.html.jinja").render(styled() | blank | fields))
+    write_file(path, environment().get_template("site.html.jinja").render(page_assets() | blank | fields))

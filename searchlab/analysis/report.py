@@ -194,12 +194,12 @@ class _StrategyTable:
     content: measures.Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = self._rendered(beside=True)
+        table = self._render(beside=True)
         if Measurement.get(console, options.update(width=1000), table).maximum > options.max_width:
-            table = self._rendered(beside=False)
+            table = self._render(beside=False)
         yield table
 
-    def _rendered(self, beside: bool) -> Table:
+    def _render(self, beside: bool) -> Table:
         table = Table(
             title=Text(self.title, "bold") if self.title else None,
             title_justify="left",
@@ -296,7 +296,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "log": "log",
     },
 }
-"""For each table and column, the path from a row's object to the value; see :func:`~searchlab.analysis.measures.at`.
+"""For each table and column, the path from a row's object to the value (see :func:`.measures.get_path`).
 
 The columns of ``summary`` and ``overall`` are declared by the measures, and further columns of ``published_claims`` by
 :class:`~searchlab.analysis.model.Comparand`.

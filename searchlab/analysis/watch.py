@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..errors import SearchlabError, SearchlabWarning, described, encodable
+from ..errors import SearchlabError, SearchlabWarning, describe, encodable
 from ..log.forecast import RunStatus, forecast, total_left
 from ..log.format import Log, decode_log, find_logs, read_bytes
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
@@ -209,7 +209,7 @@ class WatchServer(ThreadingHTTPServer):
                 page = render_report(self._read(directory), planned_claims(directory), version)
                 self.page, self.version, problems = page.encode(), version, []
             except Exception as error:
-                problems = [str(error) if isinstance(error, SearchlabError) else described(error)]
+                problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]
         warned = [str(warning.message) for warning in caught if warning.category is SearchlabWarning]
         return [encodable(text) for text in dict.fromkeys(problems + warned)]
 

@@ -40,7 +40,7 @@ class PackedFunction:
     arguments: Mapping[int, Argument]
     target: Target
 
-    def packed(self, index: int, value: tvm.runtime.Tensor) -> list[tvm.runtime.Tensor]:
+    def pack(self, index: int, value: tvm.runtime.Tensor) -> list[tvm.runtime.Tensor]:
         """Return the arrays into which a constant argument is packed."""
         argument = self.arguments[index]
         module, device = self._runs
@@ -102,7 +102,7 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
         function = self.functions[name]
         arguments: list[Any] = []
         for index, argument in enumerate(self.visit_expr(call.args[1])):
-            arguments += self._packed(name, function, index, argument) if index in function.arguments else [argument]
+            arguments += self._pack(name, function, index, argument) if index in function.arguments else [argument]
         outputs = call.ty_args[0]
         types = list(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else outputs
         if name not in self.programs:
@@ -114,10 +114,10 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
             self.otherwise = variable.name_hint  # TVM would turn an exception raised here into a RuntimeError
         return variable
 
-    def _packed(self, name: str, function: PackedFunction, index: int, argument: Any) -> list[Any]:
+    def _pack(self, name: str, function: PackedFunction, index: int, argument: Any) -> list[Any]:
         value = self.lookup_binding(argument) if isinstance(argument, relax.Var) else argument
         if isinstance(value, tvm.ir.GenericConst):
-            return [relax.const(array) for array in function.packed(index, value.value)]
+            return [relax.const(array) for array in function.pack(index, value.value)]
         self.every_time.append(name)
         of = function.arguments[index]
         pack = function.program[PACK + of.name].without_attr("global_symbol").with_attr(MARKS)

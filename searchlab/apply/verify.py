@@ -162,7 +162,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         raise SearchlabError(
             f"{log} contains the function that was tuned, {result.log.header.workload}, and verifying the log "
             "executes that function; if you trust this file, add --trust (in Python, use `with "
-            "searchlab.trusting():`)"
+            "searchlab.trust_plugins():`)"
         )
     trials = fastest(result, top)
     space, header = result.space, result.log.header
@@ -212,13 +212,13 @@ def fastest(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
     trials: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
-    good.sort(key=lambda trial: statistics.median(_logged(result.log, trial)))
+    good.sort(key=lambda trial: statistics.median(_logged_readings(result.log, trial)))
     for trial in (result.best.trial, *good):
         trials.setdefault(trial.measurement.program or trial.config, trial)
     return list(trials.values())[:count]
 
 
-def _logged(log: Log, trial: Trial) -> Readings:
+def _logged_readings(log: Log, trial: Trial) -> Readings:
     """Return the readings behind a trial's logged time: its final readings if it was a finalist, else its repeats."""
     finalists = log.final.finalists if log.final is not None else ()
     return next(
@@ -337,7 +337,11 @@ def _check_remeasured(
     """Check a remeasured trial on the inputs of every seed, and compare its program with the one measured before."""
     now = trial.measurement
     program = Verified(
-        trial.index, trial.config.to_json(), _logged(result.log, result.trials[trial.index]), now.failure, now.message
+        trial.index,
+        trial.config.to_json(),
+        _logged_readings(result.log, result.trials[trial.index]),
+        now.failure,
+        now.message,
     )
     if now.failure is not None:
         return replace(program, message=now.message + " (inputs from seed 0)" * (now.failure == "wrong_answer"))

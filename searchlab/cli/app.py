@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from ..console import one_line
 from ..errors import SearchlabError
-from ..plugins import PluginExit, not_exiting, trusting
+from ..plugins import PluginExit, intercept_exit, trust_plugins
 from .terminal import complain, show_warning
 
 COMMANDS = {
@@ -116,7 +116,7 @@ def main() -> Never:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to show some names
     words = [word for word in sys.argv[1:] if word not in (TRACEBACK, TRUST)]
     try:
-        with trusting(TRUST in sys.argv[1:]), not_exiting():
+        with trust_plugins(TRUST in sys.argv[1:]), intercept_exit():
             app(words)
     except SearchlabError as error:
         if TRACEBACK in sys.argv[1:]:

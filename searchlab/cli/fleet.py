@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from ..errors import SearchlabError
-from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, registered, run_server, run_tracker
+from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, registered_devices, run_server, run_tracker
 from .terminal import AsJson, say, say_json, say_table
 
 fleet = typer.Typer(
@@ -48,7 +48,7 @@ def fleet_server(
             f"machines that borrow this device from the tracker at {tracker} cannot reach it at {host}; set --host to "
             f"this machine's address on their network"
         )
-    registered(tracker)  # fails immediately if the address is wrong
+    registered_devices(tracker)  # fails immediately if the address is wrong
     ports = SERVER_PORTS if port is None else range(port, port + 1)
     there = (tracker_host, int(tracker_port))
     run_server(host, ports, there, key, lambda at: _ready(f"device {key} at {at}, for the tracker at {tracker}"))

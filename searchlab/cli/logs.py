@@ -218,13 +218,13 @@ def table_build(
     """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
     from ..run.plan import OnTrial, Run
     from ..run.progress import RunProgress
-    from ..tables.build import build_tables, placed, plan_tables, table_study
+    from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
     named = plugin(space, option)
     study = table_study(source, named["name"], named["options"], target, json_object(measure, "--measure"))
     planned, left_out = plan_tables(study, limit, seed)
     default = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    tables = placed(planned, to, default, passes)
+    tables = runs_for_tables(planned, to, default, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:

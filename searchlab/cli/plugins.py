@@ -20,7 +20,7 @@ from ..conformance import (
     cost_model_checks,
     policy_checks,
     run_checks,
-    selected,
+    select,
     space_checks,
     workload_checks,
 )
@@ -80,10 +80,10 @@ def list_(
     listed: dict[str, dict[str, str]] = {}
     for shown in [kind] if kind else Kind:
         if shown is Kind.workloads:
-            kinds = {name: point.value for name, point in WORKLOADS.installed().items()}
+            kinds = {name: point.value for name, point in WORKLOADS.entry_points_by_name().items()}
             listed[shown] = kinds | {name: str(parse_workload(name)) for name in preset_names()}
         else:
-            listed[shown] = {name: point.value for name, point in KINDS[shown].installed().items()}
+            listed[shown] = {name: point.value for name, point in KINDS[shown].entry_points_by_name().items()}
     declared = origins() if kind is Kind.policies else {}
     if as_json:
         say_json(listed | ({"origins": declared} if kind is Kind.policies else {}))
@@ -121,8 +121,8 @@ def show(
     name: Annotated[str, Argument(help="A name from `searchlab list`, `module:Class`, or a workload.", metavar="NAME")],
 ) -> None:
     """Explain a policy, a space, a cost model, a scheduler or a workload: what it does, its options, and its origin."""
-    if kind is Shown.workload and name in WORKLOADS.installed():
-        say(Text.assemble((name, "bold"), f"  {WORKLOADS.installed()[name].value}"))
+    if kind is Shown.workload and name in WORKLOADS.entry_points_by_name():
+        say(Text.assemble((name, "bold"), f"  {WORKLOADS.entry_points_by_name()[name].value}"))
         say(as_text(inspect.getdoc(WORKLOADS.load(name)) or "It has no docstring."))
         return
     if kind is Shown.workload:
@@ -233,7 +233,7 @@ def check(
         checks = cost_model_checks(spec, seed=seed)
     count = passed = 0
     failed = []
-    for outcome in run_checks(selected(checks, only or [])):
+    for outcome in run_checks(select(checks, only or [])):
         count += 1
         passed += outcome.status == "pass"
         lines = outcome.text.splitlines()
@@ -268,7 +268,7 @@ def schema() -> None:
 def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
     """Return a schema rule for the options of each plug-in. A plug-in that cannot be imported has no rule."""
     rules = []
-    for name in kind.installed():
+    for name in kind.entry_points_by_name():
         try:
             options = kind.options_of(kind.load(name))
         except Exception:  # a plug-in may raise anything

@@ -9,7 +9,7 @@
 A plug-in is specified by a registered name, ``"module:Class"``, ``{"name": ..., "options": {...}}`` or a class.
 """
 
-from .check import Check, CheckFailed, CheckResult, NotApplicable, run_checks, selected
+from .check import Check, CheckFailed, CheckResult, NotApplicable, run_checks, select
 from .costmodels import cost_model_checks
 from .policies import policy_checks
 from .spaces import space_checks
@@ -23,7 +23,7 @@ __all__ = [
     "cost_model_checks",
     "policy_checks",
     "run_checks",
-    "selected",
+    "select",
     "space_checks",
     "workload_checks",
 ]

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import SearchlabError, described, did_you_mean
+from ..errors import SearchlabError, describe, did_you_mean
 from ..options import checks_arguments
 from ..plugins import Plugin, line_of, place_in, search_path
 
@@ -133,7 +133,7 @@ class Check:
             where = innermost(error, self.subject.cls)
             raise self._failed(f"it was still running after {self.subject.time_limit:g} s, at {where}") from None
         except Exception as error:  # a plug-in may raise anything
-            raise self._failed(f"{described(error)}, raised at {innermost(error, self.subject.cls)}") from error
+            raise self._failed(f"{describe(error)}, raised at {innermost(error, self.subject.cls)}") from error
 
     def _failed(self, happened: str, fix: str = "") -> CheckFailed:
         lines = (f"expected: {self.rule.expected}", f"happened: {happened}", f"likely fix: {fix or self.rule.fix}")
@@ -169,7 +169,7 @@ def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
 
 
 @checks_arguments
-def selected(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
+def select(checks: Iterable[Check], names: Sequence[str]) -> list[Check]:
     """Return the checks called ``names``, or all if ``names`` is empty. Raises SearchlabError for an unknown name."""
     checks_by_name = {check.name: check for check in checks}
     for name in names:

@@ -34,7 +34,7 @@ class CostModelSubject(Subject):
         model: CostModel = self.make(CostModel, refused, seed=library_seed(self.seed), **self.plugin.options)
         return model
 
-    def trained(self, n: int = 100) -> tuple[CostModel, Floats]:
+    def train(self, n: int = 100) -> tuple[CostModel, Floats]:
         """Instantiate the model and train it on ``n`` rows of :func:`data`; return the model and the features."""
         instance = self.start()
         features, scores = data(n)
@@ -55,7 +55,7 @@ def data(n: int, d: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
     return features[:, :d], scores / np.max(scores, initial=1e-9)
 
 
-def predicted(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> Floats:
+def train_and_predict(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> Floats:
     """Train a new model on the given data, and return its predictions for the same rows and for 20 new rows."""
     with global_streams(0):
         instance = model.start()
@@ -82,14 +82,14 @@ def starts(model: CostModelSubject) -> None:
 @rule("see the line above; features have shape (n, d), scores and groups have shape (n,)", ["starts"])
 def learns(model: CostModelSubject) -> None:
     """It learns from a hundred trials of one task and predicts scores."""
-    predicted(model, *data(100))
+    train_and_predict(model, *data(100))
 
 
 @rule("return one float64 per row: return np.asarray(..., dtype=np.float64).reshape(len(features))", RUNS)
 def shape(model: CostModelSubject) -> None:
     """predict returns an array of floats of shape (n,)."""
     with global_streams(0):
-        instance, features = model.trained()
+        instance, features = model.train()
         for count in (100, 7, 1):
             scored: Any = instance.predict(features[:count])
             if not isinstance(scored, np.ndarray) or scored.shape != (count,) or scored.dtype.kind != "f":
@@ -104,7 +104,7 @@ def shape(model: CostModelSubject) -> None:
 def nothing_to_predict(model: CostModelSubject) -> None:
     """predict returns no scores if there are no rows."""
     with global_streams(0):
-        instance, features = model.trained(50)
+        instance, features = model.train(50)
         if len(scored := instance.predict(features[:0])):
             raise Breach(f"it returns {len(scored)} scores")
 
@@ -166,7 +166,7 @@ def several_tasks(model: CostModelSubject) -> None:
 
 
 def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None) -> None:
-    scored = predicted(model, features, scores, groups)
+    scored = train_and_predict(model, features, scores, groups)
     if wrong := np.flatnonzero(~np.isfinite(scored).reshape(len(scored), -1).all(axis=1)).tolist():
         description = f"{scored[wrong[0]]} in {len(wrong)} of {len(scored)} rows"
         raise Breach(f"trained on features of shape {features.shape}, it predicts {description}")
@@ -175,7 +175,9 @@ def _check_finite(model: CostModelSubject, features: Floats, scores: Floats, gro
 @rule("pass the seed to everything random, and use a single thread where the summation order matters", RUNS)
 def same_seed(model: CostModelSubject) -> None:
     """The same data and seed give the same predictions."""
-    _check_same(predicted(model, *data(100)), predicted(model, *data(100)), "when trained again, it predicts")
+    _check_same(
+        train_and_predict(model, *data(100)), train_and_predict(model, *data(100)), "when trained again, it predicts"
+    )
 
 
 @rule("reset the model in fit", [*RUNS, "same-seed", "global-random-state"])
@@ -194,7 +196,7 @@ def forgets(model: CostModelSubject) -> None:
 def a_row_alone(model: CostModelSubject) -> None:
     """The prediction for a row does not depend on the other rows."""
     with global_streams(0):
-        instance, features = model.trained()
+        instance, features = model.train()
         together = instance.predict(features)
         _check_same(together[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
         _check_same(together[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6)
@@ -221,7 +223,7 @@ def global_random_state(model: CostModelSubject) -> None:
     scored = []
     for seed in (1, 2):
         with global_streams(seed), global_streams_untouched():
-            instance, features = model.trained()
+            instance, features = model.train()
             scored.append(instance.predict(features))
     _check_same(scored[0], scored[1], "with different global random streams, it predicts")
 
@@ -234,7 +236,7 @@ def every_process(model: CostModelSubject) -> None:
 
 
 def _predictions(model: CostModelSubject) -> list[float]:
-    return list(predicted(model, *data(400)).tolist())
+    return list(train_and_predict(model, *data(400)).tolist())
 
 
 def _check_same(before: Floats, after: Floats, when: str, tolerance: float = 0.0) -> None:

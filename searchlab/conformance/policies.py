@@ -34,7 +34,7 @@ from .check import (
     rule,
 )
 from .spaces import SpaceSubject
-from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, timed, trials_of
+from .toys import Cost, all_equal, all_invalid, flaky, run, smooth, successful_measurement, trials_of
 
 TINY = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
 """Workloads for which a space is likely to be small enough to be exhausted."""
@@ -299,7 +299,7 @@ def foreign_trials(policy: PolicySubject) -> None:
             Config(),
             *(Config({**t.config, "no such knob": (2, 4)}) for t in own_trials),
         ]
-        fast = [Trial(i, config, timed(1e-6 * (i + 1))) for i, config in enumerate(strange)]
+        fast = [Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(strange)]
         instance = policy.start(where)
         instance.warm_start([*fast[:3], *own_trials, *fast[3:]])
         run(instance, smooth, 24)
@@ -456,7 +456,7 @@ def policy_checks(
         spaces = {name: subjects[name] for name in ("large", "dependent")}
         small = {name: subjects[name] for name in subjects if name != "large"}
     else:
-        own_subject = SpaceSubject.supported(space, workload, resolve_target(target), seed)
+        own_subject = SpaceSubject.for_workload(space, workload, resolve_target(target), seed)
         spaces, small = {"large": own_subject}, _small(space, own_subject)
     subject = PolicySubject(named, cls, seed, time_limit, spaces, small, COST_MODELS.resolve(model)[0], features)
     return [Check(rule, subject) for rule in RULES]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidConfig, UnsupportedWorkload, described, last_line
+from ..errors import InvalidConfig, UnsupportedWorkload, describe, last_line
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
 from ..plugins import PluginSpec
@@ -61,7 +61,7 @@ class SpaceSubject(Subject):
         return cls(plugin, space_class, seed, 120.0, workload, target)
 
     @classmethod
-    def supported(
+    def for_workload(
         cls, spec: PluginSpec, workload: str | Workload | None, target: Target, seed: int = 0
     ) -> SpaceSubject:
         """Return the space for ``workload``, which defaults to the first of :data:`WORKLOADS` that it supports."""
@@ -138,7 +138,7 @@ def unfit_workloads(space: SpaceSubject) -> None:
             if not str(error):
                 raise Breach(f"for {text}, it raises UnsupportedWorkload without a message") from None
         except Exception as error:  # a plug-in may raise anything
-            raise Breach(f"for {text}, it raises {described(error)}") from error
+            raise Breach(f"for {text}, it raises {describe(error)}") from error
 
 
 @rule("see the line above; whatever was chosen, every later knob must have a choice", ["starts"])
@@ -153,8 +153,8 @@ def decides(space: SpaceSubject) -> None:
 def same_choices(space: SpaceSubject) -> None:
     """The same choices lead to the same knobs and the same config."""
     for rng_seed in range(20):
-        first = _decided(space.space, rng_seed)
-        for second in (_decided(space.space, rng_seed), _decided(space.start(), rng_seed)):
+        first = _decide_randomly(space.space, rng_seed)
+        for second in (_decide_randomly(space.space, rng_seed), _decide_randomly(space.start(), rng_seed)):
             if second != first:
                 number = next((i for i, (a, b) in enumerate(zip(first[0], second[0], strict=False)) if a != b), None)
                 if number is None:
@@ -162,7 +162,7 @@ def same_choices(space: SpaceSubject) -> None:
                 raise Breach(f"after the same choices, it asked for {second[0][number]} instead of {first[0][number]}")
 
 
-def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
+def _decide_randomly(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]], Config]:
     """Call ``decide`` with random choices; return the knobs' names and choices, and the config."""
     rng = np.random.default_rng(rng_seed)
     asked: list[tuple[str, list[Value]]] = []
@@ -175,15 +175,15 @@ def _decided(space: Space, rng_seed: int) -> tuple[list[tuple[str, list[Value]]]
     return asked, config
 
 
-def _asked(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
+def _asked_choices(space: SpaceSubject) -> Iterator[list[tuple[str, list[Value]]]]:
     for rng_seed in range(20):
-        yield _decided(space.space, rng_seed)[0]
+        yield _decide_randomly(space.space, rng_seed)[0]
 
 
 @rule("remove duplicate choices; True, 1 and 1.0 are equal, so use a single type", RUNS)
 def choices_differ(space: SpaceSubject) -> None:
     """All choices of a knob are different."""
-    for asked in _asked(space):
+    for asked in _asked_choices(space):
         for name, choices in asked:
             if twice := [value for value, count in Counter(choices).items() if count > 1]:
                 same = [value for value in choices if value == twice[0]]
@@ -193,7 +193,7 @@ def choices_differ(space: SpaceSubject) -> None:
 @rule("convert NumPy numbers with int(...) or .tolist(); represent tiles as tuples of whole numbers", RUNS)
 def plain_values(space: SpaceSubject) -> None:
     """A choice is a bool, int, float, str or tuple of ints, and a config survives a round trip through JSON."""
-    for asked in _asked(space):
+    for asked in _asked_choices(space):
         for name, choices in asked:
             for value in choices:
                 parts = value if type(value) is tuple else ()
@@ -208,7 +208,7 @@ def plain_values(space: SpaceSubject) -> None:
 @rule("give each knob a unique name", RUNS)
 def knob_names(space: SpaceSubject) -> None:
     """Each knob has a name, and no two knobs in a config have the same name."""
-    for asked in _asked(space):
+    for asked in _asked_choices(space):
         for name, count in Counter(name for name, _ in asked).items():
             if count > 1 or not isinstance(name, str) or not name:
                 raise Breach(f"a config has {count} knobs called {name!r}")
@@ -221,7 +221,7 @@ def knob_names(space: SpaceSubject) -> None:
 def members(space: SpaceSubject) -> None:
     """The config contains the chosen values, in order, and is a member of the space."""
     for rng_seed in range(20):
-        asked, config = _decided(space.space, rng_seed)
+        asked, config = _decide_randomly(space.space, rng_seed)
         if list(config) != [name for name, _ in asked]:
             raise Breach(f"it asked for {[name for name, _ in asked]} but returned {config}")
         try:
@@ -232,7 +232,7 @@ def members(space: SpaceSubject) -> None:
         raise Breach("a config with an unknown knob counts as a member")
 
 
-@rule("end overrides of mutate, crossover and neighbours with self.repaired(wanted, rng), or remove them", KNOWN)
+@rule("end overrides of mutate, crossover and neighbours with self.repair(values, rng), or remove them", KNOWN)
 def stays_inside(space: SpaceSubject) -> None:
     """Mutation, crossover and neighbours stay in the space."""
     instance, rng = space.space, np.random.default_rng(space.seed)
@@ -420,7 +420,7 @@ def _check_builds(space: SpaceSubject) -> None:
         try:
             tvm.compile(space.space.schedule(config).mod, target=target)
         except Exception as error:  # the compiler may raise anything
-            raise Breach(f"{config.to_json()} does not build: {described(error)}") from None
+            raise Breach(f"{config.to_json()} does not build: {describe(error)}") from None
 
 
 @rule(
@@ -496,5 +496,5 @@ def space_checks(
     Raises:
         SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
-    subject = SpaceSubject.supported(plugin, workload, resolve_target(target), seed)
+    subject = SpaceSubject.for_workload(plugin, workload, resolve_target(target), seed)
     return [Check(rule, subject) for rule in RULES]

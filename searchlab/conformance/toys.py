@@ -120,8 +120,8 @@ def smooth(config: Config) -> Measurement:
         else:
             error += 0.3 * abs(math.log2(abs(value) + 1) - 4.0) / 2
     if inner > 15:
-        return failed("run_error", "the made-up registers ran out")
-    return timed(1e-3 * (1 + error))
+        return failed_measurement("run_error", "the made-up registers ran out")
+    return successful_measurement(1e-3 * (1 + error))
 
 
 def flaky(config: Config) -> Measurement:
@@ -129,23 +129,23 @@ def flaky(config: Config) -> Measurement:
     failures: tuple[Failure, ...] = ("invalid", "build_error", "run_timeout", "wrong_answer", "crash")
     number = _draw(config)
     if number < 0.33:
-        return failed(failures[int(number * 1000) % len(failures)], "made up")
+        return failed_measurement(failures[int(number * 1000) % len(failures)], "made up")
     return smooth(config)
 
 
 def all_invalid(config: Config) -> Measurement:
-    return failed("invalid", "made up")
+    return failed_measurement("invalid", "made up")
 
 
 def all_equal(config: Config) -> Measurement:
-    return timed(1e-3)
+    return successful_measurement(1e-3)
 
 
-def timed(seconds: float) -> Measurement:
+def successful_measurement(seconds: float) -> Measurement:
     return Measurement(seconds=(seconds, seconds, seconds))
 
 
-def failed(failure: Failure, message: str) -> Measurement:
+def failed_measurement(failure: Failure, message: str) -> Measurement:
     return Measurement(failure=failure, message=message)
 
 

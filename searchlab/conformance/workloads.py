@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ..arrays import Array
-from ..errors import SearchlabError, UnsupportedWorkload, described
+from ..errors import SearchlabError, UnsupportedWorkload, describe
 from ..plugins import Plugin
 from ..workload import Argument, Workload, kind_of, parse_workload, program_hash
 from .check import (
@@ -92,7 +92,7 @@ def spelled(subject: WorkloadSubject) -> None:
             raise NotApplicable(
                 "it is created from the contents of a log, because its spelling alone is not enough"
             ) from None
-        raise Breach(f"parse({workload.spelling!r}) raised {described(error)}") from None
+        raise Breach(f"parse({workload.spelling!r}) raised {describe(error)}") from None
     if copy != workload or copy.spelling != workload.spelling:
         raise Breach(f"parse({workload.spelling!r}) returned {copy!r} instead of {workload!r}")
 
@@ -109,7 +109,7 @@ def refuses_nonsense(subject: WorkloadSubject) -> None:
                 raise Breach(f"parse({text!r}) raised {type(error).__name__} without a message") from None
             continue
         except Exception as error:  # a plug-in may raise anything
-            raise Breach(f"parse({text!r}) raised {described(error)}") from None
+            raise Breach(f"parse({text!r}) raised {describe(error)}") from None
         if parsed.spelling != text and not own_spelling.startswith(text):
             raise Breach(f"parse({text!r}) returned {parsed!r}")
 
@@ -158,7 +158,7 @@ def pickles(subject: WorkloadSubject) -> None:
     try:
         copy = pickle.loads(pickle.dumps(subject.workload))
     except Exception as error:
-        raise Breach(f"it cannot be pickled: {described(error)}") from None
+        raise Breach(f"it cannot be pickled: {describe(error)}") from None
     if copy != subject.workload or str(copy) != str(subject.workload):
         raise Breach(f"unpickling it returned {copy!r}")
 

@@ -17,7 +17,7 @@ from ..options import checks_arguments
 from ..records import SHORTEST, Trial
 from ..space import Config, Space
 from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
-from .features import Columns, Features, laid_out, widened
+from .features import Columns, Features, laid_out, pad_columns
 
 BOOTSTRAP = 8
 """The number of copies of a cost model that are trained on bootstrap samples."""
@@ -41,7 +41,7 @@ class TrainingData(NamedTuple):
         features, scores = zip(*tasks, strict=True)
         groups = np.repeat(np.arange(len(tasks)), [len(part) for part in scores])
         width = max(part.shape[1] for part in features)
-        wide = [widened(part, width, absent) for part in features]
+        wide = [pad_columns(part, width, absent) for part in features]
         return cls(np.concatenate(wide), np.concatenate(scores), groups)
 
 
@@ -203,7 +203,7 @@ class BoundCostModel:
         if self.rows is None or not configs:
             return np.zeros((1, len(configs)))
         if self.model.uncertainty == "bootstrap" and not self._copies:
-            self._copies = [self._copied(number, self.rows) for number in range(BOOTSTRAP)]
+            self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP)]
         start = time.perf_counter()
         rows = laid_out(self.features, self.features(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
@@ -222,7 +222,7 @@ class BoundCostModel:
                 f"{', '.join(_with_uncertainty())}, or set acquisition = 'mean'"
             )
 
-    def _copied(self, number: int, rows: TrainingData) -> CostModel:
+    def _train_copy(self, number: int, rows: TrainingData) -> CostModel:
         """Return a copy of the model, trained on a bootstrap sample of each task's rows."""
         start = self.clock()
         rng = np.random.default_rng([self.model.seed, len(rows.scores), number])
@@ -251,7 +251,7 @@ class BoundCostModel:
 def _with_uncertainty() -> list[str]:
     """Return the names of the registered, importable cost models that can estimate uncertainty."""
     names = []
-    for name in COST_MODELS.installed():
+    for name in COST_MODELS.entry_points_by_name():
         with suppress(SearchlabError):
             if COST_MODELS.load(name).uncertainty:
                 names.append(name)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..arrays import Floats, Ints
-from ..errors import SearchlabError, described
+from ..errors import SearchlabError, describe
 from ..options import ChecksOptions, library_seed
 from ..plugins import Plugin, PluginKind, place_of
 
@@ -129,7 +129,7 @@ def _scores(predicted: Any, n: int) -> Floats:
     try:
         array = np.asarray(predicted)
     except Exception as error:
-        raise ValueError(f"predict must return an array, not {type(predicted).__name__}: {described(error)}") from None
+        raise ValueError(f"predict must return an array, not {type(predicted).__name__}: {describe(error)}") from None
     if array.dtype.kind not in "fiub":
         raise ValueError(f"predict must return an array of real numbers, not an array of dtype {array.dtype}")
     if array.shape != (n,):

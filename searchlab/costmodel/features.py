@@ -70,7 +70,7 @@ class Features(ABC):
         """Return the features of ``configs``, of shape (n, d); NaN marks a feature that a config lacks."""
 
 
-def widened(matrix: Floats, width: int, absent: float) -> Floats:
+def pad_columns(matrix: Floats, width: int, absent: float) -> Floats:
     """Pad ``matrix`` of shape (n, d) to ``width`` >= d columns with ``absent``; all-NaN rows are padded with NaN."""
     if matrix.shape[1] == width:
         return matrix
@@ -82,7 +82,7 @@ def widened(matrix: Floats, width: int, absent: float) -> Floats:
 
 def laid_out(features: Features | type[Features], matrix: Floats, width: int) -> Floats:
     """Return ``matrix`` with the ``width`` columns used in training, except that per-store features are unchanged."""
-    return matrix if features.columns_per_store else widened(matrix[:, :width], width, features.absent)
+    return matrix if features.columns_per_store else pad_columns(matrix[:, :width], width, features.absent)
 
 
 _Cells = tuple[list[int], list[float]]  # columns, and the number in each column
@@ -129,7 +129,7 @@ class KnobFeatures(Features):
         for config in configs:
             before = len(columns)
             for name, value in config.items():
-                cells = self._cells.get((name, value)) or self._filled(name, value, config)
+                cells = self._cells.get((name, value)) or self._columns_of(name, value, config)
                 columns += cells[0]
                 numbers += cells[1]
             counts.append(len(columns) - before)
@@ -138,7 +138,7 @@ class KnobFeatures(Features):
         matrix[rows, np.array(columns, dtype=np.intp)] = numbers
         return matrix
 
-    def _filled(self, name: str, value: Value, config: Config) -> _Cells:
+    def _columns_of(self, name: str, value: Value, config: Config) -> _Cells:
         """Return the columns and numbers for one knob's value, which are cached for all configs with this value."""
         spelled = value
         if isinstance(value, tuple) and name not in self._tiles:
@@ -261,13 +261,13 @@ class ScheduledFeatures(Features):
                 new[hashed] = program
         self._of_program.update(zip(new, self._rows_of(list(new.values())), strict=True))
         rows = [np.empty(0) if program is None else self._of_program[program] for program in hashes]
-        return [self.completed(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
+        return [self.complete(row, config) if len(row) else row for row, config in zip(rows, configs, strict=True)]
 
     def prepare(self) -> None:
         """Import the modules that extraction needs, which takes seconds."""
         from tvm.s_tir import meta_schedule  # noqa: F401
 
-    def completed(self, row: Floats, config: Config) -> Floats:
+    def complete(self, row: Floats, config: Config) -> Floats:
         """Return a program's ``row``, to which a subclass may append features of the config itself."""
         return row
 
@@ -342,7 +342,7 @@ class LoopFeatures(ScheduledFeatures):
     def rows(self, programs: Sequence[Schedule]) -> list[Floats]:
         return [np.array(self.of_loops(loops_of(program.mod)), dtype=np.float64) for program in programs]
 
-    def completed(self, row: Floats, config: Config) -> Floats:
+    def complete(self, row: Floats, config: Config) -> Floats:
         return np.append(row, [float(value) for value in config.values() if isinstance(value, int | float)])
 
 
@@ -384,7 +384,7 @@ class CurveFeatures(LoopFeatures):
             reuses = _curve([touch.reuse for touch, _ in around])
             products = _curve([loop.topdown for _, loop in around])
             for x, y in ((counts, reuses), (reuses, counts), (counts, products), (products, counts)):
-                row += _sampled(x, y)
+                row += _sample(x, y)
         return row
 
 
@@ -409,7 +409,7 @@ def _curve(values: Sequence[int]) -> list[float]:
     return sorted([0.0, *(math.log2(value) if value > 0 else 0.0 for value in values)])
 
 
-def _sampled(x: Sequence[float], y: Sequence[float]) -> list[float]:
+def _sample(x: Sequence[float], y: Sequence[float]) -> list[float]:
     row: list[float] = []
     for point in range(SAMPLES):
         below = max(i for i, at in enumerate(x) if point > at - 1e-6)

@@ -75,12 +75,12 @@ class Loop:
 def loops_of(module: tvm.IRModule) -> list[Loop]:
     """Return a scheduled program's loops, in the order in which they begin."""
     walk = _Walk()
-    walk.statement(_lowering()(module)["main"].body)
+    walk.statement(_lowering_passes()(module)["main"].body)
     return walk.loops
 
 
 @cache
-def _lowering() -> Any:
+def _lowering_passes() -> Any:
     """Return the passes that compact allocations without changing any loop."""
     import tvm
     from tvm.s_tir import transform
@@ -160,7 +160,7 @@ class _Walk:
         self._accesses[name] += 1
         flat: _Sum = {}
         for index, extent in zip(indices, buffer.shape, strict=True):
-            flat = _added(_scaled(flat, int(extent)), _sum(index))
+            flat = _add(_scale(flat, int(extent)), _sum(index))
         within = {variable for term in flat if isinstance(term, tuple) for variable in _variables(term)}
         for variable, loop in self._open.items():
             stride = flat.get(variable, 0) or int(variable in within)
@@ -212,27 +212,27 @@ def _sum(node: Any) -> _Sum:
         case "IntImm":
             return {(): int(node)}
         case "Add":
-            return _added(_sum(node.a), _sum(node.b))
+            return _add(_sum(node.a), _sum(node.b))
         case "Sub":
-            return _added(_sum(node.a), _scaled(_sum(node.b), -1))
+            return _add(_sum(node.a), _scale(_sum(node.b), -1))
         case "Cast":
             return _sum(node.value)
     operands = [_sum(operand) for operand in _operands(node)]
     if type(node).__name__ == "Mul":
         for factor, other in (operands, reversed(operands)):
             if factor.keys() <= {()}:
-                return _scaled(other, factor.get((), 0))
+                return _scale(other, factor.get((), 0))
     return {(type(node).__name__, *(frozenset(operand.items()) for operand in operands)): 1}
 
 
-def _added(first: _Sum, second: _Sum) -> _Sum:
+def _add(first: _Sum, second: _Sum) -> _Sum:
     total = dict(first)
     for term, factor in second.items():
         total[term] = total.get(term, 0) + factor
     return {term: factor for term, factor in total.items() if factor}
 
 
-def _scaled(terms: _Sum, by: int) -> _Sum:
+def _scale(terms: _Sum, by: int) -> _Sum:
     return {term: factor * by for term, factor in terms.items() if by}
 
 

@@ -115,7 +115,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
     for number, task in enumerate(tasks):
         try:
             with names_from(path):
-                logs.append(_imported(reader, task, out if single else out / f"{format}-{number}.jsonl", options))
+                logs.append(_import_task(reader, task, out if single else out / f"{format}-{number}.jsonl", options))
         except SearchlabError as error:
             if single or len(tasks) == 1:
                 raise
@@ -131,7 +131,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
     return logs, notes + [what for task in tasks for what in task.left_out]
 
 
-def _imported(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imported:
+def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imported:
     plugin = options.space or task.space
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
@@ -141,7 +141,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imp
         if options.workload is not None:
             _check_same_workload(task.native, parse_workload(options.workload), task.name)
         header = msgspec.structs.replace(task.native, **({"label": options.label} if options.label else {}))
-        return Imported(path, header, _numbered(sorted(records, key=lambda record: record.index)))
+        return Imported(path, header, _number(sorted(records, key=lambda record: record.index)))
     workload = _workload(task, options)
     common: dict[str, Any] = {
         "workload": str(workload),
@@ -160,7 +160,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imp
         header = Header(
             space=Plugin(task.format, {"task": task.name}), fingerprint=task.fingerprint, target=target, **common
         )
-        return Imported(path, header, _numbered(records), analysis=True)
+        return Imported(path, header, _number(records), analysis=True)
 
     with names_from(USER) if plugin is options.space else nullcontext():
         space = SPACES.make(plugin, workload, _target(task, options))
@@ -186,7 +186,7 @@ def _imported(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imp
         target=space.target.to_json(),
         **common,
     )
-    return Imported(path, header, _numbered(records), left_out)
+    return Imported(path, header, _number(records), left_out)
 
 
 def _workload(task: ForeignTask, options: As) -> Workload:
@@ -221,7 +221,7 @@ def _target(task: ForeignTask, options: As) -> Target:
         raise SearchlabError(f"the target of {task.name} cannot be used here ({error}); pass --target") from None
 
 
-def _numbered(records: list[Record]) -> list[Record]:
+def _number(records: list[Record]) -> list[Record]:
     """Number ``records`` from 0. Batches are kept only if all records have one and they are ascending."""
     batches = [record.batch for record in records if record.batch is not None]
     kept = len(batches) == len(records) and batches == sorted(batches)

@@ -221,7 +221,7 @@ def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {**dict(pairs), **dict(reversed(pairs))}
 
 
-def _converted(data: Any, kind: type[Any], problem: str) -> Any:
+def _convert(data: Any, kind: type[Any], problem: str) -> Any:
     try:
         return msgspec.convert(data, kind)
     except UNREADABLE as error:
@@ -236,7 +236,7 @@ def _value(value: Any) -> Value | None:
 
 
 def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> ForeignTask:
-    file = _converted(content, _Cache, f"{path} is not a Kernel Tuner cache file")
+    file = _convert(content, _Cache, f"{path} is not a Kernel Tuner cache file")
     _check_objective(path, file.objective)
     parameters: dict[str, list[Value]] = {}
     for name in file.tune_params_keys:
@@ -253,7 +253,7 @@ def _read_cache(path: Path, content: dict[str, Any], left_out: list[str]) -> For
     rows = []
     for number, entry in enumerate(file.cache.values(), 1):
         problem = f"{path}, record {number} is damaged"
-        measured = _converted(entry, _Entry, problem)
+        measured = _convert(entry, _Entry, problem)
         config: dict[str, Any] = {}
         for name, values_by_value in positions.items():
             value = _value(entry.get(name))
@@ -281,7 +281,7 @@ def _read_t4(path: Path, content: dict[str, Any], left_out: list[str]) -> Foreig
     rows: list[_MeasuredConfig] = []
     for number, item in enumerate(results, 1):
         problem = f"{path}, record {number} is damaged"
-        result = _converted(item, _Result, problem)
+        result = _convert(item, _Result, problem)
         config: dict[str, Any] = {name: _value(value) for name, value in result.configuration.items()}
         if not config or None in config.values() or (rows and config.keys() != rows[0].record.config.keys()):
             raise SearchlabError(
@@ -350,7 +350,7 @@ def _time(time: Any, unit: float, problem: str) -> float | str:
         return time
     if time in ("", None, ERROR_VALUE) or (isinstance(time, float) and not math.isfinite(time)):
         return f"its time is {time!r}"
-    return unit * float(_converted(time, cast("type[Any]", Positive), f"{problem}: its time is {time!r}"))
+    return unit * float(_convert(time, cast("type[Any]", Positive), f"{problem}: its time is {time!r}"))
 
 
 def _rate(values: Iterable[tuple[str, Any]]) -> float:
@@ -407,7 +407,7 @@ def _task(
         ]
     rows = list(distinct.values())
     statistic = _statistic(rows)
-    trials = [ForeignTrial(row.line, _finished(row, statistic)) for row in rows]
+    trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
     cls = cast("type[ListsConfigs]", SPACES.load(SPACE))
     configs = [cast("dict[str, Value]", row.record.config) for row in rows]
     expected = plausible(parameters, configs)
@@ -489,7 +489,7 @@ def _statistic(rows: list[_MeasuredConfig]) -> Statistic:
     return max(STATISTICS, key=lambda name: sum(_agrees(row, name) for row in rows))
 
 
-def _finished(row: _MeasuredConfig, statistic: Statistic) -> Record:
+def _record_with_times(row: _MeasuredConfig, statistic: Statistic) -> Record:
     """Return a row's record with its times or failure; a time that is a different statistic becomes the only repeat."""
     changes: dict[str, Any] = {"statistic": statistic}
     if isinstance(row.time, str):

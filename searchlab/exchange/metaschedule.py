@@ -41,7 +41,7 @@ class Note(msgspec.Struct, frozen=True):
     header: Header
     record: Record
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """Return the annotation's value, in base64 because TVM does not escape quotes in a trace's JSON."""
         return base64.b64encode(msgspec.json.encode(self)).decode()
 
@@ -98,7 +98,7 @@ def read(path: Path) -> list[ForeignTask]:
 def _task(line: ForeignLine, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
-    workload_name = None if note else _recognised(workload.structural_hash, tuned.args_info or [])
+    workload_name = None if note else _recognise(workload.structural_hash, tuned.args_info or [])
     why = "" if workload_name else f"no GEMM or conv2d known to searchlab has the {name}; {GUESS}"
     header = note.header if note else None
     return ForeignTask("metaschedule", name, workload_name, why, target, [], source=workload.module, native=header)
@@ -144,7 +144,7 @@ def _note(line: ForeignLine, trace: Trace) -> Note | None:
 # --- recognising workloads ----------------------------------------------------------------------------
 
 
-def _recognised(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
+def _recognise(structural_hash: str, args: Sequence[tuple[str, str, list[int]]]) -> Workload | None:
     """Return the GEMM or conv2d with these arguments whose module has this hash; no file contents are passed to TVM."""
     from tvm.s_tir.meta_schedule.database import Workload as TvmWorkload
 

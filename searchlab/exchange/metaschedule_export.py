@@ -103,7 +103,7 @@ def _commit_log(database: JSONDatabase, result: Result) -> list[str]:
         trace = space.schedule(record.trial.config).trace
         for form in _relax_forms(space.workload):
             try:
-                replayed = _replayed(trace, form)
+                replayed = _replay(trace, form)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
                 notes.append(
                     f"{log.path}: the best program was exported, but not for Relax, where its trace fails: "
@@ -121,7 +121,7 @@ def _commit(
 ) -> None:
     """Add a record with a note for ``schedule``, which transforms ``module``."""
     root = schedule.get_sblock("root")
-    schedule.annotate(root, NOTE, Note(log.header, record).encoded())
+    schedule.annotate(root, NOTE, Note(log.header, record).encode())
     schedule.unannotate(root, NOTE)
     workload, arguments = database.commit_workload(module), ArgInfo.from_prim_func(module["main"])
     database.commit_tuning_record(TuningRecord(schedule.trace, workload, [seconds], space.target.tvm, arguments))
@@ -196,7 +196,7 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     return forms
 
 
-def _replayed(trace: Any, form: tvm.IRModule) -> Schedule:
+def _replay(trace: Any, form: tvm.IRModule) -> Schedule:
     """Return the schedule that results from applying a workload's trace to ``form``."""
     schedule = Schedule(form)
     if COPY in [schedule.get(block).name_hint for block in schedule.get_child_blocks(schedule.get_sblock("root"))]:

@@ -93,13 +93,13 @@ def parse_executor(text: str, options: dict[str, object] | None = None) -> Plugi
     return Plugin(name, {**(options or {}), **({"address": address} if separator else {})})
 
 
-def adapted(executor: Executor) -> RunExecutor:
+def adapt(executor: Executor) -> RunExecutor:
     """Return ``executor`` itself if it is a RunExecutor, or an adapter that makes it one."""
     return executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
 
 
 @contextmanager
-def started(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
+def start(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
     """Start an executor, and shut it down when the context ends. An error or interrupt ends its calls immediately."""
     executor = EXECUTORS.make(plugin, exclusive, folder)
     try:

@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
-from ..errors import SearchlabError, SearchlabWarning, described
+from ..errors import SearchlabError, SearchlabWarning, describe
 from ..files import FileMissing, open_file, read_each, replace_file
 from ..records import FAILURES
 from ..schema import UNREADABLE
@@ -342,15 +342,15 @@ def _read_cache(
             if os.fstat(file.fileno()).st_uid != os.geteuid():
                 return {}
             with ZipFile(file) as archive:
-                return _cached(directory, archive, stamps, texts, readings)
+                return _cached_columns(directory, archive, stamps, texts, readings)
     except FileMissing:
         pass
     except Exception as error:  # damage may cause any error
-        warnings.warn(f"{path} is damaged ({described(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
+        warnings.warn(f"{path} is damaged ({describe(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
     return {}
 
 
-def _cached(
+def _cached_columns(
     directory: Path, archive: ZipFile, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool
 ) -> dict[Path, Columns]:
     def load(name: str) -> Array:

@@ -428,7 +428,7 @@ def version_spans(header: Header, changes: Sequence[Changed]) -> list[tuple[int,
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
     """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`logged_workload`."""
     content = header.computation.content if header.computation else ""
-    return _defined(header.workload) or logged_workload(header.workload, content, path)
+    return _builtin_workload(header.workload) or logged_workload(header.workload, content, path)
 
 
 def computation_of(header: Header) -> Computation:
@@ -445,7 +445,7 @@ def workload_name(header: Header) -> str:
 
 
 @lru_cache(1024)
-def _defined(workload: str) -> Workload | None:
+def _builtin_workload(workload: str) -> Workload | None:
     """Return the workload if the format defines its kind, or None otherwise."""
     return parse_workload(workload) if workload.partition(":")[0] in BUILTIN_KINDS else None
 
@@ -634,7 +634,7 @@ def scan(data: bytes) -> Iterator[Line]:
             try:
                 item: Record | Final | Ended | Changed | UnknownLine = decode(line)
             except msgspec.ValidationError:
-                item, unknown = _partly_known(line, Record if minor < 0 else _LINES, minor)
+                item, unknown = _decode_known_fields(line, Record if minor < 0 else _LINES, minor)
             if not isinstance(item, Record):
                 if not isinstance(item, UnknownLine):
                     check_follows(item, expected)
@@ -660,7 +660,7 @@ def scan(data: bytes) -> Iterator[Line]:
         yield Line(number, rest, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
 
 
-def _partly_known(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
+def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
     """Decode ``line`` as ``kind``, ignoring unknown fields. Raises the errors in ``UNREADABLE``.
 
     Args:
@@ -749,7 +749,7 @@ def read_bytes(path: Path, under: Path | None = None) -> bytes:
     data = _read(path, under)
     if path.suffix == packed.SUFFIX:
         return _unpacked_table(packed.unpack(path, data))
-    data = unpacked(path, data) if path.suffix == ".gz" else data
+    data = unpack(path, data) if path.suffix == ".gz" else data
     if (lines := data.count(b"\n")) > MOST_LINES:
         raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MOST_LINES:,} are read")
     return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
@@ -760,7 +760,7 @@ def read_packed(path: Path) -> Packed:
     return packed.unpack(path, _read(path))
 
 
-def unpacked(path: Path, data: bytes) -> bytes:
+def unpack(path: Path, data: bytes) -> bytes:
     """Return the content of the gzip file at ``path``, whose bytes are ``data``.
 
     Raises:

@@ -156,7 +156,7 @@ def unpack(path: Path, data: bytes) -> Packed:
         body = opened.decompress(data[len(_MAGIC) + len(header) + 1 :], _MOST)
         if not opened.eof:
             raise EOFError("its end is missing")
-        return _packed(header, msgspec.msgpack.decode(body, type=_Body))
+        return _parse_body(header, msgspec.msgpack.decode(body, type=_Body))
     except (lzma.LZMAError, EOFError, ValueError, IndexError, msgspec.MsgspecError) as error:
         raise SearchlabError(f"the packed table {path} is damaged: {error}; download it again") from None
 
@@ -171,7 +171,7 @@ def unpack_header(path: Path, data: bytes) -> bytes:
     return data[len(_MAGIC) : end]
 
 
-def _packed(header: bytes, body: _Body) -> Packed:
+def _parse_body(header: bytes, body: _Body) -> Packed:
     configs = body.configs.split(b"\n")
     number = len(configs)
     counts = np.frombuffer(body.counts, "<u2").astype(np.int64)

@@ -19,7 +19,7 @@ from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, SearchlabWarning
 from ..options import checks_arguments
 from ..plugins import names_from
-from ..records import FAILURES, Trial, failures_described
+from ..records import FAILURES, Trial, describe_failures
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import Workload
@@ -102,7 +102,7 @@ class Result:
         """The best trial. Raises SearchlabError if no trial was successful."""
         if not np.isfinite(self.log.costs).any():
             records = self.log.records
-            failures = failures_described((record.failure, record.message) for record in records)
+            failures = describe_failures((record.failure, record.message) for record in records)
             failures = failures or "it has no trials yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
         index, seconds, tied = fastest(self.log.costs, self.log.final)
@@ -119,7 +119,7 @@ class Result:
     def space(self) -> Space:
         """The run's space. If necessary, it is created from the log, which imports its plug-in and TVM.
 
-        Raises SearchlabError if the plug-in is not registered, except within :func:`~searchlab.plugins.trusting`.
+        Raises SearchlabError if the plug-in is not registered, except within :func:`~searchlab.plugins.trust_plugins`.
         """
         if self._space is not None:
             return self._space

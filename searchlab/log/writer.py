@@ -116,7 +116,7 @@ class LogWriter:
         self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
         self._changes, self._end = log.changes, log.size
         if existing is None:
-            line = encoded(self.path, header)
+            line = encode_line(self.path, header)
             if problem := next(scan(line + b"\n")).problem:
                 raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
             self._lines.append(line)
@@ -124,7 +124,7 @@ class LogWriter:
             return
         check_identity(self.path, existing.header, header)
         if existing.size < self._file.size:  # the last line is incomplete
-            with self._storing():
+            with self._reporting_errors():
                 self._file.take_over(existing.size)
 
     @property
@@ -137,7 +137,7 @@ class LogWriter:
         self._check_process()
         if isinstance(record, Record):
             record = _with_batch(self.path, self.header, record)
-        self._lines.append(encoded(self.path, record))
+        self._lines.append(encode_line(self.path, record))
         if isinstance(record, Final):
             self.final = record
         elif isinstance(record, Ended):
@@ -161,7 +161,7 @@ class LogWriter:
         self._check_process()
         data = b"".join(line + b"\n" for line in self._lines)
         if data:  # if this is interrupted at any point, the same bytes are written to the same position again
-            with self._storing():
+            with self._reporting_errors():
                 self._file.write(data, self._end)
         self._end, self._lines = self._end + len(data), []
 
@@ -169,11 +169,11 @@ class LogWriter:
         """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
         if self._durable:
-            with self._storing():
+            with self._reporting_errors():
                 self._file.sync(self._end)
 
     @contextmanager
-    def _storing(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -210,7 +210,7 @@ def unused_path(path: Path, mark: str, ending: str) -> Path:
     return next(unused for unused in paths if not os.path.lexists(unused))
 
 
-def encoded(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
+def encode_line(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
     """Return ``item`` as a line of the log at ``path``. Raises SearchlabError if no log can contain it."""
     try:
         return msgspec.json.encode(item)
@@ -247,7 +247,7 @@ def encode_log(path: Path, log: Log) -> bytes:
     items: list[Record | Final | Ended | Changed] = [*log.changes, *records]
     items += [note for note in (log.final, log.ended) if note]
     items.sort(key=lambda item: item.index + 0.5 if isinstance(item, Record) else item.trials)
-    return _packed(path, b"".join(encoded(path, item) + b"\n" for item in (log.header, *items)))
+    return _compress(path, b"".join(encode_line(path, item) + b"\n" for item in (log.header, *items)))
 
 
 class OtherRun(SearchlabError):
@@ -453,13 +453,13 @@ def is_locked(path: Path) -> bool:
 def pack(log: Path, to: Path) -> None:
     """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``) and remove ``log``. Equal logs yield equal files."""
     try:
-        write_file(to, _packed(to, read_bytes(log)), durable=True)
+        write_file(to, _compress(to, read_bytes(log)), durable=True)
     except SearchlabError as error:
         raise SearchlabError(f"{error}; the complete log remains at {log}") from None
     log.unlink()
 
 
-def _packed(path: Path, data: bytes) -> bytes:
+def _compress(path: Path, data: bytes) -> bytes:
     """Return the log whose lines are ``data`` as it is stored in a file with the name ``path``."""
     if path.suffix == packed.SUFFIX:
         return packed.pack(data.partition(b"\n")[0], decode_log(path, data).records)

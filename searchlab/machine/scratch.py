@@ -46,7 +46,7 @@ class ScratchFolder:
                     f"cannot create a temporary folder: {error.strerror or error}; free some space, or set TMPDIR to a "
                     f"writable directory"
                 ) from None
-            lock = _locked(self.name, is_new=True)
+            lock = _lock_folder(self.name, is_new=True)
         self._lock: int | None = lock
 
     def cleanup(self) -> None:
@@ -68,12 +68,12 @@ def _clear(parent: str, prefix: str) -> None:
     with suppress(OSError):
         for entry in os.scandir(parent):
             is_own = entry.name.startswith(prefix) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
-            if is_own and (lock := _locked(entry.path)) is not None:
+            if is_own and (lock := _lock_folder(entry.path)) is not None:
                 shutil.rmtree(entry.path, ignore_errors=True)
                 os.close(lock)
 
 
-def _locked(folder: str, is_new: bool = False) -> int | None:
+def _lock_folder(folder: str, is_new: bool = False) -> int | None:
     """Return a descriptor that holds the lock on ``folder``, or None if it is locked or has been removed.
 
     On file systems without locks, a folder that is ``is_new`` is used without a lock, and no process removes it.

@@ -139,7 +139,7 @@ class Tracker:
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            raise self._late() from None
+            raise self._timeout_error() from None
 
     def _send_json(self, value: Any) -> None:
         data = msgspec.json.encode(value)
@@ -167,13 +167,13 @@ class Tracker:
                 self._socket.settimeout(remaining)
                 part = self._socket.recv(min(size - len(data), 1 << 16))
             except TimeoutError:
-                raise self._late() from None
+                raise self._timeout_error() from None
             if not part:
                 raise ConnectionResetError("it closed the connection")
             data += part
         return bytes(data)
 
-    def _late(self) -> SearchlabError:
+    def _timeout_error(self) -> SearchlabError:
         return SearchlabError(
             f"the process at {self.address} did not answer within {ANSWER_SECONDS:g} s; restart it if it hangs"
         )
@@ -197,7 +197,7 @@ class Tracker:
         self.close()
 
 
-def registered(address: str) -> dict[str, list[str]]:
+def registered_devices(address: str) -> dict[str, list[str]]:
     """Return the registered devices by key. Raises SearchlabError if no tracker answers at ``address``."""
     with Tracker(address) as tracker:
         return tracker.devices()

@@ -44,7 +44,7 @@ def serve() -> None:
                 kill_children()
                 return
             number, message = pickle.loads(data)
-            answer = _fork(message, control, work, *files) if isinstance(message, Fork) else _ended(message)
+            answer = _fork(message, control, work, *files) if isinstance(message, Fork) else _reap(message)
             try:
                 control.send(pickle.dumps((number, answer)))
             except BrokenPipeError:
@@ -52,7 +52,7 @@ def serve() -> None:
                 return
 
 
-def _ended(message: HasEnded) -> End | None:
+def _reap(message: HasEnded) -> End | None:
     try:
         pid, status, usage = os.wait4(message.pid, os.WNOHANG)
     except ChildProcessError:  # an interrupted call has already received the answer

@@ -141,7 +141,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self._acquire_machine()
         self._runners.prepare(self._setup(space), 1)
 
-    def _running(
+    def _run_programs(
         self, space: Space, built: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         def run(program: str, best: float) -> Measurement:

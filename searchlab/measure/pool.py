@@ -250,7 +250,7 @@ class BuildPool(WorkerPool):
             )
         return batch.rows
 
-    def holding(self, space: Space) -> SetUpBuilder:
+    def set_up_message(self, space: Space) -> SetUpBuilder:
         """Return the message that sets up a process for ``space``, which is pickled only once."""
         if self._space is None or self._space[0] is not space:
             self._space = space, SetUpBuilder(cloudpickle.dumps(space), str(space))
@@ -269,7 +269,7 @@ class _Building(JobRunner[int]):
     def __init__(
         self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
     ) -> None:
-        super().__init__(pool, pool.holding(space), min(pool.workers, len(configs)), range(len(configs)))
+        super().__init__(pool, pool.set_up_message(space), min(pool.workers, len(configs)), range(len(configs)))
         self.timeout = pool.build_timeout
         self.configs = configs
         self.is_known = cache(is_known)
@@ -369,7 +369,7 @@ class _Extraction(JobRunner[range]):
         indices = range(len(configs))
         chunks = [indices[start : start + size] for start in range(0, len(configs), size)]
         self.sharing = min(pool.workers, len(chunks))
-        super().__init__(pool, pool.holding(space), self.sharing, chunks)
+        super().__init__(pool, pool.set_up_message(space), self.sharing, chunks)
         self.timeout = pool.build_timeout
         self.features = features
         self.configs = configs
@@ -465,7 +465,7 @@ class BuildingMeasurer(Measurer):
         """Start the processes that run programs. They set themselves up while ``count`` configs are being built."""
 
     @abstractmethod
-    def _running(
+    def _run_programs(
         self, space: Space, built: dict[str, Built], best: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         """Return a context manager within which the ``built`` programs are run.
@@ -480,7 +480,7 @@ class BuildingMeasurer(Measurer):
             space, configs, lambda program: self.settings.is_known(program, self.known_programs, best)
         )
         self.known_programs.update({failed.program: failed for failed in builds.failures.values() if failed.program})
-        with self._running(space, builds.built, best) as run:
+        with self._run_programs(space, builds.built, best) as run:
             for index in range(len(configs)):
                 program = builds.programs.get(index, "")
                 if index in builds.failures:

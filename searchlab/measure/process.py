@@ -282,7 +282,7 @@ class Worker(ABC):
 
     def send(self, message: Any) -> None:
         """Pickle and send ``message``. A worker that does not read it is killed; :meth:`recv_bytes` then raises."""
-        self._printed()  # discard earlier output
+        self._read_stderr()  # discard earlier output
         try:
             self.channel.send(pickle.dumps(message), Deadline(SEND_SECONDS, self))
         except TimeoutError:  # for example, because the worker has been stopped
@@ -311,10 +311,10 @@ class Worker(ABC):
             return "closed its connection without ending; it was killed"
         code = self._process.wait()
         fate = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        line = _last_line(self._printed())
+        line = _last_line(self._read_stderr())
         return f"{fate}: {line}" if line else fate
 
-    def _printed(self) -> bytes:
+    def _read_stderr(self) -> bytes:
         """Return the text that the worker has written to its standard error since the last call."""
         return self._errors.read(1 << 20) or b""
 

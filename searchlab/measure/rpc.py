@@ -17,7 +17,7 @@ from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
 from .contract import KnownPrograms, RunSettings
-from .fleet import Address, Tracker, answers, reachable, registered
+from .fleet import Address, Tracker, answers, reachable, registered_devices
 from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
 from .pool import BuildingMeasurer, JobRunner
 from .process import Late, MeasuringWorker, WorkerDied, failure_of
@@ -115,7 +115,7 @@ class RpcMeasurer(BuildingMeasurer):
     def __init__(self, settings: RpcSettings, target: Target, programs: KnownPrograms, workers: int) -> None:
         if target.kind == "cuda":
             compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
-        devices = registered(settings.tracker)
+        devices = registered_devices(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
         super().__init__(settings, target, programs, workers, scratch=True)
@@ -123,14 +123,14 @@ class RpcMeasurer(BuildingMeasurer):
     def _prepare(self, space: Space, count: int) -> None:
         devices = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
         with contextlib.suppress(SearchlabError):
-            devices = len(registered(self.settings.tracker).get(self.settings.key, []))
+            devices = len(registered_devices(self.settings.tracker).get(self.settings.key, []))
         fleet = self.settings.connect_timeout, self.settings.cc
         self._setup = SetUpRunner(space.workload, self.settings.for_worker(), self.target, space.error_factor, fleet)
         self._count = min(max(1, devices), count)
         self._runners.prepare(self._setup, self._count)
 
     @contextlib.contextmanager
-    def _running(
+    def _run_programs(
         self, space: Space, built: dict[str, Built], best: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
         with _Batch(self, [_Task(program, build) for program, build in built.items()], best) as batch:
@@ -183,7 +183,7 @@ class _Batch(JobRunner[_Task]):
         try:
             if now - self.last_check > LOOK_SECONDS and self.requested and not is_running:
                 self.last_check = now
-                devices = registered(self.settings.tracker)
+                devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
                     self.missed = None
                 else:
@@ -196,7 +196,7 @@ class _Batch(JobRunner[_Task]):
         except (OSError, SearchlabError) as error:
             self._tracker_gone(error)
         if absent:
-            self._miss(
+            self._fail_if_missing(
                 f"{absent}, and had none for {self.settings.device_timeout:g} s; start one with `searchlab fleet "
                 f"server` and run this again: all measurements are kept"
             )
@@ -221,13 +221,13 @@ class _Batch(JobRunner[_Task]):
         if self.tracker:
             self.tracker.close()
         self.tracker, self.requested = None, 0
-        self._miss(
+        self._fail_if_missing(
             f"the tracker at {self.settings.tracker} has become unreachable ({error}); restart it and run this again: "
             f"all measurements are kept"
         )
         time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
 
-    def _miss(self, text: str) -> None:
+    def _fail_if_missing(self, text: str) -> None:
         """Raise SearchlabError with ``text`` if no device has been available for too long."""
         now = time.monotonic()
         if self.missed is None:
@@ -246,7 +246,7 @@ class _Batch(JobRunner[_Task]):
         self.mark_idle(process)
         match answer:
             case Lost(text):
-                self._lost(task, text, taken)
+                self._handle_loss(task, text, taken)
             case Unfit(text):
                 raise SearchlabError(f"{text}; register it under a different key, or choose a different target")
             case Ran() | Failed():
@@ -255,12 +255,12 @@ class _Batch(JobRunner[_Task]):
     def on_worker_died(self, task: _Task, death: WorkerDied, seconds: float) -> None:
         if isinstance(death, Late) and task.connecting is None:
             limit = self.settings.connect_timeout
-            self._lost(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
+            self._handle_loss(task, f"it did not accept the connection and the inputs within {limit:g} s", 0.0)
         else:
             failed = failure_of(death, "running", seconds)
-            self._lost(task, failed.message, seconds, failed.failure)
+            self._handle_loss(task, failed.message, seconds, failed.failure)
 
-    def _lost(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
+    def _handle_loss(self, task: _Task, text: str, taken: float, failure: Failure = "crash") -> None:
         """Handle a task that lost its device or session after ``taken`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None

@@ -256,7 +256,7 @@ class TableMeasurer(Measurer):
         if self._pool is not None:
             self._pool.close()
 
-    def recorded(self, space: Space) -> list[Measurement]:
+    def recorded_measurements(self, space: Space) -> list[Measurement]:
         """Return the measurements in ``space``, one for each config."""
         return self._table(space).answers
 

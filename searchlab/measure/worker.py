@@ -180,14 +180,14 @@ class Runner:
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         (module,) = self.loaded = [program.load()]
         self.packed = []
-        inputs = self._prepared(module, program.packed, self.cases.timed)
+        inputs = self._prepare_arguments(module, program.packed, self.cases.timed)
         cold = 0.0
         if self.cases.first.expected is not None:
-            cold, wrong = self._check(module, self._prepared(module, program.packed, self.cases.first))
+            cold, wrong = self._check(module, self._prepare_arguments(module, program.packed, self.cases.first))
             if wrong:
                 return Failed("wrong_answer", wrong)
         self._fill(self.results, self.wrong_values)
-        seconds, pruned = self._timed(module, inputs, cold, slow)
+        seconds, pruned = self._time_program(module, inputs, cold, slow)
         if not all(self._possible(duration) for duration in seconds):  # for example, because this machine was suspended
             seconds = self.time(module, inputs, len(seconds))
         for duration in seconds:
@@ -201,7 +201,7 @@ class Runner:
                 return Failed("wrong_answer", f"when it was executed again, {wrong}")
         return Ran(seconds, pruned, 0.0)
 
-    def _timed(
+    def _time_program(
         self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor], cold: float, slow: float
     ) -> tuple[tuple[float, ...], bool]:
         """Return the readings, and whether the program was pruned because two of them exceed ``slow`` seconds."""
@@ -235,7 +235,7 @@ class Runner:
             modules = self.loaded = [program.load() for program in programs]
             self.packed = []
             inputs = [
-                self._prepared(module, program.packed, self.cases.timed)
+                self._prepare_arguments(module, program.packed, self.cases.timed)
                 for module, program in zip(modules, programs, strict=True)
             ]
             readings: list[list[float]] = [[] for _ in modules]
@@ -267,7 +267,7 @@ class Runner:
         evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, shortest)
         return tuple(evaluate(*inputs, *self.results).results)
 
-    def _prepared(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:
+    def _prepare_arguments(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:
         """Return a program's input arguments for ``case``. The program itself packs those that it takes packed."""
         named = packed_inputs(module, packed, dict(zip(self.names, self.inputs[id(case)], strict=False)))
         if self._guards_inputs:

@@ -71,7 +71,7 @@ def compare_models(
 
     entry = entry_of(untuned)
     inputs = [tvm.runtime.tensor(array) for array in random_inputs(untuned[entry], np.random.default_rng(seed))]
-    executables = [_compiled(module, target) for module in (untuned, tuned)]
+    executables = [_compile(module, target) for module in (untuned, tuned)]
     device = tvm.cpu() if target.kind == "llvm" else tvm.device(target.kind)
     machines = [relax.VirtualMachine(module, device) for module in executables]
     outputs = [list(_arrays(machine[entry](*inputs))) for machine in machines]
@@ -154,7 +154,7 @@ def random_inputs(function: Any, rng: np.random.Generator) -> Iterator[Array]:
         yield (rng.standard_normal(sizes) / np.sqrt(summed)).astype(dtype)
 
 
-def _compiled(module: tvm.IRModule, target: Target) -> Any:
+def _compile(module: tvm.IRModule, target: Target) -> Any:
     import tvm
 
     try:

@@ -120,7 +120,7 @@ class Ansor(Scheduler):
 
     def choose(self, open_tasks: Sequence[int]) -> int:
         slopes = self._slopes()
-        return self.highest(open_tasks, [slopes[task] * self._fall(task) for task in open_tasks])
+        return self.highest(open_tasks, [slopes[task] * self._expected_decrease(task) for task in open_tasks])
 
     def tell(self, task: int, costs: Sequence[float]) -> None:
         super().tell(task, costs)
@@ -141,7 +141,7 @@ class Ansor(Scheduler):
         slopes: list[float] = (weights @ factors).tolist()
         return slopes
 
-    def _fall(self, task: int) -> float:
+    def _expected_decrease(self, task: int) -> float:
         """Return the expected decrease of a task's cost in its next round: the negated bracket in Ansor's equation."""
         h, w = self.histories[task], self.window
         n, best = len(h), h[-1]

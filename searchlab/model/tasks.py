@@ -12,9 +12,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SearchlabError, described, did_you_mean, first_line
+from ..errors import SearchlabError, describe, did_you_mean, first_line
 from ..options import checks_arguments
-from ..plugins import execute_file, guarded, load_attribute, place_in
+from ..plugins import convert_foreign_errors, execute_file, load_attribute, place_in
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, convolutions_between, from_primfunc, gemm, operations_of
@@ -113,7 +113,7 @@ def tasks_of(mod: tvm.IRModule) -> list[Task]:
     from tvm_ffi import structural_hash
 
     module = lower(mod)
-    calls = Counter(_called(module))
+    calls = Counter(_called_functions(module))
     variables_by_hash: dict[int, list[Any]] = {}
     for variable, function in module.functions.items():
         if isinstance(function, PrimFunc) and calls[variable.name_hint]:
@@ -136,7 +136,7 @@ def _plain(function: Any) -> Any:
     return function
 
 
-def _called(module: tvm.IRModule) -> Iterator[str]:
+def _called_functions(module: tvm.IRModule) -> Iterator[str]:
     """Yield the name of the TIR function in each ``call_tir`` in the module's Relax functions."""
     import tvm
     from tvm import relax
@@ -164,7 +164,7 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if not flops and _elements(function) < FEW:
         return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
     try:
-        return Task(names, occurs, recognised(function) or from_primfunc(function, names[0]), flops)
+        return Task(names, occurs, recognise(function) or from_primfunc(function, names[0]), flops)
     except SearchlabError as error:
         return Task(names, occurs, None, flops, str(error))
 
@@ -184,7 +184,7 @@ def _elements(function: Any) -> int:
 # --- recognising workloads ---------------------------------------------------------------------------
 
 
-def recognised(function: Any) -> Workload | None:
+def recognise(function: Any) -> Workload | None:
     """Return the GEMM or convolution that ``function`` computes, or None if it computes something else.
 
     Candidates are derived from the shapes. A candidate is returned if its loops are the same as those of ``function``.
@@ -288,7 +288,9 @@ def _result_of(function: Any, spelled: str) -> Any:
         for p in inspect.signature(function).parameters.values()
     ):
         raise SearchlabError(f"{spelled} must be callable without arguments")
-    with guarded(lambda error: SearchlabError(f"{spelled} failed: {described(error)} at {place_in(error)}")):
+    with convert_foreign_errors(
+        lambda error: SearchlabError(f"{spelled} failed: {describe(error)} at {place_in(error)}")
+    ):
         return function()
 
 
@@ -304,7 +306,7 @@ def _from_onnx(path: Path) -> tvm.IRModule:
     try:
         return from_onnx(onnx.load(str(path)))
     except Exception as error:  # onnx and TVM may raise anything
-        raise SearchlabError(f"TVM cannot convert {path} to Relax: {described(error)}") from error
+        raise SearchlabError(f"TVM cannot convert {path} to Relax: {describe(error)}") from error
 
 
 def _from_torch(path: Path) -> tvm.IRModule:
@@ -319,4 +321,4 @@ def _from_torch(path: Path) -> tvm.IRModule:
     try:
         return from_exported_program(torch.export.load(str(path)))
     except Exception as error:  # PyTorch and TVM may raise anything
-        raise SearchlabError(f"TVM cannot convert {path} to Relax: {described(error)}") from error
+        raise SearchlabError(f"TVM cannot convert {path} to Relax: {describe(error)}") from error

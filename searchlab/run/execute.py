@@ -21,7 +21,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from ..errors import RunsFailed, SearchlabError, SearchlabWarning, described
+from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..files import real_path
 from ..log.format import Log, read_bytes, read_existing_log, read_log
@@ -32,7 +32,7 @@ from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Conditions, KnownPrograms, Measurer, conditions
 from ..measure.settings import Settings
-from ..plugins import trusting, trusts
+from ..plugins import trust_plugins, trusts
 from ..target import Target
 from .loop import search
 from .plan import OnRun, OnTrial, Run
@@ -364,7 +364,7 @@ class Dispatch:
                 done, _ = wait(self._pending, LOOK_SECONDS, FIRST_COMPLETED)
                 # In order of submission, so that a run is reported after the run whose worker it waited for.
                 for future in [future for future in self._pending if future in done]:
-                    yield from self._ended(future, self._pending.pop(future))
+                    yield from self._collect_batch(future, self._pending.pop(future))
                 self._poll_logs()
         finally:
             for future in self._pending:
@@ -408,12 +408,12 @@ class Dispatch:
                 error = cancelled
             outcomes: Any = None if error else future.result(0)
         if error is not None:
-            raise SearchlabError(f"its worker was lost: {described(error)}") from error
+            raise SearchlabError(f"its worker was lost: {describe(error)}") from error
         if not (isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [RunOutcome] * count):
             raise SearchlabError("its executor did not return the result of the call")
         return outcomes
 
-    def _ended(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
+    def _collect_batch(self, future: Future[list[RunOutcome]], batch: list[PendingRun]) -> Outcomes:
         try:
             outcomes = self._result(future, len(batch))
         except SearchlabError as loss:
@@ -604,7 +604,7 @@ def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> 
                 "and its cores and caches are resolved; unless you chose the target yourself, specify one for "
                 f"{machine}"
             )
-        with trusting(context.trusts), machine_alone(run.settings.exclusive, context.say):
+        with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.say):
             deadline = time.monotonic() + PATIENCE
             while True:
                 try:

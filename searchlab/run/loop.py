@@ -29,7 +29,7 @@ from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
 from ..plugins import noting_interrupts
 from ..policy import POLICIES
-from ..records import Trial, failures_described
+from ..records import Trial, describe_failures
 from ..space import Config, Space
 from .plan import OnTrial, Run
 
@@ -214,7 +214,7 @@ class RunLoop:
         count = len(self._trials)
         enough = min(FAILURES_SUFFICE, self._run.trials)
         if math.isinf(self._best) and count - new < enough <= count and not self._measurer.repeatable:
-            failures = failures_described(
+            failures = describe_failures(
                 (trial.measurement.failure, trial.measurement.message) for trial in self._trials
             )
             warnings.warn(f"all {count} trials of {self._log.path} failed: {failures}", SearchlabWarning, stacklevel=2)

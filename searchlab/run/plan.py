@@ -46,7 +46,7 @@ from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import Settings, TableSettings
 from ..measure.suite import SuiteTable, find_suite
-from ..plugins import Plugin, PluginSpec, functions_in, names_from, trusting, unspecified_options
+from ..plugins import Plugin, PluginSpec, functions_in, names_from, trust_plugins, unspecified_options
 from ..policy import POLICIES, Policy
 from ..records import Statistic, Trial
 from ..source import core_digest, source_digest
@@ -105,8 +105,8 @@ class EarlierRun:
     @cached_property
     def space(self) -> Space:
         """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
-        workload = workload_of(self.log.header, self.log.path)  # not within trusting(), which is only for the space
-        with trusting(self.asked_for):
+        workload = workload_of(self.log.header, self.log.path)  # not within trust_plugins(), which is only for the space
+        with trust_plugins(self.asked_for):
             return Result(self.log).space_of(workload)
 
     def check_programs(self) -> None:

@@ -20,7 +20,7 @@ from rich.console import Console
 from ..analysis.stats.random_search import difficulty_trials
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
-from ..executors.contract import EXECUTORS, RunExecutor, adapted, parse_executor, started
+from ..executors.contract import EXECUTORS, RunExecutor, adapt, parse_executor, start
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
@@ -680,10 +680,10 @@ class Study:
         with ExitStack() as ends:
             run_executor: RunExecutor | None = None
             if isinstance(executor, Executor):
-                run_executor = adapted(executor)
+                run_executor = adapt(executor)
             elif (plugin := self._executor(executor, jobs)) is not None:
                 exclusive = self.suite is None and self.spec.measure.exclusive
-                run_executor = ends.enter_context(started(plugin, exclusive, Path(out)))
+                run_executor = ends.enter_context(start(plugin, exclusive, Path(out)))
             on_each = ends.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned:  # the study's claims are only about the suite's baselines
                 ready()

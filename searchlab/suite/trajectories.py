@@ -20,7 +20,7 @@ import platformdirs
 
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, read_bytes, write_file
-from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpacked
+from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpack
 from ..machine.host import cpu_model
 from ..measure.suite import RUNS, Suite, SuiteTable
 from ..plugins import Plugin
@@ -267,7 +267,7 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
 def read_trajectories(path: Path) -> Trajectories:
     """Read trajectories from a file without executing anything in it. Raises SearchlabError if it is damaged."""
     try:
-        read = msgspec.json.decode(unpacked(path, read_bytes(path, kind="the trajectories")), type=Trajectories)
+        read = msgspec.json.decode(unpack(path, read_bytes(path, kind="the trajectories")), type=Trajectories)
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:

@@ -31,7 +31,7 @@ from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
 from ..measure.suite import Suite, digest_of, find_suite
-from ..plugins import functions_in, names_from, search_path, trusting, trusts, unregistered_code
+from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import SpaceChoice, Strategy, plan_run
@@ -432,7 +432,7 @@ def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequen
 
 def _worker() -> None:
     suite, cases, trust = pickle.loads(sys.stdin.buffer.read())
-    with trusting(trust), Replayer(suite) as replayer:
+    with trust_plugins(trust), Replayer(suite) as replayer:
         print(json.dumps([replayer.difference(*case) for case in cases]))
 
 

@@ -74,7 +74,7 @@ def table_study(
     return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 
-def placed(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
+def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
     """Return the runs that build tables, each with the path and passes of its table.
 
     Args:
@@ -169,13 +169,13 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
         if not _complete(table):
             log = execute_one(table.run, study.base, on_run)
             if table.passes:
-                write_log(table.path, _timed(table, study.base, log, on_block))
+                write_log(table.path, _with_times(table, study.base, log, on_block))
                 shutil.rmtree(table.run.log.parent)
             elif table.path != table.run.log:
                 pack(table.run.log, table.path)
 
 
-def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
+def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     """Return ``log`` with the times from the passes, or unchanged if no program runs."""
     trials, settings = one_a_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
@@ -191,7 +191,7 @@ def _timed(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     )
     with settings.make(table.run.space.target, {}, base) as measurer:
         passes.time(measurer, on_block)
-    timed = passes.timed()
+    timed = passes.readings_by_program()
     records = []
     for record in log.records:
         if timing := timed.get(record.program):  # a program that succeeded once but failed later counts as failed

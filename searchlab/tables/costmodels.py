@@ -88,7 +88,7 @@ def evaluate(
         parts = list(_by_task(recorded, features))
     else:
         parts = list(_within_task(recorded, features, seed, train_fraction))
-    return [result for model in models for part in parts for result in _tried(model, features, seed, k, part)]
+    return [result for model in models for part in parts for result in _evaluate(model, features, seed, k, part)]
 
 
 class _RecordedTrials:
@@ -143,7 +143,7 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
         yield _Part(train, [(trials, laid_out(kind, rows, width), trials.scores) for trials, rows in held_out])
 
 
-def _tried(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
+def _evaluate(model: Plugin, features: str, seed: int, k: int, part: _Part) -> Iterator[HeldOut]:
     cost_model = make_cost_model(model, seed)
     bind(cost_model, FEATURES[features])
     start = time.perf_counter()

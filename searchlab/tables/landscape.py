@@ -75,11 +75,11 @@ class Landscape:
         if works.sum() < 2:
             return cls(None, None, None, None, None, None, failures)
         records = log.records
-        codes = encoded([records[i].trial.config for i in np.flatnonzero(works).tolist()])
+        codes = encode([records[i].trial.config for i in np.flatnonzero(works).tolist()])
         fitness = np.log(costs[works])
         fitness -= fitness.mean()
         groups = list(lines(codes))
-        distance, correlation = correlated(codes, fitness, groups)
+        distance, correlation = correlate(codes, fitness, groups)
         length = None
         if correlation is not None and distance is not None:
             length = -distance / math.log(correlation) if 0 < correlation < 1 else 0.0 if correlation <= 0 else math.inf
@@ -119,7 +119,7 @@ class Landscape:
         return rows
 
 
-def encoded(configs: Sequence[Any]) -> Ints:
+def encode(configs: Sequence[Any]) -> Ints:
     """Encode configs as an array of shape (configs, knobs): numbers for values, and -1 for a knob that is missing."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     codes = np.full((len(configs), len(names)), -1, dtype=np.int64)
@@ -143,7 +143,7 @@ def lines(codes: Ints) -> Iterator[Ints]:
         yield np.unique(sums - keys[:, column], return_inverse=True)[1].astype(np.int64)
 
 
-def correlated(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
+def correlate(codes: Ints, fitness: Floats, groups: Sequence[Ints]) -> tuple[int | None, float | None]:
     """Return the smallest distance at which there are enough pairs, and the correlation of fitness within these pairs.
 
     Each ordered pair counts once, so a config counts once for each of its neighbours, as in a random walk.

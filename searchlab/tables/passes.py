@@ -108,9 +108,9 @@ class TimedPasses:
                 self._settle(measurer, journal, keys, on_block)
                 fastest = self.fastest()
                 final = self.blocks.get((FINAL, 0))
-                if final is None or final.programs != self._names(fastest) or self.deviating([(FINAL, 0)]):
+                if final is None or final.programs != self._names(fastest) or self.deviating_blocks([(FINAL, 0)]):
                     self._time(measurer, journal, (FINAL, 0), fastest)
-                if not self.deviating([*keys, (FINAL, 0)]):  # the last block may have moved the overall median
+                if not self.deviating_blocks([*keys, (FINAL, 0)]):  # the last block may have moved the overall median
                     break
             on_block("the fastest, in turn", 1, 1)
             self._check([*keys, (FINAL, 0)])
@@ -120,7 +120,7 @@ class TimedPasses:
     ) -> None:
         """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
         for _ in range(TRIES):
-            deviating = self.deviating(keys)
+            deviating = self.deviating_blocks(keys)
             for done, key in enumerate(deviating):
                 self._time(measurer, journal, key)
                 on_block("blocks that deviated, again", done + 1, len(deviating))
@@ -135,7 +135,7 @@ class TimedPasses:
         ran.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return ran[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
-    def deviating(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    def deviating_blocks(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the blocks in ``keys`` in which the sentinel or, in the median, the programs deviate too much.
 
         The sentinel is compared with its median over all blocks, and a program with its median over all passes.
@@ -152,7 +152,7 @@ class TimedPasses:
     def _level(self) -> float:
         return statistics.median(block.sentinel for block in self.blocks.values())
 
-    def timed(self) -> dict[str, Timed]:
+    def readings_by_program(self) -> dict[str, Timed]:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
         result = self._of_passes()
         final = self.blocks[FINAL, 0]
@@ -255,7 +255,7 @@ class TimedPasses:
 
     def _check(self, keys: Iterable[tuple[int, int]]) -> None:
         """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
-        if drifted := self.deviating(keys):
+        if drifted := self.deviating_blocks(keys):
             ratios = [self.blocks[key].sentinel / self._level for key in drifted]
             raise SearchlabError(
                 f"the machine is not steady: after {TRIES} tries, {len(drifted)} of {len(self.blocks)} blocks still "

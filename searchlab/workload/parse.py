@@ -41,7 +41,7 @@ def parse_workload(text: str | Workload) -> Workload:
 
 def _class(kind: str, text: str) -> type[Workload]:
     """Return the class for a workload of the given kind. Errors quote ``text``, the workload's name."""
-    if kind not in (installed := WORKLOADS.installed()) and ":" not in kind:
+    if kind not in (installed := WORKLOADS.entry_points_by_name()) and ":" not in kind:
         hint = did_you_mean(kind, [*installed, *preset_names()[:2]])
         if not hint.endswith("?"):
             hint += f". A workload from another package must be registered under {WORKLOADS.group!r}"
@@ -61,7 +61,7 @@ def logged_workload(text: str, content: str, path: Path) -> Workload:
 
     Raises:
         SearchlabError: If the workload cannot be created, or if this would import code that no installed package
-            registers and :func:`~searchlab.plugins.trusting` is not active.
+            registers and :func:`~searchlab.plugins.trust_plugins` is not active.
     """
     kind, spelling = kind_of(text)
     if "/" in kind:
@@ -84,7 +84,7 @@ def named_workload(text: str, path: Path) -> Workload:
 def kind_of(text: str) -> tuple[str, str]:
     """Split a workload's name into its kind, which may be ``module:Class``, and its spelling."""
     kind, _, spelling = text.partition(":")
-    if kind in WORKLOADS.installed() or not re.match(r"[A-Za-z_]\w*(:|$)", spelling) or "/" in kind:
+    if kind in WORKLOADS.entry_points_by_name() or not re.match(r"[A-Za-z_]\w*(:|$)", spelling) or "/" in kind:
         return kind, spelling
     name, _, spelling = spelling.partition(":")
     return f"{kind}:{name}", spelling

@@ -332,7 +332,7 @@ class Conv2d(ProductWithEpilogue):
         oh, ow = self.out_size
         data = te.placeholder(self.shapes["data"], name="data", dtype=self.dtype)
         weight = te.placeholder(self.shapes["weight"], name="weight", dtype=self.dtype)
-        source = self.padded(data)
+        source = self.pad_image(data)
         width, height = self.ci // self.groups, self.co // self.groups
 
         def channel(f: Any, rc: Any) -> Any:
@@ -352,7 +352,7 @@ class Conv2d(ProductWithEpilogue):
         )
         return self.epilogue([data, weight], conv, 1)
 
-    def padded(self, data: tvm.te.Tensor) -> tvm.te.Tensor:
+    def pad_image(self, data: tvm.te.Tensor) -> tvm.te.Tensor:
         """Return ``data`` surrounded by zeros (the block ``pad``), or ``data`` itself if there is no padding."""
         import tvm
         from tvm import te

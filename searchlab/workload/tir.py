@@ -135,7 +135,7 @@ class Tir(Workload):
             arguments = arguments_of(func)
         except SearchlabError as error:
             raise SearchlabError(f"the function {name} cannot be a workload: {error}") from None
-        written, terms = _examined(func)
+        written, terms = _examine(func)
         results = sum(written)
         if not results or written != [False] * (len(arguments) - results) + [True] * results:
             named = [argument.name for argument, is_written in zip(arguments, written, strict=True) if is_written]
@@ -206,7 +206,7 @@ class Tir(Workload):
         inputs = super().exact_inputs(seed)
         if inputs is None or not self._in_float64:
             return inputs
-        pairs = zip(self._computed(self._as_written, inputs), self.reference(inputs), strict=True)
+        pairs = zip(self._compute(self._as_written, inputs), self.reference(inputs), strict=True)
         is_exact = all(np.array_equal(computed, exact) for computed, exact in pairs)
         return inputs if is_exact else None
 
@@ -216,13 +216,13 @@ class Tir(Workload):
         Raises:
             SearchlabError: If the program writes to its inputs, or its results depend on what they were before.
         """
-        computed = self._computed(self._in_float64 or self._as_written, inputs)
+        computed = self._compute(self._in_float64 or self._as_written, inputs)
         arguments = self.arguments[-self.results :]
         return tuple(
             result.astype(argument.dtype, copy=False) for result, argument in zip(computed, arguments, strict=True)
         )
 
-    def _computed(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
+    def _compute(self, program: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Run ``program``, one of the two defined below, and return its results in the dtype in which it computes."""
         import tvm
 
@@ -269,7 +269,7 @@ class Tir(Workload):
 
     @cached_property
     def _as_written(self) -> Any:
-        return _compiled(self.prim_func())
+        return _compile(self.prim_func())
 
     @cached_property
     def _in_float64(self) -> Any:
@@ -277,7 +277,7 @@ class Tir(Workload):
         if not all(argument.is_float and argument.dtype != "float64" for argument in self.arguments[-self.results :]):
             return None
         try:
-            return _compiled(_in_float64(self.prim_func()))
+            return _compile(_in_float64(self.prim_func()))
         except Exception:  # TVM may raise anything
             return None
 
@@ -299,7 +299,7 @@ class Tir(Workload):
         for seed in range(math.ceil(ERRORS / min(math.prod(argument.shape) for argument in results))):
             inputs = self.inputs(seed)
             exact = self.reference(inputs)
-            computed = self._computed(self._as_written, inputs) if self._in_float64 else exact
+            computed = self._compute(self._as_written, inputs) if self._in_float64 else exact
             for argument, expected, actual in zip(results, exact, computed, strict=True):
                 finite = np.isfinite(expected) & np.isfinite(actual)
                 if argument.is_float and finite.any():
@@ -389,7 +389,7 @@ def program_hash(module: tvm.IRModule) -> str:
     return f"{structural_hash(module) & (1 << 64) - 1:016x}"
 
 
-def _compiled(func: tvm.tirx.PrimFunc) -> Any:
+def _compile(func: tvm.tirx.PrimFunc) -> Any:
     import tvm
 
     with tvm.target.Target("llvm"):
@@ -475,7 +475,7 @@ def operations_of(func: tvm.tirx.PrimFunc) -> int:
         return 0
 
 
-def _examined(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
+def _examine(func: tvm.tirx.PrimFunc) -> tuple[list[bool], int]:
     """Return, for each argument, whether ``func`` writes to it, and the most elements that a block reduces to one."""
     from tvm.s_tir import SBlock
     from tvm.tirx import BufferStore, IntImm

@@ -60,7 +60,7 @@ class Parameters(ProductSpace):
             )
         super().__init__(workload, target, _knobs(parameters))
         self._listed = listed
-        self._indices = self._every() if not listed else _unpacked(listed, self.range_length)
+        self._indices = self._every() if not listed else _decode(listed, self.range_length)
 
     @classmethod
     def options_for(
@@ -77,7 +77,7 @@ class Parameters(ProductSpace):
                 stride *= len(knob.choices)
             indices.add(index)
         plain = {name: list(values) for name, values in parameters.items()}
-        return {"parameters": plain, **({"listed": _packed(sorted(indices))} if len(indices) < stride else {})}
+        return {"parameters": plain, **({"listed": _encode(sorted(indices))} if len(indices) < stride else {})}
 
     def _every(self) -> Sequence[int]:
         if self.range_length > MOST:
@@ -107,8 +107,8 @@ class Parameters(ProductSpace):
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
         return self._tree.knobs(config) or Space.knobs(self, config)  # which reports what is wrong
 
-    def repaired(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        return self._tree.repaired(values, rng)
+    def repair(self, values: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        return self._tree.repair(values, rng)
 
     def size(self, limit: int = 0) -> int:
         return len(self._indices)
@@ -173,7 +173,7 @@ def _is_value(value: Any) -> bool:
 # --- the list as text: the gaps between the sorted indices, seven bits per byte, compressed ---------------------------
 
 
-def _packed(indices: Sequence[int]) -> str:
+def _encode(indices: Sequence[int]) -> str:
     """Encode ``indices``, which must be ascending and distinct, as text."""
     data = bytearray()
     for before, index in pairwise([-1, *indices]):
@@ -185,17 +185,17 @@ def _packed(indices: Sequence[int]) -> str:
     return base64.b64encode(zlib.compress(bytes(data), 9)).decode()
 
 
-def _unpacked(listed: str, end: int) -> list[int]:
-    """Invert :func:`_packed`. Raises SearchlabError if the text is damaged or an index reaches ``end``."""
+def _decode(listed: str, end: int) -> list[int]:
+    """Invert :func:`_encode`. Raises SearchlabError if the text is damaged or an index reaches ``end``."""
     if not isinstance(listed, str):
-        _damaged(f"it is {listed!r}")
+        _fail(f"it is {listed!r}")
     try:
         unpack = zlib.decompressobj()
         data = unpack.decompress(base64.b64decode(listed, validate=True), MOST)
     except (binascii.Error, ValueError, zlib.error) as error:
-        _damaged(error)
+        _fail(error)
     if not unpack.eof:
-        _damaged("it is truncated or too long")
+        _fail("it is truncated or too long")
     indices: list[int] = []
     index, gap, shift = -1, 0, 0
     for byte in data:
@@ -206,13 +206,13 @@ def _unpacked(listed: str, end: int) -> list[int]:
             indices.append(index)
             gap = shift = 0
         elif shift > 1024:
-            _damaged("one of its numbers is unterminated")
+            _fail("one of its numbers is unterminated")
     if shift or not indices or index >= end:
-        _damaged(f"its {len(indices)} configs do not fit a product of {end}")
+        _fail(f"its {len(indices)} configs do not fit a product of {end}")
     return indices
 
 
-def _damaged(why: object) -> Never:
+def _fail(why: object) -> Never:
     raise SearchlabError(
         f"parameters: the list of configs is damaged ({why}); copy it from the header of the imported table"
     ) from None
@@ -284,8 +284,8 @@ class _Tree:
             node = node.children.get(value) or node.after(value)  # type: ignore[arg-type]
         return knobs if len(config) == len(knobs) else None
 
-    def repaired(self, config: Mapping[str, Value], rng: np.random.Generator) -> Config:
-        """Return the config that :meth:`Space.repaired` returns, with the same draws."""
+    def repair(self, config: Mapping[str, Value], rng: np.random.Generator) -> Config:
+        """Return the config that :meth:`Space.repair` returns, with the same draws."""
         values: dict[str, Value] = {}
         node = self.root
         for knob in self.axes:

@@ -63,7 +63,7 @@ def measure(space: Space, name: str, features: str, configs: int, pool: BuildPoo
     with timed(row):
         make_features(features, space)(drawn)
     yield row
-    pool.set_up(pool.holding(space), pool.workers)
+    pool.set_up(pool.set_up_message(space), pool.workers)
     pool.extract(space, features, drawn[:32])  # imports
     row = {**row, "route": f"{pool.workers} processes"}
     with timed(row):
@@ -79,7 +79,7 @@ def metaschedule(space: Space, name: str, threads: int) -> dict[str, Any]:
     from tvm.s_tir.meta_schedule.cost_model.xgb_model import XGBConfig, XGBModel
 
     assert isinstance(space, TracedSpace)
-    target, postprocs = space.finishing()
+    target, postprocs = space.postprocessing()
     drawn = [space.draw(seed) for seed in range(1, TRAINED_ON + 1)]
     model = XGBModel(config=XGBConfig(nthread=threads), num_warmup_samples=0)
     made_up = np.random.default_rng(0).random(TRAINED_ON) + 0.5

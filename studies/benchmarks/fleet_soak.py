@@ -36,7 +36,7 @@ from pathlib import Path
 import psutil
 
 from searchlab.log.format import Log, read_log
-from searchlab.measure.fleet import registered
+from searchlab.measure.fleet import registered_devices
 from searchlab.run.study import Study
 from searchlab.space import Config
 
@@ -113,7 +113,7 @@ def wait_for(tracker: str, fleet: Mapping[str, Program], devices: int) -> None:
     end = time.monotonic() + 120
     while True:
         with contextlib.suppress(Exception):
-            if len(registered(tracker).get(KEY, [])) >= devices:
+            if len(registered_devices(tracker).get(KEY, [])) >= devices:
                 return
         if time.monotonic() > end:
             said = [f"{name}: {program.said.read_text(errors='replace')[-500:]}" for name, program in fleet.items()]

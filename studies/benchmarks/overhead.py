@@ -81,7 +81,7 @@ def measure(space: Space, name: str, seed: int, numbers: Sequence[int]) -> list[
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policies", nargs="+", default=list(POLICIES.installed()), metavar="P")
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES.entry_points_by_name()), metavar="P")
     parser.add_argument("--trials", nargs="+", type=int, default=[1000, 10000], metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, metavar="FILE", help="file to which the rows are also written")

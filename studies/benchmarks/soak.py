@@ -379,7 +379,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append rows for robustness.py to FILE")
     parser.add_argument("--tables", type=Path, nargs="+", default=TABLES, metavar="FILE")
     parser.add_argument(
-        "--policies", nargs="+", default=sorted(POLICIES.installed()), metavar="P", help="policies (default: all)"
+        "--policies",
+        nargs="+",
+        default=sorted(POLICIES.entry_points_by_name()),
+        metavar="P",
+        help="policies (default: all)",
     )
     parser.add_argument("--trials", type=int, default=128, help="number of trials per run (128)")
     parser.add_argument("--seed", type=int, default=0, help="seed for the random moments (0)")

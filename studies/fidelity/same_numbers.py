@@ -202,10 +202,10 @@ def originals_numbers(seed: int) -> Iterator[None]:
     with (
         patch.object(genetic, "private_rng", lambda *_: GlobalNumbers()),
         patch.object(xgb, "private_rng", lambda *_: GlobalNumbers()),
-        patch.object(cost_model, "shuffled", lambda _, n: np.random.permutation(n)),
+        patch.object(cost_model, "shuffle", lambda _, n: np.random.permutation(n)),
         patch.object(KnobTemplate, "sample_new", sample_new),
         patch.object(greedy_ils, "private_rng", lambda *_: Shuffles()),
-        patch.object(greedy_ils, "perturbed", perturbed),
+        patch.object(greedy_ils, "perturb", perturbed),
         patch.object(KnobTemplate, "sample", sample),
         patch.object(one_plus_one, "redraw", redraw),
         patch.object(one_plus_one, "ATTEMPTS", 10_000),
@@ -293,7 +293,7 @@ def generated_numbers(seed: int) -> Iterator[None]:
         patch.object(tabu_grey_wolf, "private_rng", lambda *_: PythonsNumbers()),
         patch.object(hybrid_vndx, "around", around),
         patch.object(tabu_grey_wolf, "around", around),
-        patch.object(tabu_grey_wolf, "jumped", jumped),
+        patch.object(tabu_grey_wolf, "redraw_one_knob", jumped),
         patch.object(KnobTemplate, "sample_new", first_pack),
         patch.object(KnobTemplate, "crossover", crossover),
     ):

@@ -51,7 +51,7 @@ from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
 from searchlab.tables.info import NEAR, TableInfo
-from searchlab.tables.landscape import Landscape, encoded, relative_spread
+from searchlab.tables.landscape import Landscape, encode, relative_spread
 
 Costs = Mapping[bytes, float]
 """The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
@@ -410,7 +410,7 @@ def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
         for item in runs.values():
             shares = []
             for run in item.by_strategy[name]:
-                codes = encoded([Config(msgspec.json.decode(text)) for text in run.log.configs])
+                codes = encode([Config(msgspec.json.decode(text)) for text in run.log.configs])
                 later = range(WARM, len(codes))
                 fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
                 far = [
@@ -438,7 +438,7 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
         costs = np.concatenate([log.costs for log in logs])
         works = np.isfinite(costs)
         texts = np.concatenate([log.configs for log in logs])[works]
-        codes = encoded([Config(msgspec.json.decode(text)) for text in texts])
+        codes = encode([Config(msgspec.json.decode(text)) for text in texts])
         cells = [
             len(costs),
             1 - works.mean(),

@@ -46,12 +46,12 @@ def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
     assert isinstance(refused.value.__cause__, UnsupportedSpace)
 
 
-@pytest.mark.parametrize("name", [name for name in SPACES.installed() if SPACES.load(name).has_programs])
+@pytest.mark.parametrize("name", [name for name in SPACES.entry_points_by_name() if SPACES.load(name).has_programs])
 def test_space(name: str) -> None:
     held(space_checks(name))
 
 
-@pytest.mark.parametrize("name", COST_MODELS.installed())
+@pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
 def test_cost_model(name: str) -> None:
     held(cost_model_checks(name))
 
@@ -67,7 +67,7 @@ WORKLOADS_OF = {
 """A small workload of each kind."""
 
 
-@pytest.mark.parametrize("kind", WORKLOADS.installed())
+@pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
 def test_workload(kind: str) -> None:
     held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in ("kernel", "tir"))
 

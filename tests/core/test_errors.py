@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from searchlab.errors import described, first_line, last_line
+from searchlab.errors import describe, first_line, last_line
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ def test_the_first_and_the_last_line_of_an_error(text: str, first: str, last: st
 
 
 def test_an_error_is_described_by_its_type_and_its_first_line() -> None:
-    assert described(ValueError("wrong\nand why")) == "ValueError: wrong"
-    assert described(ValueError()) == "ValueError"
+    assert describe(ValueError("wrong\nand why")) == "ValueError: wrong"
+    assert describe(ValueError()) == "ValueError"

@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[PluginKind[Any], str]] = {
     "costmodel": (COST_MODELS, "NamedCostModel"),
     "executor": (EXECUTORS, "NamedPlugin"),
 }
-PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind.installed()]
+PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind.entry_points_by_name()]
 
 OTHER_VALUES = {
     ("policy", "bandit", "arms"),
@@ -96,7 +96,7 @@ def test_every_option_is_declared_and_its_bounds_hold(title: str, name: str) -> 
                     cls(*[None] * kind.positional, **{option: value})
 
 
-@pytest.mark.parametrize("name", COST_MODELS.installed())
+@pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
 def test_a_cost_model_starts_at_the_edge_of_what_it_declares(name: str) -> None:
     cls, options = options_of("costmodel", name)
     for option, parameter in options.items():

@@ -81,7 +81,7 @@ def test_a_run_of_a_class_resumes_after_its_module_has_moved(install: Install, t
 
 def test_a_re_exported_class_has_its_registered_name() -> None:
     for kind in (SPACES, POLICIES, COST_MODELS):
-        for name in kind.installed():
+        for name in kind.entry_points_by_name():
             if name != "gp":  # which needs PyTorch
                 assert kind.name_of(kind.load(name)) == name
     assert POLICIES.name_of(toys.Small) == "searchlab.conformance.toys:Small"

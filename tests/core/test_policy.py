@@ -40,13 +40,13 @@ def test_proposals_beyond_a_full_batch_are_not_drawn() -> None:
 def test_a_config_is_renewed_until_it_is_neither_seen_nor_barred() -> None:
     policy = Endless(toys.Small(), seed=0)
     rng = np.random.default_rng(0)
-    assert policy.renewed(LISTED[0], rng) == LISTED[0]
+    assert policy.mutate_until_new(LISTED[0], rng) == LISTED[0]
     policy.ask(1)
     for barred in ([], LISTED[:1], LISTED[2:9]):
-        config = policy.renewed(LISTED[1], rng, besides=barred)
+        config = policy.mutate_until_new(LISTED[1], rng, besides=barred)
         assert config in policy.space and config != LISTED[1] and config not in barred
     policy.tell(toys.trials_of(LISTED, toys.smooth))
-    assert policy.renewed(LISTED[1], rng) in LISTED, "there is nothing new, and an end to looking"
+    assert policy.mutate_until_new(LISTED[1], rng) in LISTED, "there is nothing new, and an end to looking"
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**31, 2**40])

@@ -208,7 +208,7 @@ def test_a_product_draws_the_same_choices_by_either_method(seed: int) -> None:
         steps = [space.mutate(a, rng), space.mutate(backwards, rng), space.mutate_by_role(b, rng, WEIGHTS)]
         steps += [
             space.crossover(a, b, rng),
-            space.repaired({**dropped, "stranger": 1}, rng),
+            space.repair({**dropped, "stranger": 1}, rng),
             *space.neighbours(a, rng),
         ]
         return [list(config.items()) for config in steps]

@@ -15,7 +15,7 @@ from searchlab.plugins import Plugin
 from tests.support import toys
 
 MODELS = {
-    **{name: Plugin(name) for name in COST_MODELS.installed()},
+    **{name: Plugin(name) for name in COST_MODELS.entry_points_by_name()},
     "xgboost-rank": Plugin("xgboost", {"objective": "rank"}),
     "pack-sum-rank": Plugin("pack-sum", {"objective": "rank"}),
     "lightgbm-rank": Plugin("lightgbm", {"objective": "lambdarank"}),

@@ -163,13 +163,17 @@ class Recorder(CostModel):
 
 
 def test_scores_are_relative_to_the_best_or_to_a_given_cost() -> None:
-    measured = [toys.timed(2e-3), toys.failed("crash", ""), toys.timed(1e-3)]
+    measured = [
+        toys.successful_measurement(2e-3),
+        toys.failed_measurement("crash", ""),
+        toys.successful_measurement(1e-3),
+    ]
     configs = [toys.Small().config_at(i) for i in range(3)]
     trials = [Trial(i, config, taken) for i, (config, taken) in enumerate(zip(configs, measured, strict=True))]
     assert scores_of(trials).tolist() == [0.5, 0, 1]
     assert scores_of(trials, 0.5e-3).tolist() == [0.25, 0, 0.5]
     assert scores_of(trials[1:2]).tolist() == scores_of(trials[1:2], 1e-3).tolist() == [0]
-    instant = [replace(trials[0], measurement=toys.timed(0.0)), *trials]
+    instant = [replace(trials[0], measurement=toys.successful_measurement(0.0)), *trials]
     assert scores_of(instant).round(9).tolist() == scores_of(instant, 0.0).round(9).tolist() == [1, 0, 0, 0]
 
 

@@ -88,7 +88,7 @@ def test_reading_a_note_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     records = tmp_path / "db" / "database_tuning_record.json"
     for name in ("tir:evil.py:f", "evil:Cls:1x2"):
         header = msgspec.structs.replace(log.header, workload=name, computation=Computation(flops=1))
-        old, new = Note(log.header, log.records[0]).encoded(), Note(header, log.records[0]).encoded()
+        old, new = Note(log.header, log.records[0]).encode(), Note(header, log.records[0]).encode()
         records.write_text(records.read_text().replace(old, new))
         import_file(tmp_path / "db", tmp_path / "b.jsonl", As())
         assert read_log(tmp_path / "b.jsonl").header == header
@@ -153,10 +153,10 @@ def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_pat
     log = made_log(tmp_path / "a.jsonl", "knob-template", trials=1)
     export_logs([log.path], "metaschedule", tmp_path / "db")
     header = msgspec.structs.replace(log.header, **changes)
-    note = Note(log.header, log.records[0]).encoded()
+    note = Note(log.header, log.records[0]).encode()
     records = tmp_path / "db" / "database_tuning_record.json"
     assert note in records.read_text()
-    records.write_text(records.read_text().replace(note, Note(header, log.records[0]).encoded()))
+    records.write_text(records.read_text().replace(note, Note(header, log.records[0]).encode()))
     with pytest.raises(SearchlabError, match=why):
         back(tmp_path / "db", tmp_path / "b.jsonl")
 

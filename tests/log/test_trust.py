@@ -124,7 +124,7 @@ def test_a_workload_that_a_log_names_is_not_imported(
 
 def test_trust_imports_it(tmp_path: Path, mark: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", EVIL)
-    with searchlab.trusting(), pytest.raises(SearchlabError, match="'evil_of_a_stranger:Run' cannot be loaded"):
+    with searchlab.trust_plugins(), pytest.raises(SearchlabError, match="'evil_of_a_stranger:Run' cannot be loaded"):
         searchlab.load_log(log).space  # noqa: B018 - it is made when it is asked for
     assert mark.exists()
 

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from searchlab.cli.fleet import fleet as app
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.measure.fleet import Queue, Tracker, registered
+from searchlab.measure.fleet import Queue, Tracker, registered_devices
 from searchlab.measure.rpc import RpcMeasurer, RpcSettings
 from searchlab.records import Measurement
 from searchlab.run.study import Study
@@ -90,7 +90,7 @@ class Fleet:
         return made
 
     def there(self) -> dict[str, list[str]]:
-        return registered(self.tracker)
+        return registered_devices(self.tracker)
 
     def lose(self, key: str) -> None:
         """Kill all servers under ``key``."""

@@ -47,9 +47,13 @@ def test_a_packed_table_answers_as_its_log(tmp_path: Path, statistic: Statistic)
         assert one.cost == pytest.approx(other.cost, rel=1e-7) and len(one.seconds) == len(other.seconds)
         assert (one.failure, one.message, one.statistic) == (other.failure, other.message, other.statistic)
     turned = [Config(dict(reversed(config.items()))) for config in configs]
-    assert list(packed.measure(space, turned)) == list(packed.measure(space, configs)) == packed.recorded(space)
+    assert (
+        list(packed.measure(space, turned))
+        == list(packed.measure(space, configs))
+        == packed.recorded_measurements(space)
+    )
     whole = packed.all_costs(space)
-    assert whole and np.allclose(whole.costs, [one.cost for one in log.recorded(space)], rtol=1e-7)
+    assert whole and np.allclose(whole.costs, [one.cost for one in log.recorded_measurements(space)], rtol=1e-7)
     assert packed.optimum(space) == min(whole.costs)
 
 

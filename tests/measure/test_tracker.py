@@ -17,7 +17,7 @@ from tvm.rpc import base
 
 from searchlab.errors import SearchlabError
 from searchlab.measure import fleet
-from searchlab.measure.fleet import Tracker, registered
+from searchlab.measure.fleet import Tracker, registered_devices
 
 MAGIC = struct.pack("<i", base.RPC_TRACKER_MAGIC)
 
@@ -86,7 +86,7 @@ def test_a_strange_tracker_is_one_sentence(monkeypatch: pytest.MonkeyPatch, answ
     monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.2)
     start = time.monotonic()
     with tracker(answer, ends=ends) as address, pytest.raises(SearchlabError, match=address):
-        registered(address)
+        registered_devices(address)
     assert time.monotonic() - start < 5
 
 
@@ -94,7 +94,7 @@ def test_a_tracker_that_drips_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(fleet, "ANSWER_SECONDS", 0.3)
     drips = [bytes([byte]) for byte in framed([0, {"server_info": [SERVER] * 9}])]
     with tracker(MAGIC, *drips, pause=0.02) as address, pytest.raises(SearchlabError, match="did not answer within"):
-        registered(address)
+        registered_devices(address)
 
 
 @pytest.mark.parametrize("loan", [None, [0], [0, ["h", 10**9, "k"]], [0, ["h", True, "k"]], [0, {"a": 1}]])
@@ -108,7 +108,7 @@ def test_a_strange_loan_is_one_sentence(loan: Any) -> None:
 def test_a_tracker_is_understood_whatever_it_adds() -> None:
     answer = [0, {"server_info": [{**SERVER, "new": 1}], "queue_info": {"a": {"free": 1, "pending": 0, "new": 2}}}]
     with tracker(MAGIC, framed(answer)) as address:
-        assert registered(address) == {"a": ["10.0.0.1:9090"]}
+        assert registered_devices(address) == {"a": ["10.0.0.1:9090"]}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:x", "no such host:1", ":", "127.0.0.1:-1"])

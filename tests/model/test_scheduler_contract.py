@@ -22,7 +22,7 @@ from searchlab.plugins import Plugin
 ROUNDS = 40
 BATCH = 8
 
-pytestmark = pytest.mark.parametrize("name", SCHEDULERS.installed())
+pytestmark = pytest.mark.parametrize("name", SCHEDULERS.entry_points_by_name())
 
 
 def make_tasks(count: int, equal: bool = False) -> list[ScheduledTask]:

@@ -95,7 +95,7 @@ def test_ucb_leaves_a_task_that_gains_nothing_for_one_that_does() -> None:
     assert told(Gradient(tasks, seed=0, alpha=0.0), stuck, falls).ask([0, 1]) == 0  # 10 / 6 promises more than 4.7 / 6
 
 
-@pytest.mark.parametrize("name", SCHEDULERS.installed())
+@pytest.mark.parametrize("name", SCHEDULERS.entry_points_by_name())
 def test_a_task_without_a_program_does_not_hold_up_the_others(name: str) -> None:
     scheduler = make_scheduler(Plugin(name), TASKS, 0)
     for number in range(12):

@@ -10,7 +10,7 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.model.tasks import load_model, lower, recognised, tasks_of
+from searchlab.model.tasks import load_model, lower, recognise, tasks_of
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.model import models
@@ -56,7 +56,7 @@ def test_spaces_say_which_tasks_they_take() -> None:
     ],
 )
 def test_a_workload_is_recognised(name: str) -> None:
-    found = recognised(parse_workload(name).prim_func())
+    found = recognise(parse_workload(name).prim_func())
     assert str(found) == name
 
 
@@ -66,7 +66,7 @@ def test_another_computation_is_not_recognised() -> None:
     a, b = te.placeholder((5, 7)), te.placeholder((7, 6))
     p = te.reduce_axis((0, 7))
     sums = te.compute((5, 6), lambda i, j: te.sum(a[i, p] + b[p, j], axis=p))
-    assert recognised(te.create_prim_func([a, b, sums])) is None
+    assert recognise(te.create_prim_func([a, b, sums])) is None
 
 
 def test_lowering_twice_fuses_nothing_more() -> None:

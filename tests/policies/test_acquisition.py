@@ -21,7 +21,7 @@ from searchlab_policies.xgb import Xgb
 from tests.support import toys
 
 SPACE = toys.Large()
-UNCERTAIN = [name for name in COST_MODELS.installed() if COST_MODELS.load(name).uncertainty]
+UNCERTAIN = [name for name in COST_MODELS.entry_points_by_name() if COST_MODELS.load(name).uncertainty]
 
 
 def trials(n: int = 40) -> list[Trial]:

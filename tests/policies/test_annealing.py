@@ -27,7 +27,11 @@ def told(seconds: list[float], seed: int = 0, **options: Any) -> Annealing:
     policy = Annealing(toys.Large(), seed=seed, **options)
     policy.tell(
         [
-            Trial(i, config, toys.timed(t) if math.isfinite(t) else toys.failed("crash", "made up"))
+            Trial(
+                i,
+                config,
+                toys.successful_measurement(t) if math.isfinite(t) else toys.failed_measurement("crash", "made up"),
+            )
             for i, (config, t) in enumerate(zip(configs(len(seconds)), seconds, strict=True))
         ]
     )
@@ -58,8 +62,8 @@ def test_only_ratios_of_costs_matter() -> None:
 
 
 def test_the_metropolis_rule() -> None:
-    one, two = (Trial(0, Config(), toys.timed(t)) for t in (1.0, 2.0))
-    failed = Trial(0, Config(), toys.failed("crash", "made up"))
+    one, two = (Trial(0, Config(), toys.successful_measurement(t)) for t in (1.0, 2.0))
+    failed = Trial(0, Config(), toys.failed_measurement("crash", "made up"))
     assert acceptance(one, two, 0.1) == acceptance(one, one, 0.1) == acceptance(two, None, 0.1) == 1
     assert acceptance(two, one, 0.5) == pytest.approx(0.25)
     assert acceptance(two, one, 0.0) == 0

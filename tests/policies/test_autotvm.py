@@ -15,7 +15,7 @@ from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
 from searchlab_costmodels.autotvm import AutoTVM, average_recall
-from searchlab_policies.autotvm.annealer import walked
+from searchlab_policies.autotvm.annealer import walk
 from searchlab_policies.autotvm.index import AutoTVMRandom
 from searchlab_policies.xgb import pick
 from tests.support import toys
@@ -83,7 +83,7 @@ def test_a_walk_changes_one_knob_and_weighs_it_by_its_choices() -> None:
     knobs = space.knobs(config)
     changed: dict[str, int] = dict.fromkeys(config, 0)
     for _ in range(3000):
-        other = walked(space, config, knobs, rng)
+        other = walk(space, config, knobs, rng)
         (name,) = [name for name in config if config[name] != other[name]]
         changed[name] += 1
     share = {knob.name: 1 - 1 / len(knob.choices) for knob in knobs}

@@ -22,8 +22,8 @@ from searchlab_policies.gaussian_process import (
     Prior,
     gamma_prior,
     lognormal_prior,
-    selected,
-    squared,
+    select,
+    squared_distances,
 )
 from searchlab_policies.model_guided import Works
 from searchlab_policies.random import Random
@@ -61,7 +61,7 @@ def test_it_predicts_what_scikit_learns_does() -> None:
 def test_its_loss_has_the_gradient_it_returns_and_is_minimised(prior: Prior) -> None:
     rows, values = observed()
     process = GaussianProcess(rows, values, KNOBS, prior)
-    process._distances = np.stack([squared(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
+    process._distances = np.stack([squared_distances(rows[:, [k]], rows[:, [k]]) for k in KNOBS], axis=-1)
     fitted = np.log([*process.lengths, process.noise])
     for parameters in (fitted, np.log([0.3, 2.0, 1.0, 0.05])):
         error = check_grad(lambda p: process._loss(p)[0], lambda p: process._loss(p)[1], parameters, epsilon=1e-6)
@@ -136,7 +136,7 @@ def test_it_beats_random_search() -> None:
 
 def test_it_learns_which_configs_fail() -> None:
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed("build_error", "made up")
+        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
     trials = toys.run(Baco(toys.Large(), seed=0, points=200), cost, 64)
     failures = [math.isinf(trial.cost) for trial in trials]
@@ -181,6 +181,6 @@ def test_predictions_are_limited() -> None:
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
     trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
-    kept = selected(ranked, 10)
+    kept = select(ranked, 10)
     assert kept[:5] == ranked[:5]
     assert [t.index for t in kept[5:]] == sorted(t.index for t in ranked[5:])[-5:]

@@ -53,7 +53,7 @@ def bandit(*arms: Any, **options: Any) -> Bandit:
 
 def packed_improves(config: Config) -> Measurement:
     """Every packed config is better than those before it, and no other is as good as any."""
-    return toys.timed(1e-3 / (1 + index_of(config)) if config["pack"] else 1.0)
+    return toys.successful_measurement(1e-3 / (1 + index_of(config)) if config["pack"] else 1.0)
 
 
 def shares(trials: Sequence[Trial]) -> float:
@@ -114,7 +114,9 @@ def test_only_a_new_best_counts_for_the_arm_that_proposed_it() -> None:
 
 def test_trials_of_another_log_are_no_arms_but_set_the_best() -> None:
     policy = bandit(f"{HERE}:Packed", f"{HERE}:Unpacked")
-    policy.tell(toys.trials_of([next(iter(toys.Small().enumerate()))], lambda config: toys.timed(1e-9)))
+    policy.tell(
+        toys.trials_of([next(iter(toys.Small().enumerate()))], lambda config: toys.successful_measurement(1e-9))
+    )
     assert not policy.history
     toys.run(policy, packed_improves, 16)
     assert len(policy.history) == 16
@@ -135,8 +137,8 @@ def test_the_choice_follows_a_change() -> None:
 
     def cost(config: Config) -> Measurement:
         if config["pack"]:
-            return toys.timed(1e-3 / min(1 + index_of(config), 80))
-        return toys.timed(1e-5 / (1 + index_of(config)) if index_of(config) >= 4 else 1.0)
+            return toys.successful_measurement(1e-3 / min(1 + index_of(config), 80))
+        return toys.successful_measurement(1e-5 / (1 + index_of(config)) if index_of(config) >= 4 else 1.0)
 
     trials = toys.run(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed", exploration=0.2, window=24), cost, 80)
     assert shares(trials[-16:]) < 0.5

@@ -85,7 +85,7 @@ def test_it_moves_where_the_difference_is_not_by_chance() -> None:
     assert moves(repeats(other, 0.7, 0.72, 0.69, 0.71))
     assert not moves(repeats(other, 1.7, 1.72, 1.69, 1.71)), "slower"
     assert moves(repeats(other, 0.99)), "a single repeat has no spread to test"
-    assert not moves(Trial(0, other, toys.failed("crash", "made up")))
+    assert not moves(Trial(0, other, toys.failed_measurement("crash", "made up")))
 
 
 def test_a_start_that_fails_is_left() -> None:

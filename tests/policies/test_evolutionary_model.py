@@ -41,7 +41,7 @@ def test_learns_which_configs_fail(failures: str) -> None:
     """Half of the space fails, for one reason: once 16 trials have shown it, far fewer of the proposals do."""
 
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed("build_error", "made up")
+        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
     runs = [toys.run(evolution(toys.Large(), seed, population=128, failures=failures), cost, 48) for seed in (1, 2, 3)]
     failed = np.array([[np.isinf(trial.cost) for trial in trials] for trials in runs])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
-from searchlab_policies.gp_prior import GpPrior, standardised
+from searchlab_policies.gp_prior import GpPrior, standardise
 from searchlab_policies.random import Random
 from tests.support import toys
 
@@ -20,7 +20,7 @@ Measure = Callable[[Config], Measurement]
 
 
 def reverse(config: Config) -> Measurement:
-    return toys.timed(1e-3 / min(toys.smooth(config).cost, 1.0))
+    return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
 
 
 def earlier(measure: Measure = toys.smooth, n: int = 128) -> list[Trial]:
@@ -60,7 +60,7 @@ def test_own_trials_outweigh_misleading_ones() -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_or_failed_trials_of_other_workloads_are_fine(n: int) -> None:
-    failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed("crash", ""))
+    failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
     assert len(toys.run(policy(earlier(n=n), failed, []), toys.smooth, 24)) == 24
     assert len(toys.run(policy([]), toys.smooth, 24)) == 24
 
@@ -68,10 +68,10 @@ def test_few_or_failed_trials_of_other_workloads_are_fine(n: int) -> None:
 @given(st.lists(st.floats(0, 1e6) | st.just(np.inf), min_size=2, max_size=20).filter(lambda c: min(c) < np.inf))
 def test_costs_keep_their_order(costs: list[float]) -> None:
     """Failures are the slowest, and a cost of zero has a finite logarithm."""
-    values = standardised(costs)
+    values = standardise(costs)
     assert np.isfinite(values).all()
     assert (np.diff(values[np.argsort(costs, kind="stable")]) >= -1e-9).all()
 
 
 def test_a_failure_counts_as_three_times_the_slowest() -> None:
-    assert np.allclose(standardised([1.0, 2.0, 4.0, np.inf]), standardised([1.0, 2.0, 4.0, 12.0]), atol=0.2)
+    assert np.allclose(standardise([1.0, 2.0, 4.0, np.inf]), standardise([1.0, 2.0, 4.0, 12.0]), atol=0.2)

@@ -50,9 +50,11 @@ def test_failures_make_predictions_infinite_unless_repaired() -> None:
     def predicted(repaired: bool) -> float:
         policy = HybridVndx(toys.Small(), seed=0, repaired=repaired)
         configs = list(toys.Small().enumerate())[:4]
-        known = [toys.failed("crash", "made up") if i < 2 else toys.smooth(c) for i, c in enumerate(configs)]
+        known = [
+            toys.failed_measurement("crash", "made up") if i < 2 else toys.smooth(c) for i, c in enumerate(configs)
+        ]
         policy.warm_start(toys.trials_of(configs, dict(zip(configs, known, strict=True)).__getitem__))
-        return policy._predicted(configs[3])
+        return policy._predict(configs[3])
 
     assert np.isinf(predicted(False)) and np.isfinite(predicted(True))
 

@@ -61,7 +61,7 @@ def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
 def test_what_is_good_and_how_much_it_weighs() -> None:
     """The fastest tenth is good, failures are not, and the forest prefers the good configs."""
     policy = started(toys.flaky)
-    forest = policy._trained()
+    forest = policy._train()
     assert forest is not None
     rows = np.array([policy.space.features(trial.config) for trial in policy.trials], dtype=np.float32)
     good = forest.predict_proba(rows)[:, 1] > 0.5
@@ -73,7 +73,7 @@ def test_what_is_good_and_how_much_it_weighs() -> None:
 
 def test_similar_configs_are_selected_only_if_similarity_is_free() -> None:
     policy = started()
-    forest = policy._trained()
+    forest = policy._train()
     assert forest is not None
     configs = policy.space.sample_new(np.random.default_rng(1), 200, policy.seen)
     rows = np.array([policy.space.features(config) for config in configs], dtype=np.float32)
@@ -106,14 +106,14 @@ def test_a_copy_moves_to_a_slower_config_only_in_the_original(variant: Any, slow
     policy = started(variant=variant)
     generation = policy.ask(1000)
     before = {id(copy): copy.current.cost for copy in copies(policy)}
-    policy.tell(toys.trials_of(generation, lambda _: toys.timed(1.0), FIRST))
+    policy.tell(toys.trials_of(generation, lambda _: toys.successful_measurement(1.0), FIRST))
     policy.ask(8)
     assert any(copy.current.cost > before[id(copy)] for copy in copies(policy)) == slower
 
 
 def test_the_original_learns_from_the_first_repeat() -> None:
     trial = Trial(0, Config({}), Measurement(seconds=(3.0, 1.0, 1.0), program="made up"))
-    crashed = Trial(0, Config({}), toys.failed("crash", "made up"))
+    crashed = Trial(0, Config({}), toys.failed_measurement("crash", "made up"))
     assert [started(variant=v)._label(trial) for v in ("fixed", "original")] == [1.0, 3.0]
     assert [started(variant=v)._label(crashed) for v in ("fixed", "original")] == [math.inf, math.inf]
 

@@ -61,7 +61,7 @@ def tiles_cost(config: Config) -> Measurement:
             error += abs(logs[-1] - 3) + 0.3 * np.abs(logs[:-1] - 1).sum()
         else:
             error += 0.01 * abs(int(value) - 2)
-    return toys.timed(1e-3 * (1 + error))
+    return toys.successful_measurement(1e-3 * (1 + error))
 
 
 # --- what the spaces give -----------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
 def test_trials_without_a_program_are_ignored() -> None:
     searching = policy(sketch(), n_startup=1)
     stray = [Config({"no such knob": 1}), Config({"sketch": 99})]
-    searching.tell(toys.trials_of(stray, lambda _: toys.timed(1e-9)))
+    searching.tell(toys.trials_of(stray, lambda _: toys.successful_measurement(1e-9)))
     assert len(searching.ask(4)) == 4
 
 

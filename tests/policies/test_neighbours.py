@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.workload import parse_workload
-from searchlab_policies.neighbours import adjacent, along, around, distance, near, neighbour, perturbed
+from searchlab_policies.neighbours import adjacent, along, around, distance, near, neighbour, perturb
 from searchlab_spaces.parameters import Parameters
 from tests.support import toys
 
@@ -47,7 +47,7 @@ def test_neighbours_are_members_and_differ(make: Callable[[], Space], seed: int)
     other = neighbour(space, config, rng)
     assert other in space
     assert (other == config) == all(len(knob.choices) == 1 for knob in space.knobs(config))
-    assert perturbed(space, config, 3, rng) in space
+    assert perturb(space, config, 3, rng) in space
 
 
 def test_the_values_may_be_given_in_another_order() -> None:
@@ -89,8 +89,8 @@ def test_a_knob_that_cannot_be_changed_alone_is_repaired() -> None:
 def test_a_walk_takes_steps() -> None:
     space, rng = toys.Large(), np.random.default_rng(0)
     config = space.sample(rng)
-    assert perturbed(space, config, 0, rng) == config
-    assert max(distance(config, perturbed(space, config, 2, rng)) for _ in range(20)) == 2
+    assert perturb(space, config, 0, rng) == config
+    assert max(distance(config, perturb(space, config, 2, rng)) for _ in range(20)) == 2
 
 
 class Sum(toys.Dependent):
@@ -119,7 +119,7 @@ def test_distance() -> None:
 def test_a_config_without_neighbours(make: Callable[[], Space]) -> None:
     space, rng = make(), np.random.default_rng(0)
     config = space.sample(rng)
-    assert neighbour(space, config, rng) == perturbed(space, config, 2, rng) == config
+    assert neighbour(space, config, rng) == perturb(space, config, 2, rng) == config
 
 
 @given(st.sampled_from(SPACES), st.integers(1, 3), st.integers(0, 2**32))

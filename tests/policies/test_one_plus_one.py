@@ -27,7 +27,7 @@ def test_the_parent_is_the_best_and_of_equals_the_latest() -> None:
     policy = OnePlusOne(toys.Large(), seed=0)
     configs = toys.Large().sample_new(np.random.default_rng(0), 4, ())
     for config, seconds, parent in zip(configs, (2.0, 3.0, 2.0, 1.0), (0, 0, 2, 3), strict=True):
-        policy.tell([Trial(0, config, toys.timed(seconds))])
+        policy.tell([Trial(0, config, toys.successful_measurement(seconds))])
         assert policy.parent == configs[parent]
 
 
@@ -52,7 +52,7 @@ def test_the_rate_of_the_best_in_a_window_is_the_next() -> None:
 
     def tell(seconds: float) -> None:
         i = len(policy.trials)
-        policy.tell([Trial(i, configs[i], toys.timed(seconds))])
+        policy.tell([Trial(i, configs[i], toys.successful_measurement(seconds))])
 
     tell(1.0), tell(3.0)  # type: ignore[func-returns-value]
     assert policy.rate == 0.2

@@ -145,7 +145,7 @@ def test_learns_which_configs_fail(kind: type[OptunaPolicy]) -> None:
         pytest.importorskip("torch")
 
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed("build_error", "made up")
+        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
     options: dict[str, Any] = {"candidates": 64, "local_searches": 2} if kind is Gp else {}
     runs = [toys.run(kind(toys.Large(), seed=seed, **options), cost, 48) for seed in (1, 2)]
@@ -191,14 +191,14 @@ def test_trials_of_another_space_change_nothing(kind: type[Policy], space: Space
         alone = kind(space, seed=0)
         assert isinstance(alone, OptunaPolicy)
         alone.tell(known)
-        assert [t.params for t in alone.remembered()] == [t.params for t in policy.remembered()]
+        assert [t.params for t in alone.trials_to_model()] == [t.params for t in policy.trials_to_model()]
 
 
 def test_the_best_and_the_latest_are_remembered() -> None:
     policy = Tpe(toys.Large(), seed=0, memory=16)
     known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 100)
     policy.tell(known)
-    kept = [np.log(trial.cost) for trial in policy.remembered()]
+    kept = [np.log(trial.cost) for trial in policy.trials_to_model()]
     costs = [np.log(trial.cost) for trial in known]
     assert len(kept) == 16
     assert set(np.sort(costs)[:4]) <= set(kept)

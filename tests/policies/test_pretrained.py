@@ -25,7 +25,7 @@ def policy(tasks: list[list[Trial]], seed: int = 0) -> Pretrained:
 
 
 def reverse(config: Config) -> Measurement:
-    return toys.timed(1e-3 / min(toys.smooth(config).cost, 1.0))
+    return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
 
 
 def earlier(cost: Any = toys.smooth) -> list[Trial]:
@@ -55,7 +55,7 @@ def test_without_other_workloads_the_first_trials_are_random() -> None:
     for tasks in (
         [],
         [earlier()[:1]],
-        [toys.trials_of(toys.Large().probe(8), lambda config: toys.failed("crash", ""))],
+        [toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))],
     ):
         found = toys.run(policy(tasks), toys.smooth, 64)
         assert costs([one.config for one in found[-16:]]) < costs([one.config for one in found[:16]])

@@ -14,7 +14,7 @@ import pytest
 from searchlab.policy import Policy
 from searchlab_policies.optuna.parameters import Parameters
 from searchlab_policies.random import Random
-from searchlab_policies.smac import Smac, config_space, configuration, log_scaled
+from searchlab_policies.smac import Smac, config_space, configuration, log_scale
 from tests.support import toys
 
 
@@ -64,7 +64,7 @@ def test_costs_are_scaled_as_in_smac() -> None:
     for trial, cost in zip(toys.run(Random(toys.Large(), seed=0), toys.smooth, 40), costs, strict=True):
         history.add(configuration(space, parameters.encode(trial.config)[0]), cost)
     _, values = encoder.transform()
-    np.testing.assert_allclose(log_scaled(costs), values[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(log_scale(costs), values[:, 0], rtol=1e-9)
 
 
 def test_parameters_that_a_config_lacks_are_modelled_too() -> None:

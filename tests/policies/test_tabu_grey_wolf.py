@@ -11,7 +11,7 @@ from searchlab.errors import SearchlabError
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.random import Random
-from searchlab_policies.tabu_grey_wolf import TabuGreyWolf, Wolf, mixed
+from searchlab_policies.tabu_grey_wolf import TabuGreyWolf, Wolf, recombine
 from tests.support import toys
 from tests.support.autotvm import again, recorded
 
@@ -85,7 +85,7 @@ def test_a_child_takes_each_knob_from_a_parent(space: Any) -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         parents = [space.sample(rng) for _ in range(4)]
-        child = mixed(space, parents, rng)
+        child = recombine(space, parents, rng)
         assert child in space
         if isinstance(space, toys.Large):
             assert all(child[name] in {parent[name] for parent in parents} for name in child)

@@ -74,13 +74,13 @@ def test_numpy_values_become_plain(space: Space) -> None:
     assert config in space and config == Config(PLAIN)
     assert [type(value) for value in (config["unroll"], config["fuse"])] == [int, bool]
     assert Config({"tile": np.array([8, 1])})["tile"] == (8, 1)
-    repaired = space.repaired(Config({**PLAIN, "unroll": 64.0}), np.random.default_rng(0))
+    repaired = space.repair(Config({**PLAIN, "unroll": 64.0}), np.random.default_rng(0))
     assert searchlab.Knob("unroll", np.arange(3)).choices == [0, 1, 2]
     assert repaired["unroll"] == 64
 
 
 def test_a_space_repairs_with_its_own_values() -> None:
-    repaired = Decided().repaired({**PLAIN, "unroll": 64.0}, np.random.default_rng(0))
+    repaired = Decided().repair({**PLAIN, "unroll": 64.0}, np.random.default_rng(0))
     assert type(repaired["unroll"]) is int and repaired in Decided()
 
 

@@ -17,9 +17,9 @@ from searchlab import Config, SearchlabError
 from searchlab.errors import SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.model.tasks import load_model
-from searchlab.plugins import guarded
+from searchlab.plugins import convert_foreign_errors
 from searchlab.policy import NeverTwice
-from searchlab.records import Trial, failures_described
+from searchlab.records import Trial, describe_failures
 from tests.support import toys
 from tests.support.cli import searchlab as command
 from tests.support.logs import write_table
@@ -108,7 +108,7 @@ def test_a_model_that_exits_ends_with_a_sentence(call: str, where: str, tmp_path
 def test_an_interrupt_stays_one(raised: type[Exception] | None) -> None:
     """TVM replaces a KeyboardInterrupt in a callback by a RuntimeError without text."""
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), guarded(lambda error: SearchlabError(str(error))):
+    with pytest.raises(KeyboardInterrupt), convert_foreign_errors(lambda error: SearchlabError(str(error))):
         try:
             os.kill(os.getpid(), signal.SIGINT)
             for _ in range(10**6):
@@ -121,10 +121,10 @@ def test_an_interrupt_stays_one(raised: type[Exception] | None) -> None:
 
 def test_the_most_frequent_reason_is_quoted() -> None:
     failures: list[Any] = [("build_error", "NameError: x\nmore"), ("build_error", "NameError: x\nmore"), ("crash", "b")]
-    text = failures_described([*failures, (None, ""), ("build_error", "y")])
+    text = describe_failures([*failures, (None, ""), ("build_error", "y")])
     assert text.startswith("build_error 3, crash 1") and "NameError: x" in text
-    assert failures_described([(None, "")]) == ""
-    assert len(failures_described([("crash", "a" * 10**4)])) < 400
+    assert describe_failures([(None, "")]) == ""
+    assert len(describe_failures([("crash", "a" * 10**4)])) < 400
 
 
 def test_a_run_in_which_all_trials_fail_says_why(tmp_path: Path) -> None:

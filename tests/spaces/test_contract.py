@@ -58,7 +58,7 @@ def space_of(name: str, workload: str, kind: str) -> Space | None:
         return None
 
 
-WITH_PROGRAMS = [name for name in SPACES.installed() if SPACES.load(name).has_programs]
+WITH_PROGRAMS = [name for name in SPACES.entry_points_by_name() if SPACES.load(name).has_programs]
 CELLS = [
     pytest.param(name, workload, kind, id=f"{name}-{workload}-{kind}")
     for name in [*WITH_PROGRAMS, *VARIANTS]

@@ -58,7 +58,7 @@ def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[st
     for chosen in itertools.product(*parameters.values()):
         wanted = dict(zip(parameters, chosen, strict=True))
         ours, theirs = (np.random.default_rng(1) for _ in range(2))
-        assert space.repaired(wanted, ours) == Space.repaired(space, wanted, theirs)
+        assert space.repair(wanted, ours) == Space.repair(space, wanted, theirs)
         assert ours.random() == theirs.random()
         if Config(wanted) in listed:
             assert space.knobs(wanted) == Space.knobs(space, wanted)

@@ -20,7 +20,7 @@ from searchlab.analysis.stats.random_search import difficulty_trials, draws_for,
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
-from searchlab.plugins import trusting
+from searchlab.plugins import trust_plugins
 from searchlab.suite import verify
 from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import compare, dev_areas
@@ -477,7 +477,7 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
     )
     log = write_table(directory / "tables" / "small.jsonl", toys.Small(), toys.smooth, counted=True)
     pack(log, log.with_name("small.jsonl.gz"))
-    with trusting():
+    with trust_plugins():
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
         result = read_trajectories(tmp_path / "out" / RESULT)
         (run,) = result.tables["small"].runs

@@ -53,7 +53,7 @@ LEARN_NOTHING = ("random", "grid", "qmc", "autotvm-random", "autotvm-grid")
 
 def names() -> list[Any]:
     """The name of each, as a parameter of a test."""
-    return [pytest.param(name, marks=_skipped(name)) for name in POLICIES.installed()]
+    return [pytest.param(name, marks=_skipped(name)) for name in POLICIES.entry_points_by_name()]
 
 
 def _skipped(name: str) -> tuple[pytest.MarkDecorator, ...]:

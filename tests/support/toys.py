@@ -11,12 +11,12 @@ from searchlab.conformance.toys import (
     Small,
     all_equal,
     all_invalid,
-    failed,
+    failed_measurement,
     flaky,
     run,
     smooth,
+    successful_measurement,
     tiles,
-    timed,
     trials_of,
 )
 
@@ -31,11 +31,11 @@ __all__ = [
     "Small",
     "all_equal",
     "all_invalid",
-    "failed",
+    "failed_measurement",
     "flaky",
     "run",
     "smooth",
+    "successful_measurement",
     "tiles",
-    "timed",
     "trials_of",
 ]

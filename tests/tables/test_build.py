@@ -18,7 +18,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnTrial
 from searchlab.run.study import Study
 from searchlab.space import Config
-from searchlab.tables.build import build_tables, placed, plan_tables, table_study
+from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, named_values, versions_text
 from tests.support import toys
 from tests.support.logs import write_table
@@ -42,7 +42,7 @@ def small_study(**more: object) -> Study:
 def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
     runs, left_out = plan_tables(study, limit=None)
-    (table,) = tables = placed(runs, None, tmp_path, passes=0)
+    (table,) = tables = runs_for_tables(runs, None, tmp_path, passes=0)
     assert not left_out and table.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
     build_tables(study, tables, quiet)
     log = read_log(table.path)
@@ -74,7 +74,7 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
 
     def build(limit: int, out: Path) -> None:
-        build_tables(study, placed(plan_tables(study, limit)[0], out, Path(), passes=0), quiet)
+        build_tables(study, runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), quiet)
 
     build(5, tmp_path / "a.jsonl")
     first = (tmp_path / "a.jsonl").read_bytes()
@@ -104,9 +104,9 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         ("gemm_64x64x64/guided-gemm.jsonl", 64),
     }
     assert len(runs) == 5 and {run.seed for run in runs} == {4}
-    assert placed(runs, Path("out"), Path("default"))[0].path.parts[0] == "out"
+    assert runs_for_tables(runs, Path("out"), Path("default"))[0].path.parts[0] == "out"
     with pytest.raises(SearchlabError, match="cannot write 5 tables to one file"):
-        placed(runs, Path("a.jsonl"), Path())
+        runs_for_tables(runs, Path("a.jsonl"), Path())
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,12 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         (lambda: plan_tables(small_study(), limit=0), "at least 1; got 0"),
         (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
         (lambda: table_study(GEMM), "--space is missing"),
-        (lambda: placed(plan_tables(small_study())[0], None, Path(), passes=1), "from 2 to 1000, or 0"),
-        (lambda: placed(plan_tables(small_study())[0], None, Path(), passes=10**400), "from 2 to 1000, or 0"),
+        (lambda: runs_for_tables(plan_tables(small_study())[0], None, Path(), passes=1), "from 2 to 1000, or 0"),
+        (lambda: runs_for_tables(plan_tables(small_study())[0], None, Path(), passes=10**400), "from 2 to 1000, or 0"),
         (
-            lambda: placed(plan_tables(small_study(measure=FLEET, target="native"))[0], None, Path(), passes=3),
+            lambda: runs_for_tables(
+                plan_tables(small_study(measure=FLEET, target="native"))[0], None, Path(), passes=3
+            ),
             "a fleet cannot time a program again",
         ),
         (lambda: table_study("a.toml", "sketch"), "specifies its own spaces"),
@@ -152,7 +154,7 @@ def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
         measured = Measurement(seconds, build_seconds=2.0, run_seconds=0.5)
         writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
     for index, failure in enumerate(["invalid", "crash", "invalid"], 4):
-        measured = toys.failed(failure, "made up")  # type: ignore[arg-type]
+        measured = toys.failed_measurement(failure, "made up")  # type: ignore[arg-type]
         writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
     writer.close()
     info = TableInfo(read_log(tmp_path / "a.jsonl"))

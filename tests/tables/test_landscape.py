@@ -14,7 +14,7 @@ from searchlab.log.format import Log, read_log
 from searchlab.measure.suite import find_suite
 from searchlab.space import Config
 from searchlab.tables.info import TableInfo
-from searchlab.tables.landscape import Landscape, encoded, mean_distance
+from searchlab.tables.landscape import Landscape, encode, mean_distance
 from searchlab_policies.neighbours import distance
 from tests.support import toys
 from tests.support.logs import write_table
@@ -61,7 +61,7 @@ def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[i
 def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
     configs = [record.trial.config for record in log.records[:60]] + [Config({"other": 1}), Config({"other": 2})]
     expected = np.mean([distance(a, b) for i, a in enumerate(configs) for j, b in enumerate(configs) if i != j])
-    assert mean_distance(encoded(configs)) == pytest.approx(expected)
+    assert mean_distance(encode(configs)) == pytest.approx(expected)
 
 
 def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:

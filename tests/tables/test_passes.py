@@ -20,7 +20,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
-from searchlab.tables.build import build_tables, placed, plan_tables, table_study
+from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, unsteady
 from searchlab.tables.passes import BLOCK, FINAL, TRIES, TimedPasses, one_a_program
 from tests.support import toys
@@ -67,7 +67,7 @@ def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> No
         order = [t.index for block in range(4) for t in timed.order(number, block)]
         assert sorted(order) == list(range(100)) and order != sorted(order)
     assert timed.order(0, 0) != timed.order(1, 0) and len(timed.order(0, 3)) == 100 - 3 * BLOCK
-    readings = timed.timed()
+    readings = timed.readings_by_program()
     for trial in trials:
         assert len(readings[trial.measurement.program].seconds) == 3
         assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
@@ -80,8 +80,8 @@ def test_only_blocks_with_a_slow_machine_are_timed_again(tmp_path: Path) -> None
     timed = passes(tmp_path, ran(100))
     machine = Machine(lambda call: 1.5 if call in (3, 7) else 1.0)
     timed.time(machine)
-    assert timed.again == 2 and machine.calls == 3 * 4 + 2 + 1 and not timed.deviating(timed.blocks)
-    for program, readings in timed.timed().items():
+    assert timed.again == 2 and machine.calls == 3 * 4 + 2 + 1 and not timed.deviating_blocks(timed.blocks)
+    for program, readings in timed.readings_by_program().items():
         assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
 
 
@@ -107,10 +107,10 @@ def test_an_unsteady_machine_gives_no_table_until_it_is_steady(tmp_path: Path) -
     with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
     again = passes(tmp_path, ran(100))
-    assert 0 < len(again.deviating(again.blocks)) < 13 and len(again.blocks) == 12
+    assert 0 < len(again.deviating_blocks(again.blocks)) < 13 and len(again.blocks) == 12
     machine = Machine(lambda call: statistics.median(b.sentinel for b in again.blocks.values()) / 51e-6)
     again.time(machine)
-    assert machine.calls <= 12 * TRIES and not again.deviating(again.blocks)
+    assert machine.calls <= 12 * TRIES and not again.deviating_blocks(again.blocks)
 
 
 def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> No
         passes(tmp_path, ran(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
     timed, machine = passes(tmp_path, ran(100)), Machine()
     timed.time(machine)
-    assert machine.calls == 1 and not timed.deviating(timed.blocks)
+    assert machine.calls == 1 and not timed.deviating_blocks(timed.blocks)
 
 
 def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None
     timed = passes(tmp_path, ran(100))
     machine = Exact(lambda call: 0.905 if call == 5 else 1.0 if call < 7 else 1.01)
     timed.time(machine)
-    assert machine.calls == 12 + 1 + 1 and not timed.deviating(timed.blocks)
+    assert machine.calls == 12 + 1 + 1 and not timed.deviating_blocks(timed.blocks)
 
 
 def test_a_killed_build_goes_on_and_a_torn_line_is_timed_again(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
     trials = ran(40)
     timed = passes(tmp_path, trials)
     timed.time(Machine(broken=[trials[3].measurement.program]))
-    readings = timed.timed()
+    readings = timed.readings_by_program()
     assert [p for p, r in readings.items() if r.failed] == [trials[3].measurement.program]
     assert readings[trials[3].measurement.program].failed == "it crashed"
     assert trials[3] not in timed.fastest() and len(timed.blocks[FINAL, 0].programs) == 5
@@ -168,7 +168,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A real table, of a machine that may be busy with other tests."""
     folder = tmp_path_factory.mktemp("table")
     study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
-    tables = placed(plan_tables(study)[0], folder / "a.jsonl.gz", Path(), passes=2)
+    tables = runs_for_tables(plan_tables(study)[0], folder / "a.jsonl.gz", Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)
         shown = io.StringIO()

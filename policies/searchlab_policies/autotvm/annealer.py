@@ -10,7 +10,7 @@ import numpy as np
 from searchlab.costmodel import BoundCostModel
 from searchlab.space import Config, Knob, ProductSpace, Space
 
-from ..model_guided import BestConfigs, predicted
+from ..model_guided import BestConfigs, predict_scores
 
 
 class Annealer:
@@ -33,7 +33,7 @@ class Annealer:
         )
         predictions: dict[Config, float] = {}
         knobs: dict[Config, Sequence[Knob]] = {}  # cached, because a chain stays at a point for many steps
-        scores = predicted(model.predict, points, predictions)
+        scores = predict_scores(model.predict, points, predictions)
         best.offer(points, scores)
         temperature, cooling = self.temperature, self.temperature / (self.steps + 1)
         step = changed = 0
@@ -41,8 +41,8 @@ class Annealer:
             for point in points:
                 if point not in knobs:
                     knobs[point] = self.space.knobs(point)
-            moved = [walked(self.space, point, knobs[point], rng) for point in points]
-            new = predicted(model.predict, moved, predictions)
+            moved = [walk(self.space, point, knobs[point], rng) for point in points]
+            new = predict_scores(model.predict, moved, predictions)
             accepted = rng.random(len(points)) < np.exp(np.minimum((new - scores) / (temperature + 1e-5), 1))
             points = [
                 neighbour if yes else current for neighbour, current, yes in zip(moved, points, accepted, strict=True)
@@ -57,7 +57,7 @@ class Annealer:
         return [config for score, _, config in ranked if score >= 0]
 
 
-def walked(space: Space, config: Config, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
+def walk(space: Space, config: Config, knobs: Sequence[Knob], rng: np.random.Generator) -> Config:
     """Redraw one random knob of ``config`` at a time until the config has changed (``random_walk``).
 
     ``knobs`` are those of ``config``.
@@ -69,5 +69,5 @@ def walked(space: Space, config: Config, knobs: Sequence[Knob], rng: np.random.G
         knob = knobs[int(rng.integers(len(knobs)))]
         value = knob.choices[int(rng.integers(len(knob.choices)))]
         if value != config[knob.name]:
-            new = space.repaired({**config, knob.name: value}, rng)
+            new = space.repair({**config, knob.name: value}, rng)
     return new

@@ -97,7 +97,7 @@ class ParameterPolicy(NeverTwice):
     def learn(self, trial: Known) -> None:
         """Update the model's state, if any, with the next trial told whose config is in the space."""
 
-    def remembered(self) -> list[Known]:
+    def trials_to_model(self) -> list[Known]:
         """Return the trials to model, in the order told; failed ones get the worst cost of the others."""
         trials = self._known_trials
         if len(trials) > self.memory:
@@ -130,12 +130,14 @@ class OptunaPolicy(ParameterPolicy):
             study = optuna.create_study(storage=storage, sampler=self.sampler(int(rng.integers(2**31))))
             # Not study.add_trial, which would validate each trial again.
             study_id = storage.get_study_id_from_name(study.study_name)
-            trials = [StudyTrial(earlier.params, earlier.distributions, earlier.cost) for earlier in self.remembered()]
+            trials = [
+                StudyTrial(earlier.params, earlier.distributions, earlier.cost) for earlier in self.trials_to_model()
+            ]
             pending = [StudyTrial(*self.parameters.encode(c)) for c in self.seen if c not in self._measured]
             for trial in (*trials, *pending):
                 storage.create_new_trial(study_id, trial)
             for _ in range(n):
-                config = self.renewed(self._suggestion(study), rng, besides=batch)
+                config = self.mutate_until_new(self._suggestion(study), rng, besides=batch)
                 if config not in self.seen and config not in batch:
                     batch[config] = None
                     storage.create_new_trial(study_id, StudyTrial(*self.parameters.encode(config)))

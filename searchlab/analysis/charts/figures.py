@@ -184,7 +184,7 @@ def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
     return Series(strategy, line, *band) if any(end is not None for end in band[0]) else Series(strategy, line)
 
 
-def _sampled(strategy: str, band: Band, at: Floats) -> Series:
+def _sample(strategy: str, band: Band, at: Floats) -> Series:
     """Sample ``band`` at the places in ``at``, in ascending order, that are within its range."""
     first, last = np.searchsorted(at, band.x[[0, -1]])
     indices = np.searchsorted(band.x, at, side="right") - 1
@@ -235,7 +235,7 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
                 label=label,
                 x=at.tolist() if by_trials else shorten(at),
                 levels=levels,
-                series=[_sampled(name, band, at) for name, band in bands.items()],
+                series=[_sample(name, band, at) for name, band in bands.items()],
                 quantity=f"best {item.unit} so far",
                 top=short(best * 1.08 or 1.0),
                 shade=Shade(start, "shared random start") if by_trials and start else None,

@@ -135,7 +135,7 @@ def plain(words: str) -> str:
     return words.replace("$", r"\$")  # a dollar sign would start a formula
 
 
-def shortened(name: str, most: int) -> str:
+def shorten(name: str, most: int) -> str:
     """Shorten a name to ``most`` characters by omitting its middle."""
     return plain(name if len(name) <= most else name[: most // 2] + "…" + name[-most // 2 + 1 :])
 
@@ -290,7 +290,7 @@ def line_style(name: str, looks: LineStyles) -> dict[str, Any]:
 
 
 def _label(line: StrategyLine, digits: int, *, ends: bool) -> str:
-    return shortened(line.name, _NAME) + (f"  {line.y[-1]:.{digits}f}" if ends else "")
+    return shorten(line.name, _NAME) + (f"  {line.y[-1]:.{digits}f}" if ends else "")
 
 
 def _curves(axes: Axes, lines: Sequence[StrategyLine], *, step: bool) -> None:
@@ -403,7 +403,7 @@ def gaps_picture(reference: str, gaps: Sequence[Gap], looks: LineStyles) -> Pict
 def _rows(axes: Axes, names: Sequence[str], axis: str) -> None:
     """Label the rows of a picture, starting at the top, and its x axis."""
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), [shortened(name, 26) for name in names])
+    axes.set_yticks(range(len(names)), [shorten(name, 26) for name in names])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(axis)
@@ -448,7 +448,7 @@ def draw_diagram(diagram: Diagram, looks: LineStyles) -> Picture:
             axes.plot(
                 (rank, rank, end), (0, down, down), color=colour, linewidth=2.2 if is_subject else 1.1, clip_on=False
             )
-            short_name = shortened(name, 22)
+            short_name = shorten(name, 22)
             label = f"{short_name}  {rank:.2f}" if left else f"{rank:.2f}  {short_name}"
             beside = end + (-reach if left else reach) / 3
             weight = "bold" if is_subject else "normal"

@@ -108,9 +108,9 @@ def page(
     data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.subject or ""), "colours": len(COLOURS)}
     runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
-        **styled("report.js", *([WATCH] if version else [])),
+        **page_assets("report.js", *([WATCH] if version else [])),
         version=version,
-        data=embedded(data),
+        data=embed_json(data),
         summary=summary,
         names=looks.names,
         lit=looks.lit,
@@ -122,7 +122,7 @@ def page(
         overall_notes=interval_notes(overall.strategies if overall else ()),
         overall_figures=figures.get("", ()),
         overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
-        overall_data=embedded({f"all-{figure.key}": figure for figure in figures.get("", ())}),
+        overall_data=embed_json({f"all-{figure.key}": figure for figure in figures.get("", ())}),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -136,7 +136,7 @@ def waiting_page(version: str) -> str:
 
     A page with a version asks its server for the study's progress, and reloads itself if the server's version differs.
     """
-    return environment().get_template("watch.html.jinja").render(**styled(WATCH), version=version)
+    return environment().get_template("watch.html.jinja").render(**page_assets(WATCH), version=version)
 
 
 def environment() -> Environment:
@@ -152,7 +152,7 @@ def environment() -> Environment:
     return made
 
 
-def styled(*scripts: str) -> dict[str, str]:
+def page_assets(*scripts: str) -> dict[str, str]:
     """Return a page's style and script, and a content security policy that allows only these two, by their hashes.
 
     A page with the script :data:`WATCH` may also send requests to its own server.
@@ -202,7 +202,7 @@ def _section(
         "spent": bar_rows(time_bars(item)),
         "facts": facts(runs.runs),
         "logs": log_links(runs.runs, out),
-        "data": embedded(data),
+        "data": embed_json(data),
     }
 
 
@@ -219,7 +219,7 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def embedded(data: Any) -> Markup:
+def embed_json(data: Any) -> Markup:
     """Return ``data`` as JSON for a script element. Nothing in it can close the element or open a comment."""
     text = json.dumps(msgspec.to_builtins(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

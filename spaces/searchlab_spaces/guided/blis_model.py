@@ -95,7 +95,7 @@ def even(total: int, limit: int) -> int:
     return ceil(total / ceil(total / limit))
 
 
-def blocking(
+def compute_blocking(
     workload: Gemm | Words,
     target: Target,
     algorithm: Algorithm,

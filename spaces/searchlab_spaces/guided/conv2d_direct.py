@@ -23,7 +23,7 @@ from ..tiles import factors
 from .common import EDGE, finish
 from .conv2d_common import accumulators, even, even_shares, pad, parallel, vectors
 from .conv2d_words import VIEWS, ChannelWords, channel_words
-from .words import has_offset, in_vectors, sum_rows, tensorized
+from .words import has_offset, in_vectors, sum_rows, tensorize
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -144,7 +144,7 @@ class Direct:
         strips = 1 if by_block or shares or outer else self._strips(channels, height)
         parts = shares or (1 if by_block else max(strips, self._shares(channels, height)))
         cut = depth not in (0, self.depth)
-        sch, image, weights, product, result = self._packed(channels)
+        sch, image, weights, product, result = self._pack_operands(channels)
 
         conv = in_vectors(sch, product, 1, self.lanes) if self.dot else product
         n, o, y, x, rc, ry, rx = sch.get_loops(conv)
@@ -192,7 +192,7 @@ class Direct:
         sch.decompose_reduction(conv, sums[0] if cut else products[0])
         if self._skips_padding:
             return self._without_padding(sch, height, width)
-        return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS, "a") if self.dot else sch.copy()
+        return tensorize(sch, product, task, w.dtype, self.lanes, VIEWS, "a") if self.dot else sch.copy()
 
     @property
     def _skips_padding(self) -> bool:
@@ -261,7 +261,7 @@ class Direct:
         main = structural_map(sch.mod["main"], [(SBlockRealize, product), (For, rows)])
         return Schedule(tvm.IRModule({"main": main}))
 
-    def _packed(self, channels: int) -> tuple[Schedule, SBlockRV | None, SBlockRV, SBlockRV, SBlockRV]:
+    def _pack_operands(self, channels: int) -> tuple[Schedule, SBlockRV | None, SBlockRV, SBlockRV, SBlockRV]:
         """Pack weights and sums. Return the schedule and four blocks.
 
         They copy the image's pixels (None if they are not copied), pack the weights, and compute the sums and the

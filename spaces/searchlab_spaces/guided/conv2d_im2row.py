@@ -22,7 +22,7 @@ from ..tiles import factors
 from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
 from .conv2d_common import accumulators, even_shares, pad, parallel, vectors
 from .conv2d_words import VIEWS, PatchWords
-from .words import has_offset, in_vectors, sum_rows, tensorized
+from .words import has_offset, in_vectors, sum_rows, tensorize
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -180,7 +180,7 @@ class Im2row:
         if words and has_offset(w.dtype):
             sum_rows(sch, in_parallel)
         sch.decompose_reduction(conv, sums[0])  # last, because it prevents unroll, vectorize and parallel
-        return tensorized(sch, product, task, w.dtype, self.lanes, VIEWS) if words else sch.copy()
+        return tensorize(sch, product, task, w.dtype, self.lanes, VIEWS) if words else sch.copy()
 
     def _as_gemm(self, sch: Schedule, conv: SBlockRV) -> tuple[SBlockRV, SBlockRV]:
         """Turn ``conv`` into a GEMM, result[n, o, p] += patches[n, k, p] rows[o, k]; return its operands' blocks."""

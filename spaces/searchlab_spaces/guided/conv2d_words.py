@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import Conv2d
 
-from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, unsigned, word
+from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, to_unsigned, word
 
 if TYPE_CHECKING:
     import tvm
@@ -42,7 +42,7 @@ class PatchWords:
 
     @cached_property
     def module(self) -> tvm.IRModule:
-        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorized`."""
+        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorize`."""
         from tvm import te
         from tvm.tirx import call_pure_extern
 
@@ -50,7 +50,7 @@ class PatchWords:
         data = te.placeholder(w.shapes["data"], name="data", dtype=w.dtype)
         weight = te.placeholder(w.shapes["weight"], name="weight", dtype=w.dtype)
         rows = te.placeholder((w.co, w.reduction), name="rows", dtype=w.dtype)
-        image = w.padded(te.compute(data.shape, lambda *at: bits(data(*at), w.dtype), name="bits"))
+        image = w.pad_image(te.compute(data.shape, lambda *at: bits(data(*at), w.dtype), name="bits"))
         args = [data, weight]
         if has_offset(w.dtype) or not self.rows_are_words:
             args.append(rows)
@@ -70,7 +70,7 @@ class PatchWords:
 
         patches = te.compute(
             (w.n, self.k, oh * ow),
-            lambda n, q, p: unsigned(word(lambda k: patch(n, k, p), w.dtype, q, w.reduction), w.dtype),
+            lambda n, q, p: to_unsigned(word(lambda k: patch(n, k, p), w.dtype, q, w.reduction), w.dtype),
             name="patches",
         )
         q = te.reduce_axis((0, self.k), "q")
@@ -79,7 +79,7 @@ class PatchWords:
             lambda n, o, p: te.sum(call_pure_extern(w.out_dtype, DOT, rows_words[o, q], patches[n, q, p]), q),
             name="conv2d",
         )
-        return _finished(w, args, lambda n, o, y, x: conv[n, o, y * ow + x], rows)
+        return _finish(w, args, lambda n, o, y, x: conv[n, o, y * ow + x], rows)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ChannelWords:
 
     @cached_property
     def module(self) -> tvm.IRModule:
-        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorized`."""
+        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorize`."""
         from tvm import te
         from tvm.tirx import all as both
         from tvm.tirx import call_pure_extern, const, if_then_else
@@ -113,7 +113,7 @@ class ChannelWords:
             made = word(lambda c: bits(data[n, c, y - py, x - px], w.dtype), w.dtype, q, w.ci)
             if py or px:
                 made = if_then_else(both(y >= py, y < w.h + py, x >= px, x < w.w + px), made, zero)
-            return unsigned(made, w.dtype)
+            return to_unsigned(made, w.dtype)
 
         def taken(o: tvm.tirx.PrimExpr, q: tvm.tirx.Var, a: tvm.tirx.Var, b: tvm.tirx.Var) -> tvm.tirx.PrimExpr:
             if neighbours:
@@ -134,7 +134,7 @@ class ChannelWords:
             ),
             name="conv2d",
         )
-        return _finished(w, args, lambda n, o, y, x: conv[n, o, y, x], rows)
+        return _finish(w, args, lambda n, o, y, x: conv[n, o, y, x], rows)
 
 
 def channel_words(workload: Conv2d) -> int:
@@ -142,7 +142,7 @@ def channel_words(workload: Conv2d) -> int:
     return -(-workload.ci // elements(workload.dtype))
 
 
-def _finished(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], rows: te.Tensor) -> tvm.IRModule:
+def _finish(w: Conv2d, args: list[te.Tensor], sums: Callable[..., PrimExpr], rows: te.Tensor) -> tvm.IRModule:
     """Return the module that writes the ``sums`` of products as NCHW, without the unsigned operand's offset."""
     import tvm
     from tvm import te

@@ -13,10 +13,10 @@ from searchlab.space import Config, Knob, ProductSpace
 from searchlab.target import Target
 from searchlab.workload import Gemm, Workload
 
-from .blis_model import KC, Blocking, blocking
+from .blis_model import KC, Blocking, compute_blocking
 from .common import FORK, UNROLLED, registers
 from .gemm_algorithms import ALGORITHMS, EXTENT, AlgorithmName, extents
-from .gemm_schedule import Plan, basic, blocked
+from .gemm_schedule import Plan, basic, schedule_blocks
 from .gemm_words import Words
 from .packed import Weights, packed_apart
 from .words import missing_instruction
@@ -186,7 +186,7 @@ class GuidedGemm(ProductSpace):
             return [Knob("nr", vectors)]
         u, v = self.algorithm.u, self.algorithm.v
         if self.tiles == "fitting":
-            knobs = [Knob("tile", tuple(self._fitting(extent[u], extent[v], vectors, registers)))]
+            knobs = [Knob("tile", tuple(self._fitting_tiles(extent[u], extent[v], vectors, registers)))]
         else:
             knobs = [Knob(f"{EXTENT[u]}r", tuple(range(1, most + 1))), Knob(f"{EXTENT[v]}r", vectors)]
         for name, value in self.packing.items():
@@ -204,7 +204,7 @@ class GuidedGemm(ProductSpace):
                 knobs.append(Knob(f"{EXTENT[dim]}c", tuple(ceil(size / 2**times) for times in reversed(halvings))))
         return knobs
 
-    def _fitting(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
+    def _fitting_tiles(self, rows: int, columns: int, widths: Sequence[int], registers: int) -> Iterator[str]:
         """Return the micro-tiles whose sums, plus a row of B and an element of A, fit in registers with little waste.
 
         With two multiply-adds per cycle and a latency of four cycles, eight independent sums hide the latency; that is
@@ -232,7 +232,7 @@ class GuidedGemm(ProductSpace):
         packings = {name: config.get(_pack(name), value) for name, value in self.packing.items()}
         packed = frozenset(name for name, packing in packings.items() if packing not in (False, "no"))
         by_panel = frozenset(name for name, packing in packings.items() if packing == "panel")
-        sch = blocked(
+        sch = schedule_blocks(
             self.product,
             Plan(
                 self.algorithm,
@@ -272,7 +272,7 @@ class GuidedGemm(ProductSpace):
             cut = Blocking(block["i"], block["j"], block["p"], block[algorithm.x])
         else:
             cores = self.target.cores if auto or dim else 1
-            cut = blocking(self.product, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
+            cut = compute_blocking(self.product, self.target, algorithm, tile, cores, dim, sizes.get("kc", self.kc))
         if not auto:
             return cut, "" if self.parallel == "none" else self.parallel
         dim = dim or algorithm.y

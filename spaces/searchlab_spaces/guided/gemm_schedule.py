@@ -12,7 +12,7 @@ from .blis_model import Blocking
 from .common import EDGE, UNROLLED, finish, pack_scalars, pack_vectors
 from .gemm_algorithms import DIMS, Algorithm, extents
 from .gemm_words import VIEWS, Words
-from .words import has_offset, in_vectors, sum_rows, tensorized
+from .words import has_offset, in_vectors, sum_rows, tensorize
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -58,7 +58,7 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
     return sch.copy()
 
 
-def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
+def schedule_blocks(workload: Gemm | Words, plan: Plan) -> Schedule:
     """Schedule operand blocks in the caches and one operand's micro-tile in registers, according to ``plan``.
 
     Operands are padded to complete micro-panels. They become packed copies, or are loaded in place immediately before
@@ -136,7 +136,7 @@ def blocked(workload: Gemm | Words, plan: Plan) -> Schedule:
     # This must be last, because it prevents unroll, vectorize and parallel.
     sch.decompose_reduction(gemm, loops[order[first_sum]])
     if words:
-        return tensorized(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, VIEWS)
+        return tensorize(sch, product, loops[order[0]], words.workload.dtype, plan.lanes, VIEWS)
     return sch.copy()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import Gemm
 
-from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, unsigned, word
+from .words import DOT, OFFSET, bits, elements, has_offset, row_sums, to_unsigned, word
 
 if TYPE_CHECKING:
     import tvm
@@ -55,7 +55,7 @@ class Words:
 
     @cached_property
     def module(self) -> tvm.IRModule:
-        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorized`."""
+        """The program to schedule. It has more arguments than the workload: see :func:`.words.tensorize`."""
         import tvm
         from tvm import te
         from tvm.tirx import call_pure_extern
@@ -72,7 +72,7 @@ class Words:
             )
         b_words = te.compute(
             (self.k, w.n),
-            lambda q, j: unsigned(word(lambda p: bits(b[p, j], w.dtype), w.dtype, q, w.k), w.dtype),
+            lambda q, j: to_unsigned(word(lambda p: bits(b[p, j], w.dtype), w.dtype, q, w.k), w.dtype),
             name="B_words",
         )
         q = te.reduce_axis((0, self.k), "q")

@@ -60,7 +60,7 @@ def _constant(statements: Sequence[Stmt], func: PrimFunc, weights: Var) -> tuple
     apart: list[Stmt] = []
     rest: list[Stmt] = []
     for statement in statements:
-        written = _stored(statement)
+        written = _written_buffers(statement)
         read = _variables([statement]) & memory - written
         if read and read <= constants:
             constants |= written
@@ -70,7 +70,7 @@ def _constant(statements: Sequence[Stmt], func: PrimFunc, weights: Var) -> tuple
     return apart, rest
 
 
-def _stored(statement: Stmt) -> set[int]:
+def _written_buffers(statement: Stmt) -> set[int]:
     """Return the keys of the buffers to which ``statement`` writes or, if it declares a view, of the view."""
     from tvm.tirx import BufferStore, DeclBuffer
     from tvm_ffi import structural_walk

@@ -128,7 +128,7 @@ def word(element: Callable[[PrimExpr], PrimExpr], dtype: str, q: PrimExpr, k: in
     return made
 
 
-def unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
+def to_unsigned(word: PrimExpr, dtype: str) -> PrimExpr:
     """Convert a word of the operand that the instruction treats as unsigned to unsigned elements."""
     return word ^ int.from_bytes([OFFSET] * 4, "little", signed=True) if has_offset(dtype) else word
 
@@ -199,7 +199,7 @@ def sum_rows(sch: Schedule, parallel: bool) -> None:
     sch.decompose_reduction("part", chunk)
 
 
-def tensorized(
+def tensorize(
     sch: Schedule,
     block: SBlockRV,
     outermost: LoopRV,

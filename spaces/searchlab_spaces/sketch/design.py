@@ -55,7 +55,7 @@ def derive(workload: Workload, target: Target) -> Design:
 
     rules, postprocs = _rules(target), _postprocs(target)
     generator = PostOrderApply(sch_rules=rules, postprocs=postprocs, mutator_probs={})
-    limited = _limited(target)
+    limited = _with_gpu_limits(target)
     context = tune_context(workload.module, limited, generator, SEED)
     traces = tuple(sch.trace for sch in generator.generate_design_space(workload.module))
     sampling = tuple(tuple(inst for inst in trace.insts if inst.kind.name in decisions.SAMPLING) for trace in traces)
@@ -69,7 +69,7 @@ def structure(trace: Trace) -> str:
     return str(Trace(trace.simplified(remove_postproc=True).insts, {}))
 
 
-def _limited(target: Target) -> tvm.target.Target:
+def _with_gpu_limits(target: Target) -> tvm.target.Target:
     """Return TVM's target, with defaults for the GPU limits that MetaSchedule's rules need."""
     import tvm
 

@@ -83,9 +83,9 @@ class Sketch(Space):
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
         self.knobs(config)
-        return self._finished(self._apply(config))
+        return self._postprocess(self._apply(config))
 
-    def _finished(self, sch: Schedule) -> Schedule:
+    def _postprocess(self, sch: Schedule) -> Schedule:
         """Apply the postprocessors to ``sch``. Raises InvalidConfig if one of them rejects it."""
         sch.enter_postproc()
         try:
@@ -115,7 +115,7 @@ class Sketch(Space):
             Trace(self._design.traces[number].insts, {}).apply_to_schedule(sch, remove_postproc=False)
         except RuntimeError as error:
             raise InvalidConfig(f"the sketch cannot be applied: {first_line(error)}") from None
-        return self._finished(sch)
+        return self._postprocess(sch)
 
     def config_of(self, schedule: Schedule) -> Config:
         number = self._structures.get(structure(schedule.trace))

@@ -75,19 +75,19 @@ def intervals(count: int, begin: int, end: int) -> list[Tile]:
     return [(*before, *inner, *after) for inner in itertools.permutations(range(begin, end))]
 
 
-def interleaved(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) -> Tile:
+def interleave(spatial: Sequence[Tile], reduce: Sequence[Tile], *, cuda: bool) -> Tile:
     """Return the single order of ``"interleave"``.
 
     The chains of spatial loops are merged, except for each chain's last loop. These last loops are merged with the
     chains of reduction loops or, for ``"interleave_cuda"``, follow them.
     """
-    outer = merged([chain[:-1] for chain in spatial])
+    outer = merge([chain[:-1] for chain in spatial])
     last = [chain[-1:] for chain in spatial]
-    inner = (*merged(reduce), *itertools.chain(*last)) if cuda else merged([*last, *reduce])
+    inner = (*merge(reduce), *itertools.chain(*last)) if cuda else merge([*last, *reduce])
     return (*outer, *inner)
 
 
-def merged(chains: Sequence[Tile]) -> Tile:
+def merge(chains: Sequence[Tile]) -> Tile:
     """Merge chains by repeatedly taking the next element of the longest remaining one (AutoTVM's ``_merge_chain``)."""
     left = [list(chain) for chain in chains]
     order = []

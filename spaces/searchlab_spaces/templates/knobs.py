@@ -24,7 +24,7 @@ from .choices import (
     SPLIT_POLICIES,
     annotation_choices,
     gpu_binding,
-    interleaved,
+    interleave,
     intervals,
     splits,
 )
@@ -80,7 +80,7 @@ class SplitKnob(TemplateKnob):
         return [-1, *cast(Tile, value)[1:]]
 
     def from_entity(self, entity: Any) -> Tile:
-        return covering(self.product, tuple(entity))
+        return cover(self.product, tuple(entity))
 
     def __str__(self) -> str:
         return (
@@ -138,7 +138,7 @@ class OptionKnob(TemplateKnob):
         return f"OtherOption([{', '.join(map(str, self.choices))}]) len={len(self.choices)}"
 
 
-def covering(extent: int, tile: Tile) -> Tile:
+def cover(extent: int, tile: Tile) -> Tile:
     """Return ``tile`` with the smallest outermost part (possibly given as -1) that covers ``extent``."""
     inner = math.prod(tile[1:])
     if not tile or min(tile[1:], default=1) < 1 or (tile[0] != -1 and tile[0] * inner < extent):
@@ -225,7 +225,7 @@ class TemplateConfig:
         if policy == "candidate":
             if any(len(tile) != num_outputs for tile in candidate):
                 raise SearchlabError(f"knob {name!r}: its candidates must have {num_outputs} parts, not {candidate}")
-            tiles = list(dict.fromkeys(covering(extent, tuple(tile)) for tile in candidate))
+            tiles = list(dict.fromkeys(cover(extent, tuple(tile)) for tile in candidate))
         else:
             _check_policy("split", name, policy, (*SPLIT_POLICIES, "candidate"))
             tiles = splits(extent, num_outputs, policy, max_factor=max_factor, no_tail=no_tail)
@@ -291,7 +291,7 @@ class TemplateConfig:
         elif policy == "candidate":
             orders = listed
         else:
-            orders = [interleaved(tiled, reduced, cuda=policy == "interleave_cuda")]
+            orders = [interleave(tiled, reduced, cuda=policy == "interleave_cuda")]
         if any(not order or len(set(order)) < len(order) for order in orders):
             raise SearchlabError(f"knob {name!r}: the orders for policy {policy!r} must not repeat a loop: {orders}")
         self._define(ReorderKnob(name, list(dict.fromkeys(orders)), policy))

@@ -133,7 +133,7 @@ class Trace(Space):
         from .chooser import Drawing
 
         try:
-            schedule = self._scheduled(Drawing(self.workload.module, seed=seed, error_render_level="fast")).copy()
+            schedule = self._apply(Drawing(self.workload.module, seed=seed, error_render_level="fast")).copy()
         except (RuntimeError, ValueError) as error:
             raise InvalidConfig(f"{self._name} fails: {first_line(error)}") from None
         return self._check_limits(schedule)
@@ -191,13 +191,13 @@ class Trace(Space):
             return value
 
         try:
-            return self._scheduled(Chooser(self.workload.module, ask, samples_only=samples_only)).copy()  # plain
+            return self._apply(Chooser(self.workload.module, ask, samples_only=samples_only)).copy()  # plain
         except (RuntimeError, ValueError) as error:  # TVM's ScheduleError is a RuntimeError; failed checks are either
             if asking:  # the caller's `choose` failed, not the function
                 raise
             raise _Failed(first_line(error)) from None
 
-    def _scheduled(self, sch: Schedule) -> Schedule:
+    def _apply(self, sch: Schedule) -> Schedule:
         with self.target.tvm:
             self._run_function(sch)
         return sch

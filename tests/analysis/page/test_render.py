@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import report
-from searchlab.analysis.page.render import embedded
+from searchlab.analysis.page.render import embed_json
 from searchlab.console import one_line
 from searchlab.log.plan import TOML
 from searchlab.plugins import Plugin
@@ -142,7 +142,7 @@ def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))
 def test_embedded_data_is_the_same_and_never_ends_its_element(data: Any) -> None:
-    text = embedded(data)
+    text = embed_json(data)
     assert json.loads(text) == data
     assert not re.search("[<>&\u2028\u2029]", text)
 

@@ -22,7 +22,7 @@ from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Config
 from searchlab.target import CPU_CACHES, GENERIC_CACHES, Cache, Target, resolve_target
 from searchlab.workload import Gemm, Workload, gemm, parse_workload
-from searchlab_spaces.guided.blis_model import KC, Blocking, blocking, even, kc_for, mc_for, nc_for
+from searchlab_spaces.guided.blis_model import KC, Blocking, compute_blocking, even, kc_for, mc_for, nc_for
 from searchlab_spaces.guided.common import FORK, UNROLLED
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, extents
@@ -38,7 +38,9 @@ def tile(space: GuidedGemm, mr: int, vectors: int) -> Config:
 
 def cut_up(workload: Workload, target: Target, mr: int, nr: int, kc: str = "whole") -> Blocking:
     assert isinstance(workload, Gemm)
-    return blocking(workload, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores, kc=kc)
+    return compute_blocking(
+        workload, target, ALGORITHMS["B3A2C0"], {"i": mr, "j": nr, "p": UNROLLED}, target.cores, kc=kc
+    )
 
 
 def assert_right(workload: Workload, target: Target, mr: int, vectors: int, **options: Any) -> None:
@@ -277,7 +279,7 @@ def test_blocks_of_every_algorithm_fit_their_caches(
 ) -> None:
     algorithm, workload, cores = ALGORITHMS[name], gemm(m, n, k, "int8"), 4
     tile = {algorithm.s: UNROLLED, algorithm.u: scalars, algorithm.v: vectors * 8}
-    cut = blocking(workload, Target({"kind": "llvm"}, GENERIC_CACHES), algorithm, tile, cores, dealt.strip())
+    cut = compute_blocking(workload, Target({"kind": "llvm"}, GENERIC_CACHES), algorithm, tile, cores, dealt.strip())
     extent = extents(workload)
     for dim in "ijp":
         assert cut.of(dim) % tile[dim] == 0

@@ -53,7 +53,7 @@ def test_programs_give_the_right_answer_and_replay(spelling: str, native: Target
     space = sketches(spelling, native)
     rng = np.random.default_rng(0)
     for number in range(len(space.sketches)):
-        config = space.repaired({"sketch": number}, rng)
+        config = space.repair({"sketch": number}, rng)
         assert config in space
         made = space.schedule(config)
         assert_right(space.workload, made, native)
@@ -138,7 +138,7 @@ def test_mutation_crossover_json_and_pickle_stay_inside(native: Target) -> None:
 def test_one_core_has_no_parallel_loop() -> None:
     for cores, parallel in ((1, False), (2, True)):
         space = sketches("gemm:64x64x64", resolve_target({"kind": "native", "num-cores": cores}))
-        config = space.repaired({"sketch": 2, "tile_i": (8, 1, 2, 4)}, np.random.default_rng(0))
+        config = space.repair({"sketch": 2, "tile_i": (8, 1, 2, 4)}, np.random.default_rng(0))
         assert ("T.parallel" in space.schedule(config).mod.script()) is parallel
 
 
@@ -165,7 +165,7 @@ def test_programs_over_a_gpu_limit_are_invalid_and_say_so() -> None:
     space = sketches("gemm:256x256x256", CUDA)
     rng = np.random.default_rng(0)
     tiles = {"tile_i": (1, 1, 16, 8, 2), "tile_j": (1, 1, 16, 8, 2), "tile_p": (1, 64, 4)}
-    config = space.repaired({"sketch": 0, **tiles}, rng)
+    config = space.repair({"sketch": 0, **tiles}, rng)
     assert config["tile_p"] == (1, 64, 4)
     with pytest.raises(InvalidConfig, match="524288 bytes of shared memory"):
         space.schedule(config)
@@ -250,7 +250,7 @@ def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
 
     space = sketches("gemm:1x128x1", CPU_OF_TWO)
     rng = np.random.default_rng(0)
-    config = space.repaired({"sketch": 0, "tile_j": (4, 1, 2, 16)}, rng)
+    config = space.repair({"sketch": 0, "tile_j": (4, 1, 2, 16)}, rng)
     knob = next(knob for knob in space.knobs(config) if knob.name == "tile_j")
     trace, mutator = space._apply(config).trace, MutateTileSize()
     tiles = [inst for inst in trace.insts if inst.kind.name == decisions.PERFECT_TILE]

@@ -14,7 +14,7 @@ from tvm.s_tir import Schedule
 
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.workload import gemm
-from searchlab_spaces.templates.choices import gpu_binding, intervals, merged, splits
+from searchlab_spaces.templates.choices import gpu_binding, intervals, merge, splits
 from searchlab_spaces.templates.knobs import SplitKnob, TemplateConfig, TemplateKnob
 from searchlab_spaces.tiles import factors
 
@@ -179,7 +179,7 @@ def test_merged_chains_take_from_the_longest_chain(lengths: list[int]) -> None:
         else:
             steps = {number: iter(range(length)) for number, length in enumerate(lengths)}
             found.append(tuple((number, next(steps[number])) for number in order))
-    assert found == [merged(chains)]  # type: ignore[arg-type]
+    assert found == [merge(chains)]  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 5), st.data())

@@ -85,7 +85,7 @@ def test_draws_leave_room_for_those_after_them() -> None:
         assert inner(config, "tile_f_0_0", "tile_y_0_0", "tile_x_0_0") <= VTHREADS
         crowded += inner(config, "tile_f_0") == 64
     assert crowded  # the limit is reached
-    full = made.repaired({"tile_f": (8, 64)}, rng)
+    full = made.repair({"tile_f": (8, 64)}, rng)
     assert inner(full, "tile_y", "tile_x") == 1
 
 

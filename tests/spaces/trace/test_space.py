@@ -272,7 +272,7 @@ def test_tiled_gemm_gives_the_right_answer(spelling: str, cores: int) -> None:
     space = Trace(parse_workload(spelling), target, function=stochastic_schedule_gemm)
     rng = np.random.default_rng(cores)
     for pick in (0, 1, 2):
-        config = space.repaired({**space.sample(rng), "pick": pick}, rng)
+        config = space.repair({**space.sample(rng), "pick": pick}, rng)
         made = space.schedule(config)
         assert ("T.parallel" in made.mod.script()) is (cores > 1)
         assert_right(space.workload, made, target)
@@ -303,7 +303,7 @@ def test_conv2d_is_vectorised_and_unrolled_within_the_registers(native: Target) 
     for config in (space.sample(rng) for _ in range(30)):
         rows, columns = config["tile_y"], config["tile_x"]
         assert rows[-1] * columns[-1] <= 16  # type: ignore[index, operator]
-    wide = space.schedule(space.repaired({"tile_f": (2, 16), "tile_y": (14, 2), "tile_x": (1, 7, 4)}, rng))
+    wide = space.schedule(space.repair({"tile_f": (2, 16), "tile_y": (14, 2), "tile_x": (1, 7, 4)}, rng))
     assembly = tvm.compile(wide.mod, target=native.tvm).mod.inspect_source("ll")
     assert "<16 x float>" in assembly
 
