@@ -105,7 +105,8 @@ class EarlierRun:
     @cached_property
     def space(self) -> Space:
         """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
-        workload = workload_of(self.log.header, self.log.path)  # not within trust_plugins(), which is only for the space
+        # Not within trust_plugins(), which is only for the space
+        workload = workload_of(self.log.header, self.log.path)
         with trust_plugins(self.asked_for):
             return Result(self.log).space_of(workload)
 
