@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable
 
@@ -36,7 +37,11 @@ def crash_of(call: Callable[[], object], seconds: int = SECONDS) -> str:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
             signal.alarm(seconds)
-            call()
+            # If a library ends the process, it first ends what this thread owns. That may be TVM's pool of threads, for
+            # which it would wait for ever, since a fork has no other threads.
+            thread = threading.Thread(target=call)
+            thread.start()
+            thread.join()
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)

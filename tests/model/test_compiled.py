@@ -11,6 +11,7 @@ from tvm.relax.frontend import nn
 from searchlab.errors import SearchlabError
 from searchlab.model.compiled import compare_models
 from searchlab.target import Target
+from tests.support.cli import python
 from tests.support.limits import file_size_limit
 
 
@@ -38,3 +39,28 @@ def test_an_object_file_that_cannot_be_written_is_one_sentence(native: Target, t
     with file_size_limit(500):
         error = exported(native, tmp_path / "model.so")
     assert "ends the process with exit code 1; free some space" in error and not list(tmp_path.iterdir())
+
+
+PROGRAM = """
+import os
+os.environ["TVM_NUM_THREADS"] = "4"
+import numpy as np, tvm, time
+from tvm import te
+from searchlab.survival import crash_of
+from tests.support.cli import python
+from tests.support.limits import file_size_limit
+a = te.placeholder((1 << 16,), name="a")
+schedule = tvm.s_tir.Schedule(te.create_prim_func([a, te.compute((1 << 16,), lambda i: a[i] + 1, name="b")]))
+schedule.parallel(schedule.get_loops(schedule.get_sblock("b"))[0])
+library = tvm.compile(schedule.mod, target={"kind": "llvm", "num-cores": 4})
+library["main"](*(tvm.runtime.tensor(np.zeros(1 << 16, "float32")) for _ in "ab"))
+time.sleep(1)  # by now, the threads of the pool sleep
+with file_size_limit(500):
+    print(crash_of(lambda: library.export_library("model.so"), 20))
+"""
+
+
+def test_a_fork_of_a_process_with_threads_can_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork has no threads of TVM's pool, but would wait for them, or crash, when LLVM ends it."""
+    monkeypatch.chdir(tmp_path)
+    assert python("-c", PROGRAM).stdout == "it ends the process with exit code 1\n"
