@@ -62,7 +62,7 @@ def test_one_strategy_against_the_others(directory: Path) -> None:
 
 
 def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
-    words = ("power", "v1/dev", "--strategy", "xgb", "--json")
+    words = ("power", "v1/gemm-255x129x65-guided-1t", "--strategy", "xgb", "--json")
     plan = json.loads(searchlab(*words).stdout)
     first, *others = plan["needs"]
     assert (first["first"], first["second"]) == ("a new policy", "xgb") and plan["registered"] and plan["tests"] == 1
@@ -70,7 +70,7 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     assert least <= first["seeds_together"] <= most
     three = json.loads(searchlab(*words, "--registered", "3").stdout)["needs"][0]
     assert three["seeds_together"] > first["seeds_together"], "three registered contrasts share the error rate"
-    unnamed = searchlab("power", "v1/dev")
+    unnamed = searchlab("power", "v1/gemm-255x129x65-guided-1t")
     assert unnamed.returncode == 2 and "as --strategy; choose one of" in unnamed.stderr
 
 
