@@ -125,7 +125,7 @@ class Sketch(Space):
         self.knobs(config)
         return config
 
-    def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
+    def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         return self._design.target, self._design.postprocs
 
     def __getstate__(self) -> dict[str, Any]:

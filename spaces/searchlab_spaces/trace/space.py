@@ -162,7 +162,7 @@ class Trace(Space):
             raise InvalidConfig(f"{self._name} fails: {failure}") from None
         return Config(made)
 
-    def finishing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
+    def postprocessing(self) -> tuple[tvm.target.Target, Sequence[Postproc]]:
         return self.target.tvm, ()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
