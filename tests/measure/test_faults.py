@@ -97,7 +97,7 @@ with LocalMeasurer(settings, resolve_target("native"), {}, 1) as measurer:
     measured(measurer, "none")
     for fault in ("schedule sleeps", "naps"):
         print(fault, flush=True)
-        measurer.known.clear()
+        measurer.known_programs.clear()
         print(measured(measurer, fault)[0].message, flush=True)
 """
 

@@ -256,7 +256,7 @@ class TemplateConfig:
             policy: Which orders to offer: only the current one (``"identity"``), all (``"all"``), all orders of the
                 positions in ``interval`` (``"interval_all"``), those in ``candidate`` (``"candidate"``), or the single
                 order that results from merging the chains ``spatial`` and ``reduce`` (``"interleave"``,
-                ``"interleave_cuda"``; see :func:`~.choices.interleaved`).
+                ``"interleave_cuda"``; see :func:`~.choices.interleave`).
             interval: The first position and the position after the last.
             candidate: Orders of some or all loops; the other loops keep their places.
             spatial: Chains of spatial loops.
