@@ -50,8 +50,8 @@ from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
-from searchlab.tables.info import NEAR, TableInfo
-from searchlab.tables.landscape import Landscape, encode, relative_spread
+from searchlab.tables.info import TableInfo
+from searchlab.tables.landscape import NEAR, Landscape, encode, relative_spread
 
 Costs = Mapping[bytes, float]
 """The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
@@ -442,7 +442,7 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
         cells = [
             len(costs),
             1 - works.mean(),
-            np.mean(costs <= item.best.seconds / NEAR),
+            np.mean(costs <= item.best.seconds / (1 - NEAR)),
             item.best.seconds / np.median(costs),
             relative_spread(codes, np.log(costs[works])),
         ]
