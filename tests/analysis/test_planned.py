@@ -130,7 +130,7 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
     name = path.name
     assert f"Still running, and included up to now: {name}." in item.notes
     assert f"Not yet at trial 8, and therefore excluded from everything but ERT: {name}." in item.notes
-    assert "The study is running: 3 of 4 runs are done, 1 is running." in said.stdout, said.stderr
+    assert "3 of 4 runs finished, 1 running; 29 trials done" in said.stdout, said.stderr
     assert f"Still running, and included up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout
 
