@@ -256,7 +256,7 @@ class HyperPlan:
         held_out = compared(held_out_pairs) if held_out_pairs else None
         return Hypertuned(
             policy=self.problems[0].run.strategy.policy.name,
-            searched={name: values_of(searched) for name, searched in self.ranges.items()},
+            searched={name: values_of(option_range) for name, option_range in self.ranges.items()},
             not_searched=self.others,
             default_options=self.default,
             options=options,
@@ -596,15 +596,19 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
     return ranges
 
 
-def values_of(searched: Range) -> list[Any]:
+def values_of(option_range: Range) -> list[Any]:
     """Return the two ends of a range, or the choices, as :func:`make_range` accepts them."""
-    return list(searched.choices) if isinstance(searched, CategoricalDistribution) else [searched.low, searched.high]
+    return (
+        list(option_range.choices)
+        if isinstance(option_range, CategoricalDistribution)
+        else [option_range.low, option_range.high]
+    )
 
 
-def contains(searched: Range, value: Any) -> bool:
-    if isinstance(searched, CategoricalDistribution):
-        return value in searched.choices
-    return isinstance(value, int | float) and searched.low <= value <= searched.high
+def contains(option_range: Range, value: Any) -> bool:
+    if isinstance(option_range, CategoricalDistribution):
+        return value in option_range.choices
+    return isinstance(value, int | float) and option_range.low <= value <= option_range.high
 
 
 def rounded(value: float) -> float:
@@ -628,10 +632,10 @@ class RoundingSampler(TPESampler):
         return _rounded_within(param_distribution, value)
 
 
-def _rounded_within(searched: BaseDistribution, value: Any) -> Any:
-    if not isinstance(searched, FloatDistribution):
+def _rounded_within(option_range: BaseDistribution, value: Any) -> Any:
+    if not isinstance(option_range, FloatDistribution):
         return value
-    return min(max(rounded(value), searched.low), searched.high)
+    return min(max(rounded(value), option_range.low), option_range.high)
 
 
 # --- the database -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
+from .options import is_numpy
 
 CORE = Path(__file__).parent
 """The directory of the core package."""
@@ -259,7 +259,7 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
     pending: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
     while pending:
         name, value, is_in_file = pending.pop()
-        if isinstance(value, np.ndarray | np.generic):
+        if is_numpy(value):
             value = value.tolist()
         if not isinstance(value, _PLAIN):
             if id(value) in visited:

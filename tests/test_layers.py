@@ -21,10 +21,10 @@ SOURCES = {
 }
 
 LAYERS = [
-    {"errors", "console", "arrays", "source", "survival"},
+    {"errors", "console", "arrays", "survival"},
     {"files"},
     {"options"},
-    {"schema"},
+    {"schema", "source"},
     {"plugins"},
     {"workload", "machine", "target"},
     {"space"},

@@ -208,7 +208,7 @@ class WatchServer(ThreadingHTTPServer):
             try:
                 page = render_report(self._read(directory), planned_claims(directory), version)
                 self.page, self.version, problems = page.encode(), version, []
-            except Exception as error:
+            except Exception as error:  # plug-ins and libraries may raise anything; the last page stays
                 problems = [str(error) if isinstance(error, SearchlabError) else describe(error)]
         warned = [str(warning.message) for warning in caught if warning.category is SearchlabWarning]
         return [encodable(text) for text in dict.fromkeys(problems + warned)]
