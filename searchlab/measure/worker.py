@@ -37,10 +37,11 @@ from .isolation import Watch, limit_memory, with_limit
 from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp, SetUpRunner, Unfit, Work
 from .process import Channel
 
-COLD_SECONDS = 0.01  # a shorter first run is not used as a reading, since caches are cold and memory is not yet mapped
+COLD_SECONDS = 0.01  # a shorter execution is timed by TVM's evaluator, which warms up and has no overhead
 # A single execution may take this many times a program's readings, plus an allowance in seconds for the call itself:
 SINGLE_FACTOR = 4.0
 SINGLE_SECONDS = 20e-6
+DEVICE_SECONDS = 1e-3  # the same, in addition, for a GPU or a device of a fleet
 SINGLE_TRIES = 20  # other work on this machine slows down some executions, but hardly all of them
 WARM_SECONDS = 1e-3  # caches and threads are warmed up before a single execution of a program that is faster than this
 EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
@@ -151,7 +152,11 @@ class Runner:
         self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
         # Before a program is timed, they are filled with values that it cannot recognise as such.
         self.wrong_values = [wrong_values(value) for value in self.cases.timed.expected or ()]
-        self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten] if self._on_cpu else []
+        self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
+        # The most that a single execution takes besides its computation: a call, and waiting for the device.
+        self.overhead = SINGLE_SECONDS
+        if not self._on_cpu:
+            self.overhead += DEVICE_SECONDS + 4 * min(self._seconds(device.sync) for _ in range(3))
         start_tvm_threads()  # so that the time for starting them is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
@@ -159,9 +164,8 @@ class Runner:
     def run(self, program: Program, best: float = math.inf) -> Ran | Failed:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
-        If the first reading is more than ``prune_factor`` times ``best`` (in seconds), and a second one confirms this,
-        the program is pruned: it is not timed again. The first reading is the time of the checked run if that is long
-        enough, or else the first repeat.
+        If the checked run, or else the first repeat, takes more than ``prune_factor`` times ``best`` (in seconds), and
+        a second reading confirms this, the program is pruned: it is not timed again.
         """
         start = time.perf_counter()
         try:
@@ -195,7 +199,7 @@ class Runner:
                 return Failed("run_error", self._why_impossible(duration))
         if self.cases.timed.expected is not None:
             wrong = self._wrong_result(self.results, self.cases.timed)
-            if not wrong and not pruned and self._on_cpu:
+            if not wrong and not pruned:
                 wrong = self._skipped(module, inputs, max(seconds))
             if wrong:
                 return Failed("wrong_answer", f"when it was executed again, {wrong}")
@@ -206,10 +210,13 @@ class Runner:
     ) -> tuple[tuple[float, ...], bool]:
         """Return the readings, and whether the program was pruned because two of them exceed ``slow`` seconds."""
         repeat = self.settings.repeat
-        if cold >= max(COLD_SECONDS, self.settings.min_repeat_ms * 1e-3):
-            if cold > slow and (fastest := min(cold, self._execute(module, inputs, self.results))) > slow:
+        if cold > slow:
+            fastest = min(cold, self._execute(module, inputs, self.results)) if cold >= COLD_SECONDS else 0.0
+            if fastest < COLD_SECONDS:  # a single execution is too short to be timed from here
+                (fastest,) = self.time(module, inputs, 1, 0)
+            if fastest > slow:
                 return (fastest,), True
-        elif math.isfinite(slow) and repeat > 1:
+        elif not cold and math.isfinite(slow) and repeat > 1:
             first = self.time(module, inputs, 1)
             if first[0] <= slow:
                 return first + self.time(module, inputs, repeat - 1), False
@@ -304,10 +311,10 @@ class Runner:
             seconds = min(seconds, self._execute(module, inputs, self.spare_results))
             if wrong := self._wrong_result(self.spare_results, self.cases.timed):
                 return wrong
-            if seconds <= SINGLE_FACTOR * reading + SINGLE_SECONDS:
+            if seconds <= SINGLE_FACTOR * reading + self.overhead:
                 return ""
         (reading,) = self.time(module, inputs, 1)  # the machine may have become slower
-        if seconds <= SINGLE_FACTOR * reading + SINGLE_SECONDS:
+        if seconds <= SINGLE_FACTOR * reading + self.overhead:
             return ""
         return (
             f"it took at least {seconds:.3g} s, but only {reading:.3g} s when the result was already there: it does "
@@ -322,9 +329,17 @@ class Runner:
     ) -> float:
         """Execute a program once, and return the time in seconds."""
         main = module["main"]
+
+        def call() -> None:
+            main(*inputs, *results)
+            self.device.sync()  # a kernel may fail after its launch returns
+
+        return self._seconds(call)
+
+    @staticmethod
+    def _seconds(call: Callable[[], object]) -> float:
         start = time.perf_counter()
-        main(*inputs, *results)
-        self.device.sync()  # a kernel may fail after its launch returns
+        call()
         return time.perf_counter() - start
 
     def _fill(self, results: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:

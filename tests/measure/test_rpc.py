@@ -32,6 +32,7 @@ from searchlab.space import Config
 from searchlab.target import Target, resolve_target
 from searchlab.workload import parse_workload
 from tests.support.measure import packing
+from tests.support.measure.cheating import Cheating
 from tests.support.measure.faulty import EXPECTED, Faulty
 
 WORKLOAD = parse_workload("gemm:8x8x8")
@@ -208,6 +209,15 @@ def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
     assert not first.reused and twin.reused and twin.seconds == first.seconds
     again = measured(measurer, "none")[0]
     assert again.reused and again.seconds == first.seconds
+
+
+def test_a_program_must_compute_at_each_execution(measurer: RpcMeasurer) -> None:
+    space = Cheating(parse_workload("gemm:256x256x256"), measurer.target)  # takes much longer than a call over RPC
+    cheat, right = measurer.measure(
+        space, [Config({"cheat": name}) for name in ("computes unless the first element is right", "none")]
+    )
+    assert cheat.failure == "wrong_answer" and "does not compute in every execution" in (cheat.message or "")
+    assert right.failure is None
 
 
 def test_arguments_are_packed_on_the_device(measurer: RpcMeasurer) -> None:
