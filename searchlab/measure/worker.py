@@ -201,7 +201,7 @@ class Runner:
         if self.cases.timed.expected is not None:
             wrong = self._wrong_result(self.results, self.cases.timed)
             if not wrong and not pruned:
-                wrong = self._skipped(module, inputs, max(seconds))
+                wrong = self._skipped(module, inputs, min(seconds))
             if wrong:
                 return Failed("wrong_answer", f"when it was executed again, {wrong}")
         return Ran(seconds, pruned, 0.0)
@@ -299,7 +299,7 @@ class Runner:
         Args:
             module: The program.
             inputs: Its inputs.
-            reading: The program's slowest reading, in seconds.
+            reading: The program's fastest reading, in seconds.
 
         Returns:
             A description of what is wrong, or "".
@@ -317,7 +317,7 @@ class Runner:
                 return wrong
             if seconds <= SINGLE_FACTOR * reading + self.overhead:
                 return ""
-        (reading,) = self.time(module, inputs, 1)  # the machine may have become slower
+        reading = min(self.time(module, inputs, 3))  # the machine may have become slower
         if seconds <= SINGLE_FACTOR * reading + self.overhead:
             return ""
         return (
