@@ -332,7 +332,7 @@ class HyperPlan:
             "seeds": self.seeds,
         }
         for problem in self._visible(hidden):
-            header = msgspec.to_builtins(problem.run.header(1))
+            header = msgspec.to_builtins(problem.run.header())
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
             facts = {key: header[key] for key in (*IDENTITY, "code", "defaults", "versions")}
             facts |= {"trials": problem.run.trials, "table": problem.digest}

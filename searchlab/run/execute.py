@@ -23,10 +23,9 @@ import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..files import real_path
 from ..log.format import Log, read_bytes, read_existing_log, read_log
 from ..log.result import disagreement
-from ..log.writer import LeasedFile, LogBusy, OtherRun, check_identity, move_aside
+from ..log.writer import LeasedFile, LogBusy
 from ..machine.host import busy_cores, busy_warning, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
@@ -35,6 +34,7 @@ from ..measure.settings import Settings
 from ..plugins import trust_plugins, trusts
 from ..target import Target
 from .loop import search
+from .open import open_runs
 from .plan import OnRun, OnTrial, Run
 
 LOSSES = 5
@@ -69,6 +69,7 @@ def execute(
     on_run: OnRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
+    study: Sequence[Run] = (),
 ) -> dict[Path, Log]:
     """Execute ``runs``, which must all have the same target and kind of measurement, or must all use tables.
 
@@ -82,6 +83,7 @@ def execute(
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
             finish first.
         on_ready: Called when the existing logs have been checked.
+        study: All runs of the study, if ``runs`` are only a part of them.
 
     Returns:
         The complete log of each run, by path.
@@ -91,11 +93,24 @@ def execute(
     """
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
-    for run, outcome in _outcomes(runs, base, on_run, executor, on_ready):
-        if isinstance(outcome, SearchlabError):
-            failed[run.log] = outcome
+    programs: Known = defaultdict(dict)
+    with closing(Measurers(programs, base)) as measurers:
+        if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
+            measurers.for_run(runs[0])  # rejects invalid settings before any log is read
+        runs = open_runs(runs, study or runs, on_this_machine=executor is None)
+        for run in runs:
+            _recall(run, programs)
+        on_ready()
+        if executor is None:
+            outcomes = _search_each(runs, measurers, on_run)
         else:
-            logs[run.log] = outcome
+            measurers.close()
+            outcomes = Dispatch(executor, [PendingRun(run) for run in runs], base, programs, on_run).outcomes()
+        for run, outcome in outcomes:
+            if isinstance(outcome, SearchlabError):
+                failed[run.log] = outcome
+            else:
+                logs[run.log] = outcome
     if failed:
         reasons = {run.log: str(failed[run.log]) for run in runs if run.log in failed}
         raise RunsFailed(reasons, len(runs)) from next(iter(failed.values()))
@@ -104,63 +119,33 @@ def execute(
 
 def execute_one(run: Run, base: Path, on_run: OnRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
-    ((_, outcome),) = _outcomes([run], base, on_run, None, lambda: None)
-    if isinstance(outcome, SearchlabError):
-        raise outcome
-    return outcome
-
-
-def _outcomes(
-    runs: Sequence[Run], base: Path, on_run: OnRun, executor: RunExecutor | None, on_ready: Callable[[], None]
-) -> Outcomes:
-    written = {real_path(run.log) for run in runs}
-    for earlier in (earlier for run in runs for earlier in run.warm_start.runs):
-        if real_path(path := earlier.log.path) in written:
-            raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-    programs: Known = defaultdict(dict)
-    with closing(Measurers(programs, base)) as measurers:
-        if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
-            measurers.for_run(runs[0])  # rejects invalid settings before any log is read
-        logs = deque(_recall(run, programs, in_this_process=executor is None) for run in runs)
-        on_ready()
-        if executor is None:
-            for number, run in enumerate(runs, 1):
-                log, on_trial = logs.popleft(), on_run(run, number, len(runs), 0)
-                try:
-                    outcome: Log | SearchlabError = search(run, measurers.for_run(run), on_trial, log)
-                except SearchlabError as error:
-                    outcome = error
-                yield run, outcome
-            return
-    unfinished = [PendingRun(run, log) for run, log in zip(runs, logs, strict=True)]
-    yield from Dispatch(executor, unfinished, base, programs, on_run).outcomes()
-
-
-def _recall(run: Run, programs_by_conditions: Known, in_this_process: bool) -> Log | None:
-    """Return the existing log of ``run``, or None, and add the log's measurements to ``programs_by_conditions``.
-
-    Raises SearchlabError if the log is damaged or belongs to a different run. The hosts need to match only if the run
-    is executed on this machine (``in_this_process``).
-    """
-    log = read_existing_log(run.log)
-    if log is None:
-        return None
-    header = run.header(log.header.workers)
     try:
-        check_identity(
-            run.log, log.header, header if in_this_process else msgspec.structs.replace(header, host=log.header.host)
-        )
-    except OtherRun:
-        if not run.discard:
-            raise
-        move_aside(run.log)
-        return None
-    if not run.settings.replays:  # tables answer immediately anyway
-        programs = programs_by_conditions[conditions(log.header.host, log.header.target, log.header.measure)]
-        for record in log.records:
-            if record.program and (record.program not in programs or programs[record.program].pruned):
-                programs[record.program] = replace(record.measurement, reused=False)
-    return log
+        return execute([run], base, on_run)[run.log]
+    except RunsFailed as failed:
+        assert failed.__cause__ is not None
+        error = failed.__cause__
+    raise error
+
+
+def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnRun) -> Outcomes:
+    for number, run in enumerate(runs, 1):
+        on_trial = on_run(run, number, len(runs), 0)
+        try:
+            outcome: Log | SearchlabError = search(run, measurers.for_run(run), on_trial)
+        except SearchlabError as error:
+            outcome = error
+        yield run, outcome
+
+
+def _recall(run: Run, programs_by_conditions: Known) -> None:
+    """Add the measurements in the run's log to ``programs_by_conditions``, except for tables, which answer at once."""
+    if run.existing_log is None or run.settings.replays:
+        return
+    header = run.existing_log.header
+    programs = programs_by_conditions[conditions(header.host, header.target, header.measure)]
+    for record in run.existing_log.records:
+        if record.program and (record.program not in programs or programs[record.program].pruned):
+            programs[record.program] = replace(record.measurement, reused=False)
 
 
 def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
@@ -290,7 +275,7 @@ class RunOutcome:
 
 @dataclass(eq=False)
 class PendingRun:
-    """A run that may not be complete, and its log when the study began.
+    """A run that may not be complete.
 
     Attributes:
         losses: The number of losses since its log last grew.
@@ -301,7 +286,6 @@ class PendingRun:
     """
 
     run: Run
-    log: Log | None
     losses: int = 0
     size: int = 0
     seen: int = 0
@@ -310,9 +294,14 @@ class PendingRun:
     reported: int = 0
 
     @property
+    def replayed(self) -> int:
+        """The number of trials that the log contained when the study began."""
+        return len(self.run.existing_log.records) if self.run.existing_log else 0
+
+    @property
     def complete(self) -> bool:
         """Whether the run is complete. Runs that measure never count as complete, since finalists may be unmeasured."""
-        log = self.log
+        log = self.run.existing_log
         is_complete = log is not None and self.run.settings.replays and self.run.budget.complete(log)
         return is_complete and log is not None and self.run.is_current(log)
 
@@ -351,9 +340,9 @@ class Dispatch:
         """Yield each run, with either its log or the reason why it failed."""
         for pending in self._runs:
             if pending.complete:
-                assert pending.log is not None
-                self._end(pending, pending.log)
-                yield pending.run, pending.log
+                assert pending.run.existing_log is not None
+                self._end(pending, pending.run.existing_log)
+                yield pending.run, pending.run.existing_log
         unfinished = [pending for pending in self._runs if not pending.complete]
         size = max(1, min(self._batch, len(unfinished) // self._ahead()))
         self._waiting.extend(unfinished[i : i + size] for i in range(0, len(unfinished), size))
@@ -382,7 +371,7 @@ class Dispatch:
         return 1 if self._one_at_a_time else 2 * self._jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
-        runs = [replace(pending.run, log=pending.run.log.absolute()) for pending in batch]
+        runs = [replace(pending.run, log=pending.run.log.absolute(), existing_log=None) for pending in batch]
         logs = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
         settings = tuple(msgspec.to_builtins(run.settings) for run in runs)
         task = ExecutorJob(self._context, cloudpickle.dumps(runs), settings, logs)
@@ -481,7 +470,7 @@ class Dispatch:
                 log = read_existing_log(pending.run.log)
             except SearchlabError:  # reported when the run ends
                 continue
-            if log is not None and (pending.log is None or len(log.records) > len(pending.log.records)):
+            if log is not None and (pending.run.existing_log is None or len(log.records) > pending.replayed):
                 free -= pending.job < 0
                 self._report_trials(pending, log)
 
@@ -496,11 +485,10 @@ class Dispatch:
             pending.job = next(job for job in itertools.count() if job not in self._used)
             self._used.add(pending.job)
             pending.on_trial = self._on_run(pending.run, next(self._numbers), len(self._runs), pending.job)
-        replayed = len(pending.log.records) if pending.log is not None else 0
         new, pending.reported = log.records[pending.reported :], len(log.records)
         if pending.on_trial is not None:
             for record in new:
-                pending.on_trial(record.trial, record.index < replayed)
+                pending.on_trial(record.trial, record.index < pending.replayed)
 
 
 def _is_broken(error: BaseException | None) -> bool:

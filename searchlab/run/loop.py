@@ -11,6 +11,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -24,13 +25,14 @@ from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
 from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
 from ..log.programs import version_changes
 from ..log.result import MARGIN, ROUNDS, sentinel
-from ..log.writer import LogWriter, OtherRun, move_aside, ways_on
+from ..log.writer import LogWriter, OtherRun, ways_on
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
 from ..plugins import noting_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures
 from ..space import Config, Space
+from .open import discard
 from .plan import OnTrial, Run
 
 DIGITS = 9
@@ -47,14 +49,13 @@ _PROGRAM_ROLES = ("core", "workload", "space", "table")
 """The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code`."""
 
 
-def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existing: Log | None = None) -> Log:
+def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> Log:
     """Search until the budget of ``run`` is spent or its policy has nothing more to propose.
 
     Args:
         run: The run, whose log is created or resumed.
         measurer: Measures the configs that the log does not contain.
         on_trial: Called with every trial.
-        existing: The log, if it has already been read.
 
     Returns:
         The complete log.
@@ -63,16 +64,14 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existi
         SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
-        return _search(run, measurer, on_trial, existing)
-    except OtherRun:
-        if not run.discard:
-            raise
-        move_aside(run.log)
-        return _search(run, measurer, on_trial, None)
+        return _search(run, measurer, on_trial)
+    except OtherRun as error:
+        discard(run, error)
+        return _search(replace(run, existing_log=None), measurer, on_trial)
 
 
-def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None, existing: Log | None) -> Log:
-    with noting_interrupts(), RunLoop(run, measurer, on_trial, existing) as run_loop:
+def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None) -> Log:
+    with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
         if run.budget.complete(run_loop.log) and run_loop.is_current:
             run_loop.replay_rest()
         while run_loop.step():
@@ -100,14 +99,12 @@ class RunLoop:
     alternately. The arguments and exceptions are the same as for :func:`search`.
     """
 
-    def __init__(
-        self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None, existing: Log | None = None
-    ) -> None:
+    def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> None:
         random = random_draws(measurer.all_costs(run.space), run.trials)
         header = run.header(measurer.workers, measurer.optimum(run.space), random)
         self._run = run
         self._measurer = measurer
-        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=existing)
+        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)
         self._on_trial = on_trial or (lambda trial, replayed: None)
         self._trials: list[Trial] = []
         self._best = math.inf

@@ -34,7 +34,6 @@ from ..log.format import (
     decode_log,
     find_logs,
     read_bytes,
-    read_existing_log,
     read_log,
     workload_name,
     workload_of,
@@ -476,6 +475,7 @@ class Run:
         code: The digests of the source code that decides the run; see :func:`code_of`.
         defaults: The values of the options that were not specified; see :func:`defaults_of`.
         discard: Whether to move a log aside that this run cannot continue.
+        existing_log: The log when the run was opened, or None if it did not exist yet; see :mod:`searchlab.run.open`.
     """
 
     space_choice: SpaceChoice
@@ -492,6 +492,7 @@ class Run:
     code: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     discard: bool = False
+    existing_log: Log | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"<Run {self.log.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
@@ -532,7 +533,7 @@ class Run:
         """The conditions of this run's measurements if it is executed on this machine."""
         return conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
-    def header(self, workers: int, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
+    def header(self, workers: int = 1, optimum: float | None = None, random: RandomDraws | None = None) -> Header:
         """Return the header for the run's log. The arguments come from the measurer."""
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
@@ -686,52 +687,6 @@ def _plugins_of(run: Run) -> dict[str, tuple[type[Any], Plugin, int]]:
     if (model := strategy.cost_model) is not None:
         plugins["cost_model"] = COST_MODELS.load(model.name), model, COST_MODELS.positional
     return plugins
-
-
-def with_original_warm_starts(runs: Sequence[Run]) -> list[Run]:
-    """Return ``runs``, with the original warm start restored in those that start from directories of logs.
-
-    Each strategy's logs are in the same directory. The first existing log determines the warm start for all runs there,
-    so that all seeds start from the same trials. The logs of ``runs`` themselves are no warm start.
-
-    Raises:
-        SearchlabError: If an existing log is damaged, or its warm start is no longer in the directories.
-    """
-    logs = {real_path(run.log) for run in runs}
-    headers: dict[Path, Header] = {}
-    for run in runs:
-        starts_from_directory = bool(run.warm_start.directories)
-        if starts_from_directory and run.log.parent not in headers and (log := read_existing_log(run.log)) is not None:
-            headers[run.log.parent] = log.header
-    return [
-        _with_original_warm_start(run, headers[run.log.parent])
-        if run.warm_start.directories and run.log.parent in headers
-        else replace(run, warm_start=run.warm_start.without(logs))
-        for run in runs
-    ]
-
-
-def _with_original_warm_start(run: Run, header: Header) -> Run:
-    """Return ``run`` with the warm start in ``header`` and newly specified logs, which are rejected later."""
-    warm = run.warm_start
-    specified = {earlier.digest: earlier for earlier in warm.runs}
-    runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in header.warm_start]
-    runs += [
-        earlier for digest, earlier in specified.items() if not earlier.in_directory and digest not in header.warm_start
-    ]
-    original = usable(runs, run.space_choice.plugin, run.space, run.strategy)
-    return replace(run, warm_start=replace(original, directories=warm.directories))
-
-
-def _run_with_digest(run: Run, digest: str) -> EarlierRun:
-    for directory in run.warm_start.directories:
-        if (earlier := directory.run_with(digest)) is not None:
-            return earlier
-    paths = ", ".join(str(directory.path) for directory in run.warm_start.directories)
-    raise SearchlabError(
-        f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); restore that "
-        f"log, or choose a different path for this run's log"
-    )
 
 
 def in_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:

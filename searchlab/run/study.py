@@ -48,7 +48,6 @@ from .plan import (
     earlier_runs,
     in_shard,
     plan_run,
-    with_original_warm_starts,
 )
 from .progress import show_progress
 
@@ -662,11 +661,9 @@ class Study:
         if jobs is not None:
             check_option("jobs", jobs, Jobs)
         planned, _ = self.plan()
-        logs_in_shard = {Path(out) / run.log for run in in_shard(planned, *shard)}
-        prepared = with_original_warm_starts(
-            [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
-        )
-        runs = [run for run in prepared if run.log in logs_in_shard]
+        logs_in_shard = {run.log for run in in_shard(planned, *shard)}
+        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
+        runs = [run for run, relative in zip(all_runs, planned, strict=True) if relative.log in logs_in_shard]
         for run in runs:
             resolve_inside(run.log, Path(out))
 
@@ -687,7 +684,7 @@ class Study:
             on_each = ends.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned:  # the study's claims are only about the suite's baselines
                 ready()
-            logs = execute(runs, self.base, on_each, run_executor, ready) if runs else {}
+            logs = execute(runs, self.base, on_each, run_executor, ready, all_runs) if runs else {}
         warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 

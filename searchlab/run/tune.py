@@ -18,7 +18,7 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import OnTrial, Source, SpaceChoice, Strategy, check_used, earlier_runs, plan_run, with_original_warm_starts
+from .plan import OnTrial, Source, SpaceChoice, Strategy, check_used, earlier_runs, plan_run
 from .progress import show_progress
 from .study import budget_of
 
@@ -119,8 +119,8 @@ def tune(
         log=Path(log),
         earlier=earlier,
     )
-    (run,) = with_original_warm_starts([replace(run, discard=discard)])
     check_used(earlier, [run.warm_start])
+    run = replace(run, discard=discard)
     warn_of_a_busy_machine([run])
     with show_progress(progress, [run], lambda *_: on_trial) as on_run:
         complete = execute_one(run, Path(), on_run)

@@ -210,7 +210,7 @@ def _complete(table: TableRun) -> bool:
     if path == run.log or not path.exists():
         return False
     log = read_log(path)
-    check_identity(path, log.header, run.header(log.header.workers))
+    check_identity(path, log.header, run.header())
     if len(log.records) < run.trials:
         raise SearchlabError(
             f"{path} is a complete table of {len(log.records)} configs instead of {run.trials}; remove it or choose "

@@ -58,7 +58,7 @@ def main() -> None:
         path = out / run.log.parent.with_name(label.replace(" ", "-")) / run.log.name
         indices = json.loads((HERE / "recorded" / f"{recording}.json").read_text())[str(run.seed)]
         header = msgspec.structs.replace(
-            run.header(1), policy=Plugin("autotvm", {"recording": recording}), cost_model=None, features="", label=label
+            run.header(), policy=Plugin("autotvm", {"recording": recording}), cost_model=None, features="", label=label
         )
         path.unlink(missing_ok=True)
         with LogWriter(path, header, durable=False) as log:

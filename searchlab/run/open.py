@@ -1,0 +1,94 @@
+"""Open runs: their logs are read once, and compared with the runs before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..files import real_path
+from ..log.format import Header, Log, read_existing_log
+from ..log.writer import OtherRun, check_identity, move_aside
+from .plan import EarlierRun, Run, WarmStart, usable
+
+
+def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool = True) -> list[Run]:
+    """Return ``runs`` with their existing logs and, if they start from directories of logs, their original warm start.
+
+    In a study, each strategy's logs are in the same directory. The first existing log there determines the warm start
+    of all its runs, so that all seeds start from the same trials. The study's own logs are no warm start.
+
+    Args:
+        runs: The runs to open, which are executed here.
+        study: All runs of the study to which ``runs`` belong.
+        on_this_machine: Whether this machine executes the runs. If not, the hosts in the logs may be others.
+
+    Raises:
+        SearchlabError: If an existing log is damaged or also a warm start, or its warm start is no longer in the
+            directories.
+        OtherRun: If a log belongs to a different run, which must not discard it.
+    """
+    read = cache(read_existing_log)
+    headers: dict[Path, Header] = {}
+    for run in study:
+        starts_from_directory = bool(run.warm_start.directories)
+        if starts_from_directory and run.log.parent not in headers and (log := read(run.log)) is not None:
+            headers[run.log.parent] = log.header
+    logs = {real_path(run.log) for run in study}
+    result = []
+    for run in runs:
+        if run.warm_start.directories:
+            header = headers.get(run.log.parent)
+            warm_start = _original_warm_start(run, header) if header else run.warm_start.without(logs)
+            run = replace(run, warm_start=warm_start)
+        for earlier in run.warm_start.runs:
+            if real_path(path := earlier.log.path) in logs:
+                raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
+        result.append(replace(run, existing_log=_checked(run, read(run.log), on_this_machine)))
+    return result
+
+
+def discard(run: Run, error: OtherRun) -> None:
+    """Move the log of ``run`` aside because of ``error``, which is raised instead unless the run allows this."""
+    if not run.discard:
+        raise error
+    move_aside(run.log)
+
+
+def _checked(run: Run, log: Log | None, on_this_machine: bool) -> Log | None:
+    """Return ``log``, or None if it belongs to a different run and has been discarded."""
+    if log is None:
+        return None
+    header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
+    try:
+        check_identity(run.log, log.header, header)
+    except OtherRun as error:
+        discard(run, error)
+        return None
+    return log
+
+
+def _original_warm_start(run: Run, header: Header) -> WarmStart:
+    """Return the warm start in ``header`` with newly specified logs, which are rejected later."""
+    specified = {earlier.digest: earlier for earlier in run.warm_start.runs}
+    runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in header.warm_start]
+    runs += [
+        earlier for digest, earlier in specified.items() if not earlier.in_directory and digest not in header.warm_start
+    ]
+    original = usable(runs, run.space_choice.plugin, run.space, run.strategy)
+    return replace(original, directories=run.warm_start.directories)
+
+
+def _run_with_digest(run: Run, digest: str) -> EarlierRun:
+    for directory in run.warm_start.directories:
+        if (earlier := directory.run_with(digest)) is not None:
+            return earlier
+    paths = ", ".join(str(directory.path) for directory in run.warm_start.directories)
+    raise SearchlabError(
+        f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); restore that "
+        f"log, or choose a different path for this run's log"
+    )
