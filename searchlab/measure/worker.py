@@ -37,7 +37,7 @@ from .isolation import Watch, limit_memory, with_limit
 from .messages import Answer, Done, Failed, Lost, Ran, Remeasured, Reply, SetUp, SetUpRunner, Unfit, Work
 from .process import Channel
 
-COLD_SECONDS = 0.01  # a shorter execution is timed by TVM's evaluator, which warms up and has no overhead
+COLD_SECONDS = 0.01  # shorter executions are timed by TVM's evaluator, which warms up and has no overhead
 # A single execution may take this many times a program's readings, plus an allowance in seconds for the call itself:
 SINGLE_FACTOR = 4.0
 SINGLE_SECONDS = 20e-6
@@ -166,7 +166,7 @@ class Runner:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
         If the checked run, or else the first repeat, takes more than ``prune_factor`` times ``best`` (in seconds), and
-        a second reading confirms this, the program is pruned: it is not timed again.
+        further readings confirm this, the program is pruned: it is not timed again.
         """
         start = time.perf_counter()
         try:
@@ -213,8 +213,8 @@ class Runner:
         repeat = self.settings.repeat
         if cold > slow:
             fastest = min(cold, self._execute(module, inputs, self.results)) if cold >= COLD_SECONDS else 0.0
-            if fastest < COLD_SECONDS:  # a single execution is too short to be timed from here
-                (fastest,) = self.time(module, inputs, 1, 0)
+            if fastest < COLD_SECONDS:  # too short for the first execution to count, since caches are cold
+                fastest = min(self.time(module, inputs, 2, 0))
             if fastest > slow:
                 return (fastest,), True
         elif not cold and math.isfinite(slow) and repeat > 1:
