@@ -48,7 +48,7 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
         (60000, math.inf, {full}, 3),  # nothing to compare with
         (60000, 3e-4, {2}, 1),  # the run that is checked decides, and a second one
         (60000, 0.5, {full}, 3),  # not slow enough
-        (1000, 3e-4, {1 + (1 + 2), 2}, 1),  # the run that is checked decides, and two repeats
+        (1000, 3e-4, {2, 1 + (1 + 2), 2 + (1 + 2)}, 1),  # the run that is checked decides, and two repeats
         (300, 0.1, {full, *short}, 3),
     ):
         local.known_programs.clear()
