@@ -50,6 +50,16 @@ FACTOR = 4
 
 DATABASE = "optuna.db"
 
+VERDICTS = {
+    "better": "The options found are better than the default on held-out workloads (gain in score {gain}).",
+    "not better": "Keep the default: on held-out workloads, the options found are not better (gain in score {gain}).",
+    "overfitted": "Keep the default: on held-out workloads, the options found are not better (gain in score {gain}). "
+    "They are better on the searched workloads, which they may overfit.",
+    "unknown": "The options found gain {gain} in score on the searched workload. No workload was held out, so "
+    "this does not show how good they are on other workloads.",
+}
+"""The result of a search in words, for each outcome."""
+
 Range = IntDistribution | FloatDistribution | CategoricalDistribution
 Ranges = dict[str, Range]  # the values to search, by option name
 HoldOut = tuple[str, ...]  # the workloads that are hidden from one search
@@ -377,19 +387,13 @@ def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> s
     if unchanged:
         return "No options better than the default were found."
     gain = (held_out or training).gain
-    word = "better" if above(gain) else "worse" if above(-gain) else "not better"
-    where = "held-out workloads" if held_out else "the searched workload"
-    says = (
-        f"The options found are {word} than the default on {where}, judging by the interval of the gain in score: "
-        f"{interval_text(gain, '+')}."
-    )
     if held_out is None:
-        says += " No workload was held out, so this does not show how good they are on other workloads."
-    elif not above(gain):
-        if above(training.gain):
-            says += " They are better on the searched workloads, which they may overfit."
-        says += " Keep the default."
-    return says
+        outcome = "unknown"
+    elif above(gain):
+        outcome = "better"
+    else:
+        outcome = "overfitted" if above(training.gain) else "not better"
+    return VERDICTS[outcome].format(gain=interval_text(gain, "+"))
 
 
 def above(gain: Interval) -> bool:

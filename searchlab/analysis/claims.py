@@ -23,6 +23,7 @@ from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
 from .stats.inference import Difference, paired_difference
 from .stats.ranks import ALPHA, holm
+from .verdict import DIGITS, tally, these_workloads
 from .words import counted, listed, number_text, p_equals
 
 WORST_FIRST = ("fails", "undecided", "untested", "holds")
@@ -152,9 +153,9 @@ def _paired(
 def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Comparand:
     difference, answer = pair.difference, pair.answer
     interval = answer.difference
-    verdict, about_margin = _verdict(claim, difference.value, interval.lower, interval.upper, p)
+    verdict = _verdict(claim, difference.value, interval.lower, interval.upper, p)
     value, lower, upper = _shown(claim, interval.value, interval.lower, interval.upper)
-    scope = f"these {counted(difference.workloads, 'workload')}" if difference.workloads > 1 else "this workload"
+    scope = these_workloads(difference.workloads)
     if pair.on_others:
         scope = "these kernels on other devices" if difference.clusters else "workloads like these"
     comparand = Comparand(
@@ -173,32 +174,22 @@ def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Co
         unreached=pair.unreached,
         says="",
     )
-    return msgspec.structs.replace(comparand, says=_says(claim, comparand, about_margin, pair.missing or interval.note))
+    return msgspec.structs.replace(comparand, says=_says(claim, comparand, pair.missing or interval.note))
 
 
-def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> tuple[str, str]:
-    """Return the verdict on one comparison and, if it depends on the margin, a clause on the interval and the margin.
-
-    The numbers are differences in which higher is better.
-    """
+def _verdict(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
+    """Return the verdict on one comparison, given the difference, in which higher is better, and its interval."""
     if lower is None or upper is None or p is None:
-        return "untested", ""
+        return "untested"
     zone = math.log1p(claim.margin) if _is_ratio(claim) else claim.margin
-    significant = p <= ALPHA
     if claim.relation == "better":
-        if significant:
-            return "holds" if value > 0 else "fails", ""
-        effect, possible, certain = "gains", upper > zone, False
-        holds, fails = False, not possible
-    elif claim.relation == "no worse":
-        effect, possible, certain = "losses", lower < -zone, upper < -zone
-        holds, fails = not possible, significant and certain
+        holds = p <= ALPHA and value > 0
+        fails = value <= 0 if p <= ALPHA else upper <= zone
     else:
-        effect, possible, certain = "differences", lower < -zone or upper > zone, lower > zone or upper < -zone
-        holds, fails = not possible, significant and certain
-    word = ("contains only" if certain else "contains") if possible else "excludes"
-    margin = f"{100 * claim.margin:g} %" if _is_ratio(claim) else f"{claim.margin:g}"
-    return "holds" if holds else "fails" if fails else "undecided", f", which {word} {effect} of more than {margin}"
+        gains = claim.relation == "level"  # whether a gain contradicts the claim, too
+        holds = lower >= -zone and not (gains and upper > zone)
+        fails = p <= ALPHA and (upper < -zone or (gains and lower > zone))
+    return "holds" if holds else "fails" if fails else "undecided"
 
 
 def _is_ratio(claim: Claim) -> bool:
@@ -216,29 +207,21 @@ def _shown(claim: Claim, *numbers: float | None) -> tuple[float, float | None, f
     return value, lower, upper
 
 
-def _says(claim: Claim, comparand: Comparand, about_margin: str, note: str) -> str:
-    """Describe a comparison in one sentence."""
-    ends = [] if claim.trials is None else [f"after {counted(claim.trials, 'trial')}"]
-    ends += [] if claim.seconds is None else [f"after {claim.seconds:g} s"]
-    subject = " ".join([f"{claim.strategy} against {comparand.against}", *ends])
+def _says(claim: Claim, comparand: Comparand, note: str) -> str:
+    """Describe a comparison."""
+    limits = [] if claim.trials is None else [counted(claim.trials, "trial")]
+    limits += [] if claim.seconds is None else [f"{claim.seconds:g} s"]
+    subject = f"{claim.strategy} against {comparand.against}{f' after {listed(limits)}' if limits else ''}"
     if not comparand.workloads:
         return f"{subject}: {note}."
-    digits = None if _is_ratio(claim) else 3
-    value, lower, upper = (
-        number_text(number, digits) for number in (comparand.value, comparand.lower, comparand.upper)
-    )
-    effect = f", ratio {value}" if _is_ratio(claim) else f" {value}" if comparand.value < 0 else f" +{value}"
-    text = f"{subject}: {_TITLES[claim.measure]}{effect}"
-    if comparand.lower is not None and comparand.p is not None:
-        text += f", 95 % interval {lower} to {upper}{about_margin}; {p_equals(comparand.p)} on {comparand.scope}"
-    tally = ", ".join(
-        f"{word} on {number}"
-        for word, number in (("better", comparand.ahead), ("the same", comparand.level), ("worse", comparand.behind))
-        if number
-    )
-    text += f" ({counted(comparand.workloads, 'workload')}, {counted(comparand.seeds, 'seed')}; {tally})"
+    effect, margin = ("ratio", f"{100 * claim.margin:g} %") if _is_ratio(claim) else ("difference", f"{claim.margin:g}")
+    digits = None if _is_ratio(claim) else DIGITS
+    value, lower, upper = (number_text(x, digits) for x in (comparand.value, comparand.lower, comparand.upper))
+    facts = [f"{subject}: {_TITLES[claim.measure]}, {effect} {value}"]
+    if comparand.p is not None:
+        facts[0] += f", 95 % interval {lower} to {upper} (margin {margin})"
+        facts.append(f"{p_equals(comparand.p)} on {comparand.scope}")
+    facts += [tally(comparand), counted(comparand.seeds, "seed")]
     if comparand.unreached:
-        text += (
-            f"; {100 * comparand.unreached:.0f} % of the runs did not reach the target, so their budget counts instead"
-        )
-    return f"{text}. {note}".rstrip() if comparand.lower is None else f"{text}."
+        facts.append(f"{100 * comparand.unreached:.0f} % of the runs did not reach the target: their budget counts")
+    return f"{'; '.join(facts)}. {note if comparand.p is None else ''}".rstrip()

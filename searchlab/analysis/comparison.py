@@ -26,6 +26,7 @@ from .report import number_tables, run_programs, write_report
 from .runs import ComparedRuns as Runs
 from .runs import strategy_order
 from .summary import summarize
+from .words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
         ... )
         >>> comparison = searchlab.compare(study.run("results", progress=False))
         >>> comparison
-        <Comparison of 2 strategies on 1 workloads, 4 runs>
+        <Comparison of 2 strategies on 1 workload, 4 runs>
         >>> "random" in comparison.verdict
         True
     """
@@ -284,7 +285,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         runs = sum(len(item.runs) for item in self.runs.values())
-        return f"<Comparison of {len(self.strategies)} strategies on {len(self.runs)} workloads, {runs} runs>"
+        sizes = counted(len(self.strategies), "strategy"), counted(len(self.runs), "workload"), counted(runs, "run")
+        return "<Comparison of {} on {}, {}>".format(*sizes)
 
     def _repr_html_(self) -> str:
         workloads = self.summary.workloads[:_MOST]

@@ -168,33 +168,36 @@ class PageTests:
             adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in _holm(second).items()}
         return adjusted | _holm(others)
 
-    def family(self, number: int) -> Family:
-        """Describe the families of tests. ``number`` is the number of tests that have a p-value."""
-        return Family(number, list(self.registered), _describe(number, self.registered))
+    def family(self, number: int, late: Sequence[tuple[str, str]]) -> Family:
+        """Describe the families of tests.
+
+        Args:
+            number: The number of tests that have a p-value.
+            late: The contrasts that were added after runs had begun, which do not count as registered.
+        """
+        return Family(number, list(self.registered), list(late), _describe(number, self.registered, late))
 
 
 def _holm(p: Mapping[Key, float]) -> dict[Key, float]:
     return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
-def registered_pairs(comparison: ComparedRuns) -> list[tuple[str, str]]:
-    """Return the contrasts that are registered in the logs of all runs of both strategies, in the study's order.
+def named_contrasts(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
+    """Return the contrasts in the logs, in the study's order, and whether each was registered before the runs.
 
-    They were registered before these runs began. Both strategies of a contrast use the same space.
+    It was if it is in the logs of all runs of both strategies. Both strategies of a contrast use the same space.
     """
-    named: dict[str, tuple[str, list[tuple[str, str]]]] = {}
+    pairs_of: dict[str, list[list[tuple[str, str]]]] = {}  # by strategy, the contrasts in each run's log
     for item in comparison.values():
         for run in item.runs:
             prefix = run.strategy.removesuffix(run.log.header.name)
             pairs = [(prefix + first, prefix + second) for first, second in run.log.header.contrasts]
-            _, previous = named.get(run.strategy, (prefix, pairs))
-            named[run.strategy] = prefix, [pair for pair in previous if pair in pairs]
-    registered: dict[Pair, tuple[str, str]] = {}
-    for _, contrasts in named.values():
-        for first, second in contrasts:
-            if all(name in named and (first, second) in named[name][1] for name in (first, second)):
-                registered.setdefault(frozenset((first, second)), (first, second))
-    return list(registered.values())
+            pairs_of.setdefault(run.strategy, []).append(pairs)
+    named: dict[tuple[str, str], bool] = {}
+    for pair in (pair for runs in pairs_of.values() for pairs in runs for pair in pairs):
+        if pairs_of.keys() >= set(pair) and pair[::-1] not in named:
+            named[pair] = all(pair in pairs for name in pair for pairs in pairs_of[name])
+    return named
 
 
 def with_adjusted(workload: str, contrasts: Iterable[Contrast], adjusted: Mapping[Key, float]) -> list[Contrast]:
@@ -205,23 +208,32 @@ def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
     return {(workload, c.test, c.first, c.second): c.p for c in contrasts if c.p is not None}
 
 
-def _describe(number: int, registered: Sequence[tuple[str, str]]) -> str:
+def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]]) -> str:
     if not number:
         return "Nothing here is tested; all numbers describe these runs."
-    tests = (
+    sentences = [
         f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair of strategies, "
-        "on each workload and across all workloads. Trials and seconds to the target are described, not tested. "
-    )
+        "on each workload and across all workloads. Trials and seconds to the target are described, not tested."
+    ]
     rate = f"the chance that any two equal strategies are called different is at most {100 * ALPHA:g} %"
-    if not registered:
-        return (
-            f"{tests}No contrast was registered before the runs, so all tests are exploratory. They are corrected "
-            f"together by Holm's procedure: {rate}."
+    if registered:
+        sentences.append(
+            f"Registered before the runs: {_names(registered)}. What is registered is first tested on these workloads "
+            "together, and on individual or other workloads only if every such result is significant. All other pairs "
+            f"are exploratory. Both families are corrected by Holm's procedure: in each, {rate}."
         )
-    names = listed([f"{first} against {second}" for first, second in registered], None)
-    return (
-        f"{tests}Registered before the runs: {names}. {'They are' if len(registered) > 1 else 'It is'} first tested on "
-        f"these workloads together, and on individual or other workloads only if "
-        f"{'all of these results are' if len(registered) > 1 else 'the result is'} significant. All other pairs are "
-        f"exploratory. Both families are corrected by Holm's procedure: in each, {rate}."
-    )
+    else:
+        sentences.append(
+            "No contrast was registered before the runs, so all tests are exploratory. They are corrected together by "
+            f"Holm's procedure: {rate}."
+        )
+    if late:
+        sentences.append(
+            f"Added after runs had begun, and therefore not registered: {_names(late)}. To register this, run the "
+            "study again with a new --out."
+        )
+    return " ".join(sentences)
+
+
+def _names(pairs: Sequence[tuple[str, str]]) -> str:
+    return listed([f"{first} against {second}" for first, second in pairs], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -11,6 +12,7 @@ from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
 from .stats.inference import Difference, Equivalence
 from .stats.ranks import ALPHA
+from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
@@ -76,11 +78,55 @@ class PairCell(NamedTuple):
         return cls(chance, lower, upper, contrast.adjusted, word)
 
 
+class Outcome(StrEnum):
+    """What the tests of the leading strategy show."""
+
+    AHEAD = "ahead"  # it is better than every strategy that it was tested against
+    AHEAD_OF_SOME = "ahead of some"
+    UNDECIDED = "undecided"
+    TOO_FEW_SEEDS = "too few seeds"  # undecided, and no result with so few seeds would be significant
+    CONTRADICTED = "contradicted"  # another strategy is significantly better, although its median is not
+    UNTESTED = "untested"
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of the leading strategy with all others by area.
+
+    Attributes:
+        leader: The strategy with the best median or, over all workloads, with the largest mean area.
+        better: The strategies that are significantly better than the leader, with their corrected p-values.
+        behind: The strategies that are significantly worse.
+        undecided: The strategies that cannot be told apart from the leader.
+        untested: The remaining strategies, with the reason why there is no test; see :class:`Contrast`.
+        seeds: The smallest number of seeds (over all workloads: of runs) in the tests of ``undecided``.
+        seeds_needed: The number of seeds that a significant difference needs at least, or None if it is smaller.
+    """
+
+    leader: str
+    better: dict[str, float]
+    behind: dict[str, float]
+    undecided: dict[str, float]
+    untested: dict[str, str]
+    seeds: int
+    seeds_needed: int | None
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.better:
+            return Outcome.CONTRADICTED
+        if self.behind:
+            return Outcome.AHEAD_OF_SOME if self.undecided else Outcome.AHEAD
+        if self.undecided:
+            return Outcome.TOO_FEW_SEEDS if self.seeds_needed else Outcome.UNDECIDED
+        return Outcome.UNTESTED
+
+
 class Family(msgspec.Struct, frozen=True):
     """The tests in a report, whose p-values are corrected in two families: registered contrasts, and all others."""
 
     tests: int  # the number of tests
     registered: list[tuple[str, str]]  # pairs that the study registered before the runs; all others are exploratory
+    late: list[tuple[str, str]]  # pairs that were added after runs had begun, which are therefore exploratory
     says: str  # a description of the families in words
 
 
@@ -96,6 +142,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded
     strategies: list[StrategySummary]  # fastest to converge first
     contrasts: list[Contrast]  # each pair by trials to the target, by seconds to the target, and by area
+    standing: Standing | None = None  # None with fewer than two strategies
     verdict: str
     notes: list[str]
 
@@ -226,6 +273,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: list[Contrast]  # each pair by area over shared seeds, tested for a difference on these workloads
     claims: list[PairClaims]  # the best strategy against each other one, starting with the next best
     diagram: Diagram  # ranks by mean area on each workload, with groups that do not differ on workloads like these
+    standing: Standing
     verdict: str
 
 
@@ -251,7 +299,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         strategies = {row.strategy for item in self.workloads for row in item.strategies}
-        return f"<Summary of {len(strategies)} strategies on {len(self.workloads)} workloads>"
+        return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
 
     @property
     def score_cutoffs(self) -> str:

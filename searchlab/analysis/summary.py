@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays import Floats
 from ..log.plan import Claim
 from .claims import claim_verdicts
-from .contrasts import Key, PageTests, contrasts, p_values, registered_pairs, tested, untested, with_adjusted
+from .contrasts import Key, PageTests, contrasts, named_contrasts, p_values, tested, untested, with_adjusted
 from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
 from .model import (
     NO_NOISE,
@@ -35,7 +35,17 @@ from .runs import TARGET, ComparedRuns, WorkloadRuns, shared_prefix_length
 from .stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
 from .stats.intervals import DECIMALS, Sample, share_interval
 from .stats.ranks import ALPHA, average_ranks, cliques, rounded
-from .verdict import answer, answer_word, claims, equivalence_claim, headline, over_all, ranked, verdict
+from .verdict import (
+    answer,
+    answer_word,
+    claims,
+    equivalence_claim,
+    headline,
+    over_all,
+    ranked,
+    standing_of_first,
+    verdict,
+)
 from .words import counted, listed
 
 OTHERS = "workloads like these"  # the name of the test for a claim about other workloads
@@ -56,27 +66,29 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         for pair in combinations([row.strategy for row in draft.strategies if not row.one_run], 2)
     ]
     of_all = combined.p if combined else {}
-    tests = PageTests.of(pairs, [(first, second) for _, _, first, second in of_all], registered_pairs(comparison))
+    named = named_contrasts(comparison)
+    registered = [pair for pair, in_time in named.items() if in_time]
+    tests = PageTests.of(pairs, [(first, second) for _, _, first, second in of_all], registered)
     contrasts_of = {workload: _contrasts(draft, tests) for workload, draft in drafts.items()}
     p = {key: value for workload, own in contrasts_of.items() for key, value in p_values(workload, own).items()}
     adjusted = tests.adjusted(p | of_all)
     workloads = []
     for workload, draft in drafts.items():
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
-        text = verdict(
-            draft.strategies,
-            compared,
-            TARGET,
-            tests,
-            in_start=_in_start(runs, draft.strategies),
-            so_far=bool(runs.waiting),
-        )
-        workloads.append(msgspec.structs.replace(draft, contrasts=compared, verdict=text))
+        rows = draft.strategies
+        standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
+        text = verdict(rows, standing, TARGET, in_start=_in_start(runs, rows), so_far=bool(runs.waiting))
+        workloads.append(msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text))
     answered = answers(tests.registered, workloads, combined, adjusted)
     waiting = any(item.waiting for item in comparison.values())
     overall = _overall(combined, adjusted, answered, so_far=waiting) if combined else None
     return Summary(
-        TARGET, workloads, tests.family(len(adjusted)), overall, answered, claim_verdicts(comparison, claims)
+        TARGET,
+        workloads,
+        tests.family(len(adjusted), [pair for pair, in_time in named.items() if not in_time]),
+        overall,
+        answered,
+        claim_verdicts(comparison, claims),
     )
 
 
@@ -113,7 +125,7 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
-    """Return a clause on how many seeds reached the target during the start that the first two strategies share."""
+    """Return a sentence on how many seeds reached the target during the start that the first two strategies share."""
     if len(rows) < 2:
         return ""
     first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
@@ -123,7 +135,7 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
         hits[seed] <= shared_prefix_length([first[seed].log.configs, second[seed].log.configs]) for seed in common
     )
     return (
-        f"; in {reached} of {counted(len(common), 'seed')}, their shared random start had already reached it"
+        f"In {reached} of {counted(len(common), 'seed')}, their shared random start had already reached it."
         if reached
         else ""
     )
@@ -277,7 +289,8 @@ def _overall(
     apart = {frozenset(pair) for pair in combined.pairs if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
     pairs_answered = {frozenset((item.first, item.second)) for item in answered}
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
-    sentences = [over_all(strategies, compared, len(workloads), pairs_answered, so_far=so_far)]
+    standing = standing_of_first(names, compared)
+    sentences = [over_all(strategies, standing, len(workloads), so_far=so_far)]
     if frozenset(names[:2]) not in pairs_answered:
         sentences.append(pair_claims[0].headline)
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
@@ -287,6 +300,7 @@ def _overall(
         contrasts=compared,
         claims=pair_claims,
         diagram=diagram(names, means, apart),
+        standing=standing,
         verdict=" ".join(sentences + _left_out(workloads, names)),
     )
 

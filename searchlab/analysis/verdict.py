@@ -1,18 +1,20 @@
-"""The sentences in a report: which strategy converges fastest, whether this may be noise, and what the runs support."""
+"""The sentences in a report: which strategy converges fastest, whether this may be noise, and what the runs support.
+
+Each sentence is a fixed text in which facts are filled in; tables and JSON contain the same facts.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from .contrasts import PageTests, seeds_needed
-from .measures import AREA, SECONDS, TRIALS, OverallStrategy, Reached, StrategySummary, interval_text
-from .model import Contrast
+from .measures import AREA, OverallStrategy, Reached, StrategySummary, interval_text
+from .model import Comparand, Contrast, Outcome, Standing
 from .stats.inference import ROPE, Answer, Difference, Equivalence
 from .stats.intervals import Interval
 from .stats.ranks import ALPHA
-from .words import counted, listed, number_text, p_equals
+from .words import counted, listed, number_text, p_equals, p_text
 
 DIGITS = 3  # after the decimal point, for differences of the area under the curve
 WORDS = {
@@ -24,235 +26,174 @@ WORDS = {
 }
 """The words for each verdict on a contrast, which follow "is" in a sentence."""
 
+STANDINGS = {
+    Outcome.AHEAD: "{leader} is significantly better than {behind}{over} by {measure} ({p_behind}).",
+    Outcome.AHEAD_OF_SOME: "{leader} cannot be told apart from {undecided}{over} by {measure} ({p_undecided}), but is "
+    "significantly better than {behind} ({p_behind}).",
+    Outcome.UNDECIDED: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} ({p_undecided}).",
+    Outcome.TOO_FEW_SEEDS: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} with {seeds}; "
+    "a significant difference needs at least {seeds_needed}.",
+    Outcome.CONTRADICTED: "{leader} leads by median, but is significantly worse than {better}{over} by {measure} "
+    "({p_better}).",
+    Outcome.UNTESTED: "No winner{over}.",
+}
+"""The sentence for each outcome of the tests."""
+
 
 def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
     """Sort strategies by median trials to the target, then by median area under the curve, then by name."""
     return sorted(rows, key=lambda row: (_or_inf(row.trials_to_target.median), -row.area.median, row.strategy))
 
 
+def standing_of_first(
+    strategies: Sequence[str], contrasts: Sequence[Contrast], tests: PageTests | None = None
+) -> Standing:
+    """Compare the first strategy with the others by area.
+
+    Args:
+        strategies: The names of the strategies.
+        contrasts: The contrasts by all measures, with corrected p-values.
+        tests: The report's tests, to state how many seeds a rank test needs, or None for other tests.
+    """
+    leader, *others = strategies
+    about = {frozenset((c.first, c.second)): c for c in contrasts if c.measure == AREA}
+    better, behind, undecided = dict[str, float](), dict[str, float](), dict[str, float]()
+    untested: dict[str, str] = {}
+    for name in others:
+        contrast = about[frozenset((leader, name))]
+        if contrast.adjusted is None:
+            untested[name] = contrast.test
+            continue
+        ahead, losing = contrast.ahead(leader, name), contrast.ahead(name, leader)
+        (behind if ahead else better if losing else undecided)[name] = contrast.adjusted
+    runs = min((about[frozenset((leader, name))].runs for name in undecided), default=0)
+    corrections = [tests.correction(leader, name) for name in undecided] if tests else []
+    needed = seeds_needed(ALPHA / min(corrections)) if corrections else 0
+    return Standing(
+        leader=leader,
+        better=better,
+        behind=behind,
+        undecided=undecided,
+        untested=untested,
+        seeds=runs,
+        seeds_needed=needed if runs < needed else None,
+    )
+
+
+def standing_sentences(standing: Standing, measure: str, over: str = "") -> list[str]:
+    """Return sentences about the leader's standing by ``measure``, with a phrase such as " across 3 workloads"."""
+    facts = {
+        "leader": standing.leader,
+        "measure": measure,
+        "over": over,
+        "better": listed([*standing.better], None),
+        "behind": listed([*standing.behind]),
+        "undecided": listed([*standing.undecided], None),
+        "p_better": _p(standing.better, max),
+        "p_behind": _p(standing.behind, max),
+        "p_undecided": _p(standing.undecided, min),
+        "seeds": counted(standing.seeds, "seed"),
+        "seeds_needed": standing.seeds_needed,
+    }
+    reasons: dict[str, list[str]] = {}
+    for name, reason in standing.untested.items():
+        reasons.setdefault(reason, []).append(name)
+    without_test = [
+        f"There is no test of {standing.leader} against {listed(names, None)} ({why})."
+        for why, names in reasons.items()
+    ]
+    return [STANDINGS[standing.outcome].format_map(facts), *without_test]
+
+
+def _p(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
+    """Format the largest or smallest of the corrected p-values."""
+    value = bound(p.values()) if p else 1.0
+    exact = len(set(p.values())) == 1 or value < 0.001
+    return p_equals(value) if exact else f"p at {'most' if bound is max else 'least'} {p_text(value)}"
+
+
 def verdict(
     rows: Sequence[StrategySummary],
-    contrasts: Sequence[Contrast],
+    standing: Standing | None,
     target: float,
-    tests: PageTests,
     *,
     in_start: str = "",
     so_far: bool = False,
 ) -> str:
     """Return the verdict on one workload.
 
-    If the leader is not significantly better than any other strategy, the verdict begins with "No winner"; if it is
-    better than only some, the verdict begins with the strategies that are tied with it. The first two strategies are
-    compared by median trials to the target or, if no strategy reaches the target with most of its seeds, by median area
-    under the curve. If another strategy leads in seconds, a further sentence states this.
+    It begins with the leader's standing by area, followed by the medians of the first two strategies: their trials to
+    the target or, if no strategy reaches the target with most of its seeds, their areas. If another strategy leads in
+    seconds, the medians of the seconds follow.
 
     Args:
         rows: The strategies in the order of :func:`ranked`.
-        contrasts: The contrasts on the workload, of which only those by area are used.
+        standing: The leader's standing, or None if there is only one strategy.
         target: The fraction of the best known throughput that counts as converged.
-        tests: The report's tests.
-        in_start: A clause about seeds that reached the target during the random start that two strategies share.
-        so_far: Whether some runs have not begun yet. If so, the verdict begins with "So far", as it does if seeds have
-            different numbers of trials.
+        in_start: A sentence about seeds that reached the target during the random start that two strategies share.
+        so_far: Whether some runs have not begun yet. If so, or if seeds have different numbers of trials, the verdict
+            says that it may change.
     """
     if not rows:
         return "No trials have been measured yet."
     if all(row.best_gflops.upper == 0 for row in rows):
         return "No trials have succeeded: see the failures."
-    if len(rows) == 1:
+    if standing is None:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-    so_far = so_far or not all(row.complete for row in rows)
+    sentences = standing_sentences(standing, "area under the curve")
     goal = f"{100 * target:g} % of the best known"
-    names = [row.strategy for row in rows]
-    reached = rows[0].trials_to_target.median is not None
-    comparison = standing(names, contrasts, AREA, tests, by="by area under the curve, " if reached else "")
-    if reached:
-        sentence = _reaches(rows, goal, "trial", TRIALS) + in_start
+    if rows[0].trials_to_target.median is None:
+        areas = {row.strategy: number_text(row.area.median, DIGITS) for row in rows[:2]}
+        sentences += [
+            f"No strategy reaches {goal} in most of its seeds.",
+            _values("Median area under the curve", areas),
+        ]
     else:
-        first, second = (number_text(row.area.median, DIGITS) for row in rows[:2])
-        leads = "has the largest median area" if comparison.tied else "converges fastest by median area"
-        sentence = f"{names[0]} {leads} under the curve ({first}, compared with {second} for {names[1]})"
-    text = (
-        f"{comparison.opening()}{comparison.says}. {sentence}."
-        if comparison.tied
-        else f"{sentence}; {comparison.says}."
-    )
-    text = f"So far, {text.replace('No winner', 'no winner', 1)}" if so_far else text
-    if not reached:
-        return f"{text} No strategy reaches {goal} in most of its seeds."
-    timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
-    if timed[0] is not rows[0]:
-        reaches = _reaches(timed, "the target", "s", SECONDS)
-        text += f" In terms of time, {reaches}."
-    medians = [row.trials_to_target for row in rows[:2] if not row.one_run and row.trials_to_target.median is not None]
-    return " ".join([text, *dict.fromkeys(median.note for median in medians if median.note)])
+        trials = {row.strategy: _reached(row.trials_to_target) for row in rows[:2]}
+        sentences += [_values(f"Median trials to {goal}", trials), in_start]
+        timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
+        seconds = {row.strategy: _reached(row.seconds_to_target) for row in timed[:2]}
+        if timed[0] is not rows[0] and len(set(seconds.values())) > 1:
+            sentences.append(_values("The order differs in median seconds", seconds))
+        medians = [row.trials_to_target for row in rows[:2] if not row.one_run]
+        sentences += dict.fromkeys(median.note for median in medians if median.median is not None)
+    return _join(sentences, so_far or not all(row.complete for row in rows))
 
 
-def over_all(
-    rows: Sequence[OverallStrategy],
-    contrasts: Sequence[Contrast],
-    workloads: int,
-    answered: Collection[frozenset[str]],
-    *,
-    so_far: bool,
-) -> str:
+def over_all(rows: Sequence[OverallStrategy], standing: Standing, workloads: int, *, so_far: bool) -> str:
     """Return the verdict over all workloads, without the claims about the first two strategies.
 
     Args:
         rows: The strategies, largest mean area first.
-        contrasts: The contrasts of all pairs of strategies by area.
+        standing: The leader's standing.
         workloads: The number of workloads.
-        answered: The registered pairs, on which the report already has an answer.
         so_far: Whether some runs have not begun or ended yet.
     """
-    names = [row.strategy for row in rows]
-    first, second = (f"{number_text(row.area.value, DIGITS)}{interval_text(row.area, DIGITS)}" for row in rows[:2])
-    areas = f"{first}, compared with {second} for {names[1]}"
-    rest = [name for name in names if frozenset((names[0], name)) not in answered]
-    over = f"across {counted(workloads, 'workload')}"
-    opening = ["So far,"] * so_far + ["apart from the registered contrasts,"] * bool(answered and rest[1:])
-    if not rest[1:]:
-        text = f"{over}, {names[0]} has the largest mean area under the curve ({areas})."
-    else:
-        result = standing(rest, contrasts, AREA, by="on these workloads, ", unit="run", others=not answered)
-        if result.tied:
-            tied = result.opening(f" {over}", none=not answered)
-            text = f"{tied}{result.says}. By mean area under the curve, {names[0]} leads with {areas}."
-        else:
-            text = f"{over}, {names[0]} converges fastest by mean area under the curve ({areas}); {result.says}."
-    text = " ".join([*opening, text.replace("No winner", "no winner", 1) if opening else text])
-    return text if text.startswith(names[0]) else text[0].upper() + text[1:]
+    sentences = standing_sentences(standing, "mean area under the curve", f" across {counted(workloads, 'workload')}")
+    areas = {row.strategy: number_text(row.area.value, DIGITS) + interval_text(row.area, DIGITS) for row in rows[:2]}
+    return _join([*sentences, _values("Mean area under the curve", areas)], so_far)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """The comparison of the leader with the other strategies by one measure."""
-
-    leader: str
-    tied: list[str]  # strategies that no test separates from the leader
-    behind: list[str]
-    says: str  # a clause that states all of this
-
-    def opening(self, over: str = "", *, none: bool = True) -> str:
-        """Return the beginning of a verdict that has no winner.
-
-        Args:
-            over: A phrase such as " across 3 workloads".
-            none: Whether to state that there is no winner at all if no strategy is behind.
-        """
-        if none and not self.behind:
-            return f"No winner{over}: "
-        return f"{self.leader} is tied with {listed(self.tied, None)}{over}: "
+def _values(title: str, texts: Mapping[str, str]) -> str:
+    """Return a sentence such as "Median trials: xgb 21 [18, 26], random 40 [30, 52]."."""
+    return f"{title}: {', '.join(f'{strategy} {text}' for strategy, text in texts.items())}."
 
 
-def standing(
-    names: Sequence[str],
-    contrasts: Sequence[Contrast],
-    measure: str,
-    tests: PageTests | None = None,
-    *,
-    by: str = "",
-    unit: str = "seed",
-    others: bool = True,
-) -> Standing:
-    """Compare the leader, the first of ``names``, with the others by ``measure``.
-
-    Args:
-        names: The names of the strategies.
-        contrasts: The contrasts by all measures.
-        measure: The measure to compare by.
-        tests: The report's tests, used to state how many seeds a rank test needs, or None for other tests.
-        by: Words for the beginning of the clause.
-        unit: The noun for what a test counts, such as "seed".
-        others: Whether ``names`` contains all strategies.
-    """
-    leader = names[0]
-    about = {
-        name: next(c for c in contrasts if c.measure == measure and {c.first, c.second} == {leader, name})
-        for name in names[1:]
-    }
-    compared = [name for name in names[1:] if about[name].p is not None]
-    untested: dict[str, list[str]] = {}
-    for name, contrast in about.items():
-        if contrast.p is None:
-            untested.setdefault(contrast.test, []).append(name)
-    without = [f"{listed(left_out, None)} ({why})" for why, left_out in sorted(untested.items(), reverse=True)]
-    if not compared:
-        subject = "the difference" if others and len(names) == 2 else leader
-        clause = f"there is no test of {subject} ({about[names[1]].test})"
-        return Standing(leader, list(names[1:]), [], clause)
-    behind = [name for name in compared if about[name].ahead(leader, name)]
-    ahead = [name for name in compared if about[name].ahead(name, leader)]
-    tied = [] if ahead else [name for name in compared if name not in behind]
-    if ahead:  # the leader has the better median, but these have better runs overall
-        better = f"{listed(ahead, None)} {'is' if len(ahead) == 1 else 'are'} significantly better, run for run"
-        clause = f"yet {by}{better}, {_most(about[name] for name in ahead)}"
-    elif tied:
-        clause = by + _no_difference(leader, tied, behind, about, unit, tests)
-    else:
-        each = f"each of {'the others' if others else listed(behind, None)}" if len(behind) > 1 else behind[0]
-        subject = "the difference" if others and len(behind) == 1 else f"its difference from {each}"
-        clause = f"{by}{subject} is significant, {_most(about[name] for name in behind)}"
-    clause += f"; there is no test of {' and '.join(without)}" if without else ""
-    return Standing(leader, tied, behind, clause)
+def _join(sentences: Sequence[str], so_far: bool) -> str:
+    return " ".join(filter(None, [*sentences, "Some runs are not complete, so this may change." * so_far]))
 
 
-def _no_difference(
-    leader: str,
-    tied: Sequence[str],
-    behind: Sequence[str],
-    about: Mapping[str, Contrast],
-    unit: str,
-    tests: PageTests | None,
-) -> str:
-    """Return a clause about the ``tied`` strategies, given each strategy's contrast with the leader."""
-    runs = min(about[name].runs for name in tied)
-    count = counted(runs, unit)
-    correction = min(tests.correction(leader, name) for name in tied) if tests else 1
-    needed = seeds_needed(ALPHA / correction)
-    these = "these" if len(tied) > 1 else tied[0]  # if any strategy is behind, the opening lists the tied ones
-    if tests and runs < needed:
-        subject = f"it from {these}" if behind else f"{leader} from {listed(tied, None)}"
-        several = f", corrected for {correction} tests" if correction > 1 else ""
-        clause = f"{count} cannot separate {subject} (a significant result needs at least {needed} seeds{several})"
-    else:
-        subject = f"between {leader} and {these if behind else listed(tied, None, 'or')}"
-        values = [value for name in tied if (value := about[name].adjusted) is not None]
-        least = f" ({_p(min(values), '=' if len(set(values)) == 1 else 'at least')})" if values else ""
-        clause = f"no difference {subject} is significant with {count}{least}"
-    if behind:
-        clause += f"; {leader} is significantly ahead of {listed(behind)}, {_most(about[name] for name in behind)}"
-    return clause
-
-
-def _most(about: Iterable[Contrast]) -> str:
-    """Format the largest corrected p-value of the contrasts."""
-    values = [contrast.adjusted for contrast in about if contrast.adjusted is not None]
-    return _p(max(values), "=" if len(values) == 1 else "at most")
-
-
-def _p(value: float, relation: str) -> str:
-    return "p < 0.001" if value < 0.001 else f"p {relation} {value:.{1 if value < 0.01 else 2}g}"
-
-
-def _reaches(rows: Sequence[StrategySummary], goal: str, unit: str, measure: str) -> str:
-    first, second = (_took(row.values[measure], unit) for row in rows[:2])
-    return f"{rows[0].strategy} reaches {goal} in {first}, compared with {second} for {rows[1].strategy}"
-
-
-def _took(measure: Reached, unit: str) -> str:
-    """Format the median with its interval, if it has one, such as "21 trials [18, 26]"."""
-    seeds = len(measure.by_seed)
+def _reached(measure: Reached) -> str:
+    """Format the median with its interval, if it has one, such as "21 [18, 26]"."""
     if measure.median is None:
-        return f"{measure.reached} of {seeds} seeds"
-    shown = _number(measure.median)
-    plural = "s" * (unit == "trial" and shown != "1")
-    upper = "not reached" if measure.upper is None else _number(measure.upper)
-    interval = "" if measure.note else f" [{_number(_or_inf(measure.lower))}, {upper}]"
-    return f"{shown} {unit}{plural}{interval}"
+        return f"not reached{measure.censored}"
+    interval = "" if measure.note else f" [{_number(measure.lower)}, {_number(measure.upper)}]"
+    return f"{_number(measure.median)}{interval}"
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return "not reached"
     return f"{value:.2g}" if value < 1 else f"{value:.{0 if value >= 100 else 1}f}".removesuffix(".0")
 
 
@@ -267,27 +208,23 @@ def claims(first: str, second: str, difference: Difference) -> list[str]:
     """
     if not difference.workloads:
         return [difference.on_these.difference.note]
-    value = difference.value
-    more = f"{number_text(abs(value), DIGITS)} {'above' if value > 0 else 'below'}" if round(value, DIGITS) else ""
-    over = " on the workload" if difference.workloads == 1 else f", on average across {difference.workloads} workloads"
-    counts = [("higher", difference.ahead), ("the same", difference.level), ("lower", difference.behind)]
-    tally = ", ".join(f"{word} on {number}" for word, number in counts if number)
+    others = (
+        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (for other "
+        f"kernels, {difference.clusters} are too few to tell),"
+        if difference.clusters
+        else "On workloads like these, if these are a fair sample of them,"
+    )
     return [
-        f"In these runs, the area under the curve of {first} is {more or 'the same as'} that of {second}"
-        f"{over} ({tally}).",
+        f"In these runs, {first} minus {second} is {signed(difference.value)} in mean area under the curve "
+        f"({tally(difference)}).",
         _answer("On these workloads,", difference.on_these, first, second),
-        _answer(_others(difference), difference.on_others, first, second),
+        _answer(others, difference.on_others, first, second),
     ]
 
 
-def _others(difference: Difference) -> str:
-    """Return the opening phrase of a claim about other workloads."""
-    if not difference.clusters:
-        return "On workloads like these, if these are a fair sample of them,"
-    return (
-        f"On other devices, for these {difference.clusters} kernels, if these devices are a fair sample (for other "
-        f"kernels, {difference.clusters} are too few to tell),"
-    )
+def tally(difference: Difference | Comparand) -> str:
+    """Return on how many workloads the first strategy is better and worse."""
+    return f"better on {difference.ahead} of {counted(difference.workloads, 'workload')}, worse on {difference.behind}"
 
 
 def headline(first: str, second: str, difference: Difference) -> str:
@@ -311,12 +248,13 @@ def _answer(where: str, answer: Answer, first: str, second: str) -> str:
     interval = answer.difference
     if interval.lower is None or interval.upper is None or answer.p is None:
         return interval.note
-    ends = f"95 % interval {_ends(interval)}; corrected {p_equals(answer.p)}"
-    return f"{where} {first} minus {second} is {number_text(interval.value, DIGITS)} ({ends})."
+    return f"{where} {first} minus {second} is {effect_text(interval)}; corrected {p_equals(answer.p)}."
 
 
-def _ends(interval: Interval) -> str:
-    return f"{number_text(interval.lower, DIGITS)} to {number_text(interval.upper, DIGITS)}"
+def effect_text(difference: Interval) -> str:
+    """Format a difference in area with its interval, if it has one: "+0.039, 95 % interval 0.033 to 0.045"."""
+    ends = (number_text(end, DIGITS) for end in (difference.lower, difference.upper) if end is not None)
+    return ", 95 % interval ".join(filter(None, [signed(difference.value), " to ".join(ends)]))
 
 
 def answer_word(difference: Difference) -> str:
@@ -332,16 +270,16 @@ def answer_word(difference: Difference) -> str:
 
 def answer(first: str, second: str, word: str, difference: Difference) -> str:
     """Return the answer to a registered contrast: the effect, its interval, and the p-values of its tests, if any."""
-    interval = difference.on_these.difference
-    ends = "" if interval.lower is None else f", 95 % interval {_ends(interval)}"
-    these = "this workload" if difference.workloads == 1 else f"these {difference.workloads} workloads"
+    on_these, on_others = difference.on_these, difference.on_others
     others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
-    tested = [(f"on {these}", difference.on_these), (others, difference.on_others)]
-    p = "; ".join(f"{p_equals(answer.p)} {where}" for where, answer in tested if answer.p is not None)
-    return (
-        f"{first} is {WORDS[word]} {second}: area under the curve {signed(difference.value)}{ends}"
-        f"{f'; {p}' if p else f'. {interval.note}'.removesuffix('.')}."
-    )
+    tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
+    p = [f"{p_equals(value)} {where}" for where, value in tests.items() if value is not None]
+    sentence = f"{first} is {WORDS[word]} {second}: area under the curve {effect_text(on_these.difference)}"
+    return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"
+
+
+def these_workloads(number: int) -> str:
+    return "this workload" if number == 1 else f"these {number} workloads"
 
 
 def signed(value: float) -> str:

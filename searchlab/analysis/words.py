@@ -25,9 +25,10 @@ def p_equals(value: float) -> str:
     return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
 
 
-def counted(number: int, what: str) -> str:
-    """Return a count with its noun, such as "1 run" or "2 runs"."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+def counted(number: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 run", "2 runs" or "2 strategies"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def duration(seconds: float) -> str:
@@ -37,10 +38,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def listed(names: Sequence[str], most: int | None = 3, word: str = "and") -> str:
-    """Join names, as in "a, b, c and 3 more"; ``most`` limits their number, and ``word`` precedes the last one."""
+def listed(names: Sequence[str], most: int | None = 3) -> str:
+    """Join names, as in "a, b, c and 3 more"; ``most`` limits their number."""
     shown = list(names[:most])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")
-        word = "and"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))

@@ -228,33 +228,28 @@ def _logged_readings(log: Log, trial: Trial) -> Readings:
 
 def sentences(verification: Verification) -> list[str]:
     """Return sentences that describe the verification."""
-    *first, last = map(str, verification.seeds)
     texts = []
     if not verification.own:
         texts.append("this log's trials come from a table, so their programs are timed with the default settings")
     for program in verification.programs:
-        head = f"{verification.workload} in {verification.space}, trial {program.trial}"
-        if program.failure:
-            texts.append(f"{head}: {program.failure}: {program.message}")
-        else:
-            texts.append(f"{head}: correct on inputs from seeds {', '.join(first)} and {last} (measuring uses 0)")
-        if program.ratio is None or program.noise is None:
-            continue
-        within = "within" if program.as_logged else "beyond"
-        texts.append(
-            f"  logged {_ms(program.logged)}, now {_ms(program.seconds)}: {program.ratio:.3g} times as long, {within} "
-            f"the repeats' noise ({100 * program.noise:.1f} %)"
-        )
-        if over := program.speed_up:
-            time = f"over {verification.settings.run_timeout:g} s" if over.least else _ms(verification.untuned)
-            readings = f"from {len(verification.untuned)} of its readings, not in turn"
-            rounds = f"of {over.rounds} rounds in turn" if over.rounds else readings
-            much = f"more than {over.low:.3g}" if over.least else f"{over.ratio:.3g}"
-            spread = "" if over.least else f" (quartiles {over.low:.3g} and {over.high:.3g}, {rounds})"
-            texts.append(f"  untuned {time}: {much} times as long as now{spread}")
-    if verification.note:
-        texts.append(verification.note)
-    return texts
+        seeds = ", ".join(map(str, verification.seeds))
+        result = f"{program.failure}: {program.message}" if program.failure else f"correct on inputs from seeds {seeds}"
+        texts.append(f"{verification.workload} in {verification.space}, trial {program.trial}: {result}")
+        if program.ratio is not None and program.noise is not None:
+            within = "within" if program.as_logged else "beyond"
+            texts.append(
+                f"  logged {_ms(program.logged)}, now {_ms(program.seconds)}: {program.ratio:.3g} times as long, "
+                f"{within} the repeats' noise ({100 * program.noise:.1f} %)"
+            )
+        if (over := program.speed_up) and over.least:
+            time = f"over {verification.settings.run_timeout:g} s"
+            texts.append(f"  untuned {time}: more than {over.low:.3g} times as long as now")
+        elif over:
+            texts.append(
+                f"  untuned {_ms(verification.untuned)}: {over.ratio:.3g} times as long as now (quartiles "
+                f"{over.low:.3g} and {over.high:.3g}{'' if over.rounds else ', not timed in turn'})"
+            )
+    return texts + [verification.note] * bool(verification.note)
 
 
 def _ms(seconds: Sequence[float]) -> str:

@@ -21,7 +21,7 @@ from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns, pad_curves
 from ..analysis.stats.random_search import difficulty_trials
-from ..analysis.verdict import DIGITS, WORDS, signed
+from ..analysis.verdict import DIGITS, WORDS, effect_text, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
 from ..files import real_path
@@ -233,24 +233,22 @@ class SuiteAnswer:
         return bool(self.answers) and all(answer.verdict == "better" for answer in self.answers)
 
     def headline(self) -> str:
-        """Return a sentence with the verdicts, such as "Mine is better than random (+0.039, 0.033 to 0.045)."."""
+        """Return a sentence with the verdicts, such as "Mine is better than random (+0.039)."."""
         if not self.answers:
             return f"{self.label} has no registered comparison with a baseline that ran on all of the same tables."
-        clauses = []
-        for answer in self.answers:
-            interval = answer.difference.on_these.difference
-            ends = "" if interval.lower is None else f", {_number(interval.lower)} to {_number(interval.upper)}"
-            clauses.append(f"{WORDS[answer.verdict]} {answer.second} ({signed(interval.value)}{ends})")
+        clauses = [
+            f"{WORDS[answer.verdict]} {answer.second} ({effect_text(answer.difference.on_these.difference)})"
+            for answer in self.answers
+        ]
         return f"{self.label} is {', '.join(clauses)}."
 
     def render(self) -> Iterator[RenderableType]:
         """Yield the output for the terminal, which fits in 100 columns."""
         tables, seeds = len(self.summary.workloads), max(len(runs.runs) for runs in self.new.tables.values())
-        tables_text = f"{tables} tables" if tables > 1 else "the table"
         yield Text(self.headline(), "bold")
         yield Text(
-            f"Differences in mean area under the curve across {tables_text} of {self.suite.name}, "
-            f"{counted(seeds, 'seed')}, {self.new.trials} trials."
+            f"Differences in mean area under the curve across {counted(tables, 'table')} of {self.suite.name}, "
+            f"{counted(seeds, 'seed')}, {counted(self.new.trials, 'trial')}."
         )
         if self.answers:
             yield Text()

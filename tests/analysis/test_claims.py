@@ -14,8 +14,8 @@ def difference(workloads: int, seeds: int) -> Difference:
 
 def test_three_sentences_from_narrow_to_wide() -> None:
     here, these, others = claims("xgb", "random", difference(12, 5))
-    assert here.startswith("In these runs, the area under the curve of xgb is 0.05") and "(higher on 12)" in here
-    assert these.startswith("On these workloads, xgb minus random is 0.05") and "p < 0.001" in these
+    assert here.startswith("In these runs, xgb minus random is +0.05") and "(better on 12 of 12 workloads, " in here
+    assert these.startswith("On these workloads, xgb minus random is +0.05") and "p < 0.001" in these
     assert others.startswith("On workloads like these, if these are a fair sample of them, xgb minus random")
 
 
@@ -29,9 +29,11 @@ def test_the_headline_is_the_widest_claim_that_the_runs_carry() -> None:
 
 def test_a_claim_that_cannot_be_made_says_why() -> None:
     here, these, others = claims("a", "b", difference(1, 1))
-    assert "b on the workload" in here and "needs 2 seeds in common" in these and "needs 11 workloads" in others
+    assert (
+        "better on 1 of 1 workload," in here and "needs 2 seeds in common" in these and "needs 11 workloads" in others
+    )
     level = np.full((2, 2), 0.5)
-    assert "is the same as that of b" in claims("a", "b", paired_difference(level, level))[0]
+    assert "is +0.000 in mean area" in claims("a", "b", paired_difference(level, level))[0]
 
 
 def test_equivalence_in_a_sentence() -> None:

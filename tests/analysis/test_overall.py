@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.model import Overall
+from searchlab.analysis.model import Outcome, Overall
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from tests.support.analysis.logs import write
@@ -49,10 +49,10 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert contrast.effect == pytest.approx(np.mean([(36 - 10 - seed) / 64 for seed in range(4)]), abs=0.1)
     assert (contrast.improvement, contrast.upper) == (1, 1) and contrast.lower is not None and contrast.lower > 0.6
     assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
-    assert found.verdict.startswith("Across 2 workloads, good converges fastest by mean area under the curve (0.6")
-    assert (
-        "; on these workloads, the difference is significant, p < 0.001. On these workloads, good minus"
-        in found.verdict
+    assert found.standing.outcome is Outcome.AHEAD and list(found.standing.behind) == ["random"]
+    assert found.verdict.startswith(
+        "good is significantly better than random across 2 workloads by mean area under the curve (p < 0.001). "
+        "Mean area under the curve: good 0.6"
     )
     (claim,) = found.claims
     assert claim.headline == claim.says[1] and claim.headline in found.verdict and "needs 11 workloads" in claim.says[2]
@@ -64,11 +64,11 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
         write(tmp_path, "b", 0, [1, 1], workload=workload)
     report(tmp_path)
     found = overall(tmp_path)
-    assert found is not None and found.verdict.startswith(
-        "No winner across 2 workloads: there is no test of the difference (one seed in common). By mean area under the "
-        "curve, a leads with 0.750, compared with 0.500 for b. In these runs, the area"
+    assert found is not None and found.standing.untested == {"b": "one seed in common"}
+    assert found.verdict.startswith(
+        "No winner across 2 workloads. There is no test of a against b (one seed in common). "
+        "Mean area under the curve: a 0.750, b 0.500. In these runs, a minus b is +0.250 in mean area"
     )
-    assert ". In these runs, the area under the curve of a is 0.250 above" in found.verdict
     assert "[0.750, 0.750]" not in (tmp_path / "report" / "report.html").read_text()
 
 
@@ -83,7 +83,8 @@ def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> No
 def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
     found = overall(tmp_path)
-    assert found is not None and found.verdict.startswith("So far, across 2 workloads, good converges fastest")
+    assert found is not None and found.standing.leader == "good"
+    assert " Some runs are not complete, so this may change. " in found.verdict
     assert found.verdict.endswith(" Excluded because they were stopped early: 1 run of good.")
     assert found.contrasts[0].runs == 8
 
@@ -136,7 +137,7 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     assert summary.overall is not None
     first, second = summary.overall.claims
     assert (first.first, first.second, second.second) == ("a", "b", "c")
-    assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a minus b is 0.0")
+    assert first.headline.startswith("On workloads like these, if these are a fair sample of them, a minus b is +0.0")
     assert first.headline in summary.overall.verdict and len(first.says) == 4
     assert first.equivalence is not None and first.equivalence.better > 0.95
     assert summary.overall.diagram.cliques == []

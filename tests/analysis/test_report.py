@@ -225,7 +225,7 @@ def test_tables_for_the_terminal(tmp_path: Path, undrawn: None) -> None:
         "best known 10.0 GFLOPS, by knob / guided $x_1$ [bold]",
         "2 crash",
         "(0 of 2)",
-        "1 seed cannot separate",
+        "with 1 seed;",
     ):
         assert words in " ".join(text.split())
     console = Console(width=100, file=io.StringIO(), force_terminal=True, color_system="standard")

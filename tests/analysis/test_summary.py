@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.model import Summary, WorkloadSummary
+from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.stats.random_search import Draws
 from searchlab.analysis.summary import summarize
@@ -89,7 +89,7 @@ def test_a_seed_that_was_stopped_early_is_left_out(tmp_path: Path) -> None:
     assert item.horizon == 4
     assert a.area.by_seed == pytest.approx([(1 + 2 + 10 + 10) / 40])
     assert (b.seeds, b.complete) == ([0], True), "a run without a trial is not counted"
-    assert item.verdict.startswith("So far, ")
+    assert "not complete" in item.verdict
     assert item.notes == [
         "Not counted, because there are no trials yet: gemm-100x100x50-knob-b-1.jsonl.",
         "Stopped before trial 4, and therefore excluded from everything but ERT: gemm-100x100x50-knob-a-1.jsonl.",
@@ -118,7 +118,7 @@ def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None
     item = only(tmp_path)
     same, one = item.by_strategy["same"], item.by_strategy["one"]
     assert same.area.by_seed == one.area.by_seed[1:]
-    assert not any(contrast.significant for contrast in item.contrasts) and item.verdict.startswith("So far, ")
+    assert not any(contrast.significant for contrast in item.contrasts) and "not complete" in item.verdict
 
 
 def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_strategies_are_compared_at_the_common_budget(tmp_path: Path) -> None:
     assert item.notes == [
         "All are compared over the first 4 trials, which every strategy has completed: long completed 8."
     ]
-    assert not item.verdict.startswith("So far")
+    assert "not complete" not in item.verdict
 
 
 def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
@@ -154,10 +154,9 @@ def test_equal_runs_from_all_seeds_count_as_one_run(tmp_path: Path) -> None:
         assert (contrast.test == "one run", contrast.p is None, contrast.lower is None) == (one_run,) * 3
         assert not (one_run and contrast.significant)
     assert tests["other", "random"].p == tests["other", "random"].adjusted, "it is the only test"
-    assert (
-        "with 12 seeds (p = 0.25); there is no test of grid (one run). other has the largest median area"
-        in item.verdict
-    )
+    assert item.standing is not None and item.standing.untested == {"grid": "one run"}
+    assert item.standing.undecided == pytest.approx({"random": 0.25}, abs=0.005)
+    assert "(p = 0.25). There is no test of other against grid (one run). " in item.verdict
     assert item.notes == [
         "grid produces the same run from each of 12 seeds, so it counts as one run, without an interval or a test."
     ]
@@ -167,10 +166,11 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
     for seed in range(5):
         write(tmp_path, "grid", seed, [10], shared=["x"])
         write(tmp_path, "a", seed, [1])
-    assert only(tmp_path).verdict.startswith("No winner: there is no test of the difference (one run). grid ")
     for seed in range(5):
         write(tmp_path, "b", seed, [1])
-    assert only(tmp_path).verdict.startswith("No winner: there is no test of grid (one run). grid ")
+    item = only(tmp_path)
+    assert item.standing is not None and item.standing.outcome is Outcome.UNTESTED
+    assert item.verdict.startswith("No winner. There is no test of grid against a and b (one run). ")
 
 
 def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> 
     assert stops.trials_to_target.by_seed == [2, None] and stops.seconds_to_target.by_seed == [2, None]
     assert stops.trials_to_target.expected == 2 + 3, "a restart costs what the run took until it ended"
     assert stops.trials_to_target.penalised == (2 + 50) / 2
-    assert stops.seconds.total == 5 and not item.verdict.startswith("So far")
+    assert stops.seconds.total == 5 and "not complete" not in item.verdict
     assert item.notes == [
         "2 runs of stops ended after 2 to 3 of 5 trials, because the policy had nothing more to propose; the best "
         "program found by then counts for the remaining trials."

@@ -133,7 +133,7 @@ def trials_in(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | N
 def test_a_planted_option_is_found_and_generalises(study: Study, tmp_path: Path) -> None:
     found = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **QUICK).run()
     assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
-    assert found.better and "better than the default on held-out workloads, judging by" in found.verdict
+    assert found.better and "better than the default on held-out workloads" in found.verdict
     assert found.held_out is not None and found.held_out.tuned.value > found.held_out.default.value + 0.1
     assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
     assert json.loads(json.dumps(found.to_json()))["options"] == found.options
@@ -307,7 +307,7 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     plan = plan_hypertune(made(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
     assert "is the only workload, so none can be held out" in plan.notes[0]
     found = plan.run()
-    assert found.better is None and found.held_out is None and "gain in score: +" in found.verdict
+    assert found.better is None and found.held_out is None and "gain +" in found.verdict
     assert "does not show how good they are on other workloads" in found.verdict
 
 
