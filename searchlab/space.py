@@ -173,6 +173,55 @@ def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, fl
     return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
 
 
+class Encoding:
+    """Converts configs to rows of numbers: the log2 of each factor in a tile, numbers, and one-hot encoded words.
+
+    Args:
+        columns: The knob of each column, and the part of its value; see :func:`coordinates`. Repetitions are ignored.
+        represent: A function that replaces :func:`coordinates`.
+    """
+
+    def __init__(
+        self,
+        columns: Iterable[tuple[str, int | str]],
+        represent: Callable[[Value, bool], list[tuple[int | str, float]]] = coordinates,
+    ) -> None:
+        self._columns = {column: i for i, column in enumerate(dict.fromkeys(columns))}
+        self._represent = represent
+        self._words: dict[str, list[int]] = {}  # for each knob, the columns of its words
+        for (name, part), i in self._columns.items():
+            if isinstance(part, str):
+                self._words.setdefault(name, []).append(i)
+        self._cells: dict[tuple[str, Value], tuple[list[int], list[float]]] = {}
+
+    def __call__(self, configs: Sequence[Mapping[str, Value]]) -> Floats:
+        """Return an array of shape (n, columns), with NaN in the columns of knobs that a config lacks."""
+        counts: list[int] = []
+        columns: list[int] = []
+        numbers: list[float] = []
+        for config in configs:
+            before = len(columns)
+            for name, value in config.items():
+                cells = self._cells.get((name, value)) or self._columns_of(name, value)
+                columns += cells[0]
+                numbers += cells[1]
+            counts.append(len(columns) - before)
+        matrix = np.full((len(configs), len(self._columns)), np.nan)
+        rows = np.repeat(np.arange(len(configs)), np.array(counts, dtype=np.intp))
+        matrix[rows, np.array(columns, dtype=np.intp)] = numbers
+        return matrix
+
+    def _columns_of(self, name: str, value: Value) -> tuple[list[int], list[float]]:
+        """Return the columns and numbers for a knob's value, which are cached."""
+        represented = self._represent(value, name in self._words and (name, 0) not in self._columns)
+        has_word = any(isinstance(part, str) for part, _ in represented)
+        row = dict.fromkeys(self._words.get(name, []) if has_word else [], 0.0)
+        for part, number in represented:
+            if (name, part) in self._columns:
+                row[self._columns[name, part]] = number
+        return self._cells.setdefault((name, value), (list(row), list(row.values())))
+
+
 def _prime(n: int) -> bool:
     return len(_divisors(n)) == 2
 
@@ -406,28 +455,15 @@ class Space(ChecksOptions, ABC):
             >>> space.features(next(space.enumerate())).shape
             (7,)
         """
-        columns, words = self._layout
-        row = np.full(len(columns), np.nan)
-        for name, value in config.items():
-            row[words.get(name, [])] = 0.0
-            for part, number in coordinates(value, name in words):
-                if (name, part) in columns:
-                    row[columns[name, part]] = number
+        row: Floats = self._encoding([config])[0]
         return row
 
     @cached_property
-    def _layout(self) -> tuple[dict[tuple[str, int | str], int], dict[str, list[int]]]:
-        """The column of :meth:`features` for each part of a choice, and the columns for each knob of kind ``word``."""
-        knobs = self.knobs_of(self.probe())
-        columns: dict[tuple[str, int | str], int] = {}
-        words: dict[str, list[int]] = {name: [] for name, knob in knobs.items() if knob.kind == "word"}
-        for name, knob in knobs.items():
-            for part, _ in chain.from_iterable(coordinates(choice, name in words) for choice in knob.choices):
-                if (name, part) not in columns:
-                    columns[name, part] = len(columns)
-                    if isinstance(part, str) and name in words:
-                        words[name].append(columns[name, part])
-        return columns, words
+    def _encoding(self) -> Encoding:
+        choices = ((knob, choice) for knob in self.knobs_of(self.probe()).values() for choice in knob.choices)
+        return Encoding(
+            (knob.name, part) for knob, choice in choices for part, _ in coordinates(choice, knob.kind == "word")
+        )
 
     # --- derived from ``decide`` --------------------------------------------------------------------
 

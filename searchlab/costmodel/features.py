@@ -6,7 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -16,7 +16,7 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import InvalidConfig, SearchlabError, UnsupportedSpace, did_you_mean
 from ..metaschedule import tune_context
-from ..space import Config, Space, Value, coordinates
+from ..space import Config, Encoding, Kind, Space, Value, coordinates
 from .loops import ANNOTATIONS, Loop, loops_of
 
 if TYPE_CHECKING:
@@ -85,9 +85,6 @@ def laid_out(features: Features | type[Features], matrix: Floats, width: int) ->
     return matrix if features.columns_per_store else pad_columns(matrix[:, :width], width, features.absent)
 
 
-_Cells = tuple[list[int], list[float]]  # columns, and the number in each column
-
-
 class KnobFeatures(Features):
     """A config's knobs: the log2 of each factor in a tile, unchanged numbers, and one-hot encoded words.
 
@@ -99,72 +96,33 @@ class KnobFeatures(Features):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        # The known knobs whose choices are tuples:
-        self._tiles: set[str] = set()
-        self._orders: set[str] = set()  # permutations and other tuples that count as words
+        self._kinds: dict[str, Kind] = {}  # of the knobs whose values are tuples
         self.settle([])
 
     def learn(self, configs: Sequence[Config]) -> None:
-        columns: dict[tuple[str, int | str], None] = {}
-        for config in configs:
-            for name, value in config.items():
-                if isinstance(value, tuple) and name not in self._tiles:
-                    value = self._tile_or_word(name, value, config)
-                columns.update(((name, part), None) for part, _ in self._coordinates(value))
-        self.settle(list(columns))
+        columns = (
+            (name, part)
+            for config in configs
+            for name, value in config.items()
+            for part, _ in self._represent(value, isinstance(value, tuple) and self._is_word(name, config))
+        )
+        self.settle(list(dict.fromkeys(columns)))
 
     def settle(self, columns: Columns) -> None:
         self.columns = columns
-        self._cells: dict[tuple[str, Value], _Cells] = {}
-        self._columns = {column: i for i, column in enumerate(columns)}
-        self._words: dict[str, list[int]] = {}
-        for (name, part), i in self._columns.items():
-            if isinstance(part, str):
-                self._words.setdefault(name, []).append(i)
+        self._encoding = Encoding(columns, self._represent)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
-        counts: list[int] = []
-        columns: list[int] = []
-        numbers: list[float] = []
-        for config in configs:
-            before = len(columns)
-            for name, value in config.items():
-                cells = self._cells.get((name, value)) or self._columns_of(name, value, config)
-                columns += cells[0]
-                numbers += cells[1]
-            counts.append(len(columns) - before)
-        matrix = np.full((len(configs), len(self.columns)), np.nan)
-        rows = np.repeat(np.arange(len(configs)), np.array(counts, dtype=np.intp))
-        matrix[rows, np.array(columns, dtype=np.intp)] = numbers
-        return matrix
+        return self._encoding(configs)
 
-    def _columns_of(self, name: str, value: Value, config: Config) -> _Cells:
-        """Return the columns and numbers for one knob's value, which are cached for all configs with this value."""
-        spelled = value
-        if isinstance(value, tuple) and name not in self._tiles:
-            spelled = self._tile_or_word(name, value, config)
-        row: dict[int, float] = {}
-        if isinstance(spelled, str):
-            row.update(dict.fromkeys(self._words.get(name, ()), 0.0))
-        for part, number in self._coordinates(spelled):
-            if (name, part) in self._columns:
-                row[self._columns[name, part]] = number
-        cells = list(row), list(row.values())
-        if not isinstance(value, tuple) or name in self._tiles or name in self._orders:
-            self._cells[name, value] = cells
-        return cells
+    def _is_word(self, name: str, config: Config) -> bool:
+        """Return whether a knob whose values are tuples, such as permutations, is of kind ``word``."""
+        if name not in self._kinds:
+            with suppress(InvalidConfig):  # a config from another space with knobs of the same names
+                self._kinds |= {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
+        return self._kinds.get(name) == "word"
 
-    def _tile_or_word(self, name: str, value: tuple[int, ...], config: Config) -> Value:
-        """Return ``value`` if it is a tile, or else the value written as a word."""
-        if name not in self._orders:
-            try:
-                kinds = {knob.name: knob.kind for knob in self.space.knobs(config) if knob.name == name}
-            except InvalidConfig:  # a config from another space with knobs of the same names
-                return value
-            (self._orders if kinds[name] == "word" else self._tiles).add(name)
-        return ",".join(map(str, value)) if name in self._orders else value
-
-    _coordinates = staticmethod(coordinates)
+    _represent = staticmethod(coordinates)
 
 
 class AutoTVMKnobFeatures(KnobFeatures):
@@ -177,8 +135,8 @@ class AutoTVMKnobFeatures(KnobFeatures):
     name = "autotvm-knob"
 
     @staticmethod
-    def _coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
-        if isinstance(value, tuple):
+    def _represent(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
+        if isinstance(value, tuple) and not is_word:
             return [(i, float(factor)) for i, factor in enumerate(value) if i]
         return coordinates(value, is_word)
 
