@@ -54,17 +54,17 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, placeholder, rest = super().resolve_command(ctx, args)
-        return name, placeholder and _imported(str(name)), rest
+        return name, placeholder and _import_command(str(name)), rest
 
 
-def _imported(name: str) -> Any:
+def _import_command(name: str) -> Any:
     module, _, attribute = COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f".{module}", __package__), attribute)
-    if isinstance(found, typer.Typer):
-        found.rich_markup_mode = MARKUP
-        return typer.main.get_group(found)
+    command = getattr(import_module(f".{module}", __package__), attribute)
+    if isinstance(command, typer.Typer):
+        command.rich_markup_mode = MARKUP
+        return typer.main.get_group(command)
     alone = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-    alone.command(name)(found)
+    alone.command(name)(command)
     return typer.main.get_command(alone)
 
 
@@ -82,8 +82,8 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _say_version(show: bool) -> None:
+    if show:
         print(f"searchlab {version('searchlab')}")
         raise typer.Exit
 
@@ -104,7 +104,7 @@ for command, (_, summary) in COMMANDS.items():
 def complete() -> Any:
     """Return the command with all subcommands imported, for documentation and checks."""
     root: Any = typer.main.get_command(app)
-    root.commands = {name: _imported(name) for name in COMMANDS}
+    root.commands = {name: _import_command(name) for name in COMMANDS}
     return root
 
 

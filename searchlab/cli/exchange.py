@@ -73,7 +73,7 @@ def import_(
 
 def export(
     logs: Logs,
-    place: Annotated[
+    output: Annotated[
         Path,
         Option(
             "--out",
@@ -86,14 +86,14 @@ def export(
     ] = None,
 ) -> None:
     """Export logs to MetaSchedule or Kernel Tuner, or build the best program as a library."""
-    if to is None and place.suffix not in (".so", ".o"):
+    if to is None and output.suffix not in (".so", ".o"):
         raise SearchlabError(
-            f"specify the format of {place} with --to ({', '.join(exports.LOST)}); --to can be omitted only for *.so "
+            f"specify the format of {output} with --to ({', '.join(exports.LOST)}); --to can be omitted only for *.so "
             "and *.o files"
         )
     if to is None or to == "library":
-        made = export_library(logs, place)
-        say(f"built {place}; to call it with only TVM, on arrays from tvm.runtime.tensor: {made.call}")
+        made = export_library(logs, output)
+        say(f"built {output}; to call it with only TVM, on arrays from tvm.runtime.tensor: {made.call}")
         if made.packs:
             say(f"before calling it, pack its weights once: {'; '.join(made.packs)}")
         if made.setting:
@@ -102,8 +102,8 @@ def export(
                 "default, TVM uses half of the cores"
             )
         return
-    count, notes = exports.export_logs(logs, to, place)
+    count, notes = exports.export_logs(logs, to, output)
     for note in notes:
         say(f"note: {note}")
-    say(f"exported {count:,} log{'s' * (count != 1)} to {place}")
+    say(f"exported {count:,} log{'s' * (count != 1)} to {output}")
     say(f"not carried over: {exports.LOST[to]}")

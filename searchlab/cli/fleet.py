@@ -50,8 +50,10 @@ def fleet_server(
         )
     registered_devices(tracker)  # fails immediately if the address is wrong
     ports = SERVER_PORTS if port is None else range(port, port + 1)
-    there = (tracker_host, int(tracker_port))
-    run_server(host, ports, there, key, lambda at: _ready(f"device {key} at {at}, for the tracker at {tracker}"))
+    tracker_address = (tracker_host, int(tracker_port))
+    run_server(
+        host, ports, tracker_address, key, lambda at: _ready(f"device {key} at {at}, for the tracker at {tracker}")
+    )
 
 
 def _ready(text: str) -> None:

@@ -67,7 +67,7 @@ def best(
     if show is not Show.config and len(bests) > 1:
         raise SearchlabError(
             f"{where} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
-            f"these logs: {', '.join(str(one.result.log.path) for one in bests)}"
+            f"these logs: {', '.join(str(program.result.log.path) for program in bests)}"
         )
     show_bests(bests, show, as_json, several=where.is_dir())
 
@@ -76,22 +76,24 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
     """Print ``bests``, with their logs if ``named`` (default: ``several``). If ``several``, JSON output is a list."""
     from ..apply import text_of
 
-    texts = [""] * len(bests) if show is Show.config else [text_of(one, show.value) for one in bests]
+    texts = [""] * len(bests) if show is Show.config else [text_of(best, show.value) for best in bests]
     if as_json:
-        records = [_record(one) | ({show.value: text} if text else {}) for one, text in zip(bests, texts, strict=True)]
+        records = [
+            _record(best) | ({show.value: text} if text else {}) for best, text in zip(bests, texts, strict=True)
+        ]
         say_json(records if several else records[0])
         return
-    for one, text in zip(bests, texts, strict=True):
+    for best, text in zip(bests, texts, strict=True):
         if text:
             print(plain(text))
             continue
-        log = one.result.log
+        log = best.result.log
         of = f" of {log.path}" if (several if named is None else named) else ""
         say(
-            f"{log.header.workload}: {one.gflops:.1f} {log.unit}, {milliseconds(one.seconds)}, trial "
-            f"{one.trial.index}{of}"
+            f"{log.header.workload}: {best.gflops:.1f} {log.unit}, {milliseconds(best.seconds)}, trial "
+            f"{best.trial.index}{of}"
         )
-        for name, value in one.config.items():
+        for name, value in best.config.items():
             say(f"  {name} = {value}")
         for sentence in sentences(log):
             say(sentence)
@@ -102,27 +104,29 @@ def _best_by_workload(directory: Path) -> list[Best]:
         raise no_logs([directory])
     logs = read_logs(directory, paths, {})
     least: dict[str, tuple[float, Path]] = {}
-    for one in logs:
-        if np.isfinite(one.costs).any():
-            _, seconds, _ = fastest(one.costs, one.final)
-            workload = one.header.workload
-            least[workload] = min(least.get(workload, (math.inf, one.path)), (seconds, one.path), key=itemgetter(0))
+    for columns in logs:
+        if np.isfinite(columns.costs).any():
+            _, seconds, _ = fastest(columns.costs, columns.final)
+            workload = columns.header.workload
+            least[workload] = min(
+                least.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
+            )
     if not least:
         raise SearchlabError(f"none of the {len(logs)} logs in {directory} has a successful trial; run more trials")
     return [load_log(path).best for _, path in least.values()]
 
 
-def _record(one: Best) -> dict[str, Any]:
-    log = one.result.log
+def _record(best: Best) -> dict[str, Any]:
+    log = best.result.log
     return {
         "file": str(log.path),
         "workload": log.header.workload,
-        "trial": one.trial.index,
-        "config": one.config.to_json(),
-        "seconds": one.seconds,
-        "gflops": one.gflops,
+        "trial": best.trial.index,
+        "config": best.config.to_json(),
+        "seconds": best.seconds,
+        "gflops": best.gflops,
         "unit": log.unit,
-        "tied": None if one.tied is None else [trial.index for trial in one.tied],
+        "tied": None if best.tied is None else [trial.index for trial in best.tied],
         "noise": noise(log),
         "drift": drift(log),
     }
@@ -164,25 +168,25 @@ def log_check(files: Logs, as_json: AsJson = False) -> None:
     for warning in skipped:
         warnings.warn(warning.message, stacklevel=1)
     if as_json:
-        problems = [[{"line": line.number, "text": line.problem} for line in one.problems] for one in examined]
+        problems = [[{"line": line.number, "text": line.problem} for line in result.problems] for result in examined]
         say_json(
             [
-                {"file": str(one.path), "trials": one.trials, "problems": own}
-                for one, own in zip(examined, problems, strict=True)
+                {"file": str(result.path), "trials": result.trials, "problems": lines}
+                for result, lines in zip(examined, problems, strict=True)
             ]
         )
     else:
-        for one in examined:
-            for line in one.problems:
-                say(f"{one.path}, line {line.number}: {line.problem}")
-            if not one.problems:
-                say(f"{one.path} is intact: {one.trials:,} trials")
-            for note in one.notes:
-                say(f"{one.path} has a newer format than this version of searchlab: {note} is ignored")
-            if one.damaged and one.intact:
-                keep = f"head -n {one.intact} {one.path} > NEW.jsonl"
-                say(f"to resume the run from the {one.trials:,} trials before the damage, keep only these: {keep}")
-    if skipped or any(one.problems for one in examined):
+        for result in examined:
+            for line in result.problems:
+                say(f"{result.path}, line {line.number}: {line.problem}")
+            if not result.problems:
+                say(f"{result.path} is intact: {result.trials:,} trials")
+            for note in result.notes:
+                say(f"{result.path} has a newer format than this version of searchlab: {note} is ignored")
+            if result.damaged and result.intact:
+                keep = f"head -n {result.intact} {result.path} > NEW.jsonl"
+                say(f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {keep}")
+    if skipped or any(result.problems for result in examined):
         raise typer.Exit(1)
 
 
@@ -233,8 +237,8 @@ def table_build(
             return progress.start(run.space.workload, run.space_choice.plugin.name, run.trials)
 
         build_tables(study, tables, on_run, progress.on_block)
-    for one in tables:
-        say(f"{one.run.trials:,} configs: searchlab table info {one.path}")
+    for entry in tables:
+        say(f"{entry.run.trials:,} configs: searchlab table info {entry.path}")
 
 
 @table.command(name="info")

@@ -54,7 +54,7 @@ def time_text(seconds: float) -> str:
 def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = False) -> None:
     """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each."""
     resolved = resolve_target(target)
-    found = [(task, task.spaces(resolved)) for task in tasks_of(load_model(name))]
+    spaces_of_tasks = [(task, task.spaces(resolved)) for task in tasks_of(load_model(name))]
     if as_json:
         say_json(
             [
@@ -66,7 +66,7 @@ def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = Fals
                     "spaces": spaces,
                     "reason": task.reason,
                 }
-                for task, spaces in found
+                for task, spaces in spaces_of_tasks
             ]
         )
         return
@@ -74,11 +74,11 @@ def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = Fals
         ("task", "occurs", "MFLOP", "spaces"),
         (
             (task.name, task.occurs, f"{task.flops / 1e6:,.1f}", ", ".join(spaces) or f"none: {task.reason}")
-            for task, spaces in found
+            for task, spaces in spaces_of_tasks
         ),
         right=("occurs", "MFLOP"),
     )
-    say(f"{len(found)} tasks, {sum(bool(spaces) for _, spaces in found)} of which can be tuned")
+    say(f"{len(spaces_of_tasks)} tasks, {sum(bool(spaces) for _, spaces in spaces_of_tasks)} of which can be tuned")
 
 
 @model.command()
@@ -120,7 +120,7 @@ def tune(
             out=directory,
             trials=trials,
             scheduler=plugin(scheduler),
-            space=[plugin(one) for one in space or SPACES_TRIED],
+            space=[plugin(text) for text in space or SPACES_TRIED],
             policy=plugin(policy),
             batch=batch,
             seed=seed,

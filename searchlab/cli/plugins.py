@@ -78,12 +78,12 @@ def list_(
     for a full description.
     """
     listed: dict[str, dict[str, str]] = {}
-    for shown in [kind] if kind else Kind:
-        if shown is Kind.workloads:
+    for each_kind in [kind] if kind else Kind:
+        if each_kind is Kind.workloads:
             kinds = {name: point.value for name, point in WORKLOADS.entry_points_by_name().items()}
-            listed[shown] = kinds | {name: str(parse_workload(name)) for name in preset_names()}
+            listed[each_kind] = kinds | {name: str(parse_workload(name)) for name in preset_names()}
         else:
-            listed[shown] = {name: point.value for name, point in KINDS[shown].entry_points_by_name().items()}
+            listed[each_kind] = {name: point.value for name, point in KINDS[each_kind].entry_points_by_name().items()}
     declared = origins() if kind is Kind.policies else {}
     if as_json:
         say_json(listed | ({"origins": declared} if kind is Kind.policies else {}))
@@ -106,8 +106,8 @@ def _first_sentence(value: str) -> str:
         spec = find_spec(package)  # a top-level name, so nothing is imported
         if spec is None or spec.origin is None:
             return ""
-        place = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
-        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        location = Path(spec.origin).parent.joinpath(*inner) if inner else Path(spec.origin)
+        file = location / "__init__.py" if location.is_dir() else location.with_suffix(".py")
         body = ast.parse(read_text(file)).body
     except (ImportError, SearchlabError, ValueError, SyntaxError):
         return ""
@@ -141,8 +141,8 @@ def show(
         say_table(("option", "default", "allowed values"), rows)
     else:
         say("It has no options.")
-    if kind is Shown.policy and (own := cls.traits.own_model):
-        say(f"its cost model: {COST_MODELS.resolve(own.cost_model)[0].name}, with the features {own.features}")
+    if kind is Shown.policy and (model := cls.traits.own_model):
+        say(f"its cost model: {COST_MODELS.resolve(model.cost_model)[0].name}, with the features {model.features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")
@@ -275,8 +275,8 @@ def _rules(kind: PluginKind[Any]) -> list[dict[str, Any]]:
             continue
         takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in options.values())
         named = {option: _values(p) for option, p in options.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
-        taken = {"properties": named, "additionalProperties": takes_any}
-        rules.append({"if": {"properties": {"name": {"const": name}}}, "then": {"properties": {"options": taken}}})
+        allowed = {"properties": named, "additionalProperties": takes_any}
+        rules.append({"if": {"properties": {"name": {"const": name}}}, "then": {"properties": {"options": allowed}}})
     return rules
 
 

@@ -71,22 +71,22 @@ def report(
             raise SearchlabError(
                 "--publish cannot be combined with --out, --all, --csv or --json; run `report` separately for those"
             )
-        cards = publish(site, [_result(place, suite) for place in where])
+        cards = publish(site, [_result(folder, suite) for folder in where])
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     if any(path.suffix == ".toml" for path in where):
-        study, place = _of_study(where)
-        where = [place]
-        summary = report_on_study(study, place, directory, everything=everything, every_trial=every_trial)
+        study, folder = _of_study(where)
+        where = [folder]
+        summary = report_on_study(study, folder, directory, everything=everything, every_trial=every_trial)
     else:
         summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial)
     if as_json:
         say_json(summary.to_json())
         return
     show_report(summary, report_directory(*where, out=directory))
-    for place in where:
-        if place.is_dir() and any(map(is_locked, find_logs(place))):
-            say(f"{place}: {StudyProgress(place)}")
+    for folder in where:
+        if folder.is_dir() and any(map(is_locked, find_logs(folder))):
+            say(f"{folder}: {StudyProgress(folder)}")
 
 
 def _result(directory: Path, suite: str) -> Published:
@@ -99,10 +99,10 @@ def _result(directory: Path, suite: str) -> Published:
     if not file.is_file():
         return study_result(directory)
     result = read_trajectories(file)
-    comparison, own = against_baselines(file, suite)
+    comparison, strategy = against_baselines(file, suite)
     trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
     return Published(
-        f"{own} on {result.suite}",
+        f"{strategy} on {result.suite}",
         [f"searchlab suite verify .{trust}"],
         comparison,
         files=[file],
@@ -200,14 +200,14 @@ def power(
             raise SearchlabError(
                 "pass only the directory from `suite run --out`: it is compared with its suite's baselines"
             )
-        runs, own = against_baselines(where[0] / RESULT, suite)
-        strategy = strategy or own
+        runs, name = against_baselines(where[0] / RESULT, suite)
+        strategy = strategy or name
     elif is_suite:
-        found = find_suite(study[0])
+        named_suite = find_suite(study[0])
         if not strategy:
-            known = ", ".join(one.strategy for one in baselines(found))
-            raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {known}")
-        runs = compare(found, [], baselines(found), range(found.spec.seeds))
+            names = ", ".join(baseline.strategy for baseline in baselines(named_suite))
+            raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {names}")
+        runs = compare(named_suite, [], baselines(named_suite), range(named_suite.spec.seeds))
         registered = registered or (None if tests else 1)
     else:
         runs = read_runs(*where)

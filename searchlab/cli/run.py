@@ -91,8 +91,8 @@ def run(
     for reason in left_out:
         say(f"note: {reason}")
     if dry_run:
-        chosen = {run.log.as_posix() for run in in_shard(runs, part, parts)}
-        _say_forecast([run for run in loaded.planned_runs() if run.log in chosen], directory)
+        shard_logs = {run.log.as_posix() for run in in_shard(runs, part, parts)}
+        _say_forecast([run for run in loaded.planned_runs() if run.log in shard_logs], directory)
         return
     failed = summary = None
     with interruptible():
@@ -125,20 +125,20 @@ def _say_forecast(runs: Sequence[PlannedRun], directory: Path) -> None:
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
         (
             (
-                one.workload,
-                one.space,
-                one.strategy,
-                one.runs,
-                one.complete,
-                "unknown" if one.trials is None else f"{one.trials:,}",
-                _time(one.seconds),
+                forecast.workload,
+                forecast.space,
+                forecast.strategy,
+                forecast.runs,
+                forecast.complete,
+                "unknown" if forecast.trials is None else f"{forecast.trials:,}",
+                _time(forecast.seconds),
             )
-            for one in forecasts
+            for forecast in forecasts
         ),
     )
     trials, seconds = total_left(forecasts)
     say(
-        f"{len(runs)} runs, {sum(one.complete for one in forecasts)} of them complete in {directory}; "
+        f"{len(runs)} runs, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
         f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: {_time(seconds)}"
     )
 

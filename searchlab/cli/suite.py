@@ -99,11 +99,11 @@ def suite_info(
     """Show the size and difficulty of each table in a suite, or the card of one table."""
     from ..suite.cards import TableCard  # imported here because importing it takes longer than running most commands
 
-    found = find_suite(suite)
+    whole_suite = find_suite(suite)
     if table:
-        out.print(Markdown(TableCard(RecordedTable(found.table(table))).text()))
+        out.print(Markdown(TableCard(RecordedTable(whole_suite.table(table))).text()))
         return
-    cards = [TableCard(RecordedTable(one)) for one in found.tables]
+    cards = [TableCard(RecordedTable(entry)) for entry in whole_suite.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return
@@ -123,7 +123,7 @@ def suite_info(
         )
         for card in cards
     )
-    say_table(columns, rows, right=columns[2:], title=f"{found.spec.title}: {found.name}", box=SIMPLE_HEAD)
+    say_table(columns, rows, right=columns[2:], title=f"{whole_suite.spec.title}: {whole_suite.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
         "5 %: random draws needed to find a config within 5 % of the optimum, on average and in 95 of 100 runs."
@@ -173,51 +173,51 @@ def suite_run(
     """
     from ..suite.verify import RESULT, check_baselines
 
-    found = find_suite(suite)
-    if split and (found.only or found.split not in (None, split)):
-        raise SearchlabError(f"{found.name} is already a single split or table of a suite; omit --split {split}")
-    if not (found.split or found.only):
-        found = found.part("test" if split is Split.test else "dev")
-    shipped = baselines(found)
+    part = find_suite(suite)
+    if split and (part.only or part.split not in (None, split)):
+        raise SearchlabError(f"{part.name} is already a single split or table of a suite; omit --split {split}")
+    if not (part.split or part.only):
+        part = part.part("test" if split is Split.test else "dev")
+    shipped = baselines(part)
     named = plugin(policy, option)
-    chosen = against.split(",") if against else default_baselines(found, POLICIES.load(named["name"]))
-    check_baselines(found, baselines(found, chosen))  # rejects unknown names before anything runs
+    opponents = against.split(",") if against else default_baselines(part, POLICIES.load(named["name"]))
+    check_baselines(part, baselines(part, opponents))  # rejects unknown names before anything runs
     entry = {
         **named,
         "batch": batch,
-        "label": label_for(named["name"], label, {one.strategy for one in shipped}),
+        "label": label_for(named["name"], label, {baseline.strategy for baseline in shipped}),
         **({"cost_model": plugin(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
-    study = suite_study(found, entry, seeds, chosen)
+    study = suite_study(part, entry, seeds, opponents)
     notes = err if as_json else out
     scratch = ScratchFolder() if directory is None else nullcontext(str(directory))
-    with interruptible(), scratch as place:
+    with interruptible(), scratch as folder:
         for reason in study.plan()[1]:
             notes.print(f"note: {reason}", soft_wrap=True)
-        new = run_policy(study, Path(place) / "logs", jobs, progress=notes)
-        if any(table.entry.split == "test" for table in found.tables):
+        new = run_policy(study, Path(folder) / "logs", jobs, progress=notes)
+        if any(table.entry.split == "test" for table in part.tables):
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:
                 notes.print(
-                    f"note: you have run {uses} strategies on the test split of {found.spec.version}; the protocol "
+                    f"note: you have run {uses} strategies on the test split of {part.spec.version}; the protocol "
                     "allows only one, which is chosen on the dev split, and the result records this number",
                     soft_wrap=True,
                 )
-        if unregistered := [name for name in chosen if (new.strategy, name) not in new.contrasts]:
+        if unregistered := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
             notes.print(
                 f"note: the runs in {directory} began before the comparison with {', '.join(unregistered)} was "
                 f"registered; use a different --out to register it",
                 soft_wrap=True,
             )
-        found = restrict_to_runs(found, new)
-        comparison = compare(found, [new], shipped, study.spec.seed_list)
+        part = restrict_to_runs(part, new)
+        comparison = compare(part, [new], shipped, study.spec.seed_list)
         if directory is None:
             summary = summarize(comparison)
         else:
             write_trajectories(directory / RESULT, new)
             summary = write_report(comparison, directory / "report")
-    answer = SuiteAnswer(found, new, summary)
+    answer = SuiteAnswer(part, new, summary)
     if as_json:
         say_json(answer.to_json())
     else:
@@ -254,11 +254,11 @@ def suite_report(
     """Report on a suite's baselines and on results over the suite."""
     from ..suite.verify import check_baselines
 
-    found = find_suite(suite)
-    shipped = baselines(found, against.split(",") if against else None)
-    check_baselines(found, shipped if against else [one for one in shipped if one.code])
+    part = find_suite(suite)
+    shipped = baselines(part, against.split(",") if against else None)
+    check_baselines(part, shipped if against else [baseline for baseline in shipped if baseline.code])
     limit = parse_trials(trials) if trials else None
-    runs = compare(found, read_results(results or ()), shipped, range(seeds or found.spec.seeds), limit)
+    runs = compare(part, read_results(results or ()), shipped, range(seeds or part.spec.seeds), limit)
     summary = write_report(runs, directory)
     out.print(*(answer.says for answer in summary.answers), *overall_tables(summary), sep="\n")
     say(f"the report: {directory / 'report.html'}")
@@ -299,9 +299,9 @@ def suite_build(
     """Build a suite's tables from another tuner's files, as specified in `suite.toml`. Seal the suite afterwards."""
     from ..suite.build import build
 
-    found = find_suite(suite).part(None)
-    build(found, source, lambda table, done: say(f"{table.name}: {done}"))
-    say(f"{len(found.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
+    whole_suite = find_suite(suite).part(None)
+    build(whole_suite, source, lambda table, done: say(f"{table.name}: {done}"))
+    say(f"{len(whole_suite.tables)} tables are complete; to seal the suite: searchlab suite seal {suite}")
 
 
 @suites.command(name="seal")
@@ -325,14 +325,15 @@ def suite_baselines(
     ] = None,
 ) -> None:
     """Create a suite's baselines from the logs of a study over it. Seal the suite afterwards."""
-    found = find_suite(suite).part(None)
-    logs = [path for place in results for path in find_logs(place) if "report" not in path.parts]
+    whole_suite = find_suite(suite).part(None)
+    logs = [path for folder in results for path in find_logs(folder) if "report" not in path.parts]
     if not logs:
         raise SearchlabError(
             f"no usable logs in {', '.join(map(str, results))}: every log found there belongs to a report; "
             f"pass the directory of a study over the suite"
         )
-    for one in collect(found, logs):
-        path = trajectories_path(directory or found.directory / "baselines", one.strategy)
-        write_trajectories(path, one)
-        say(f"{sum(len(on_table.runs) for on_table in one.tables.values()):,} runs of {one.strategy}: {path}")
+    for trajectories in collect(whole_suite, logs):
+        path = trajectories_path(directory or whole_suite.directory / "baselines", trajectories.strategy)
+        write_trajectories(path, trajectories)
+        runs = sum(len(on_table.runs) for on_table in trajectories.tables.values())
+        say(f"{runs:,} runs of {trajectories.strategy}: {path}")

@@ -80,11 +80,11 @@ PolicyOptions = Annotated[list[str] | None, _option_of("policy")]
 SpaceOptions = Annotated[list[str] | None, _option_of("space")]
 
 
-def number(kind: Any, *names: str, **given: Any) -> Any:
+def number(kind: Any, *names: str, **settings: Any) -> Any:
     """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
     declared = number_of(kind)
     assert declared is not None
-    return Option(*names, min=declared.ge, max=declared.le, **given)
+    return Option(*names, min=declared.ge, max=declared.le, **settings)
 
 
 def say(text: str | Text) -> None:
@@ -123,8 +123,8 @@ def show_warning(
     line: object = None,
 ) -> None:
     """Print a warning. This replaces ``warnings.showwarning``."""
-    known = category is SearchlabWarning
-    text = one_line(str(message)) if known else warnings.formatwarning(message, category, filename, lineno).rstrip()
+    is_own = category is SearchlabWarning
+    text = one_line(str(message)) if is_own else warnings.formatwarning(message, category, filename, lineno).rstrip()
     complain("warning:", "yellow", text)
 
 
@@ -162,12 +162,12 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        given = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:  # invalid JSON, too many digits, or excessive nesting
         raise SearchlabError(f"{name} {text!r:.200} is not valid JSON: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise SearchlabError(f"{name} must be a JSON object, not {text}")
-    return given
+    return value
 
 
 def name_and_value(text: str) -> tuple[str, Any]:
@@ -187,13 +187,13 @@ def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
     A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``.
     """
     name, *parts = text.split(",")
-    given: list[str] = []
+    pairs: list[str] = []
     for part in parts:
-        if given and not _is_complete(given[-1]):
-            given[-1] += f",{part}"
+        if pairs and not _is_complete(pairs[-1]):
+            pairs[-1] += f",{part}"
         else:
-            given.append(part)
-    return {"name": name, "options": dict(name_and_value(option) for option in [*given, *(options or [])])}
+            pairs.append(part)
+    return {"name": name, "options": dict(name_and_value(option) for option in [*pairs, *(options or [])])}
 
 
 def _is_complete(option: str) -> bool:

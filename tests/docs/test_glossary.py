@@ -13,9 +13,6 @@ ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "start" / "glossary.md"
 SOURCES = ("searchlab", "spaces", "policies", "costmodels")
 
-UNREVISED = ("searchlab/cli/",)
-"""Modules whose names are still to be revised. Do not add to them."""
-
 LONGEST_TEST = 60
 
 
@@ -60,7 +57,6 @@ def test_no_name_is_a_word_that_the_glossary_excludes() -> None:
     uses = [
         f"{path}:{line}: {name}"
         for path, module in modules().items()
-        if not path.startswith(UNREVISED)
         for name, line in names_in(module)
         if name.strip("_") in words
     ]
