@@ -68,7 +68,7 @@ OnTrial = Callable[[str, int, float | None], None]
 """A function called with a search's name, a trial's number (from 0), and its score (None if it was rejected)."""
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ScoreComparison(msgspec.Struct, frozen=True):
     """The mean scores over fresh seeds, and the mean of their differences for each seed. All problems count equally."""
 
     default: Interval
@@ -76,7 +76,7 @@ class Compared(msgspec.Struct, frozen=True):
     gain: Interval
 
 
-class ProblemScores(Compared, frozen=True, kw_only=True):
+class ProblemScores(ScoreComparison, frozen=True, kw_only=True):
     """The comparison on one problem."""
 
     workload: str
@@ -97,7 +97,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[ProblemScores]
 
 
-class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
+class HypertuneResult(msgspec.Struct, frozen=True, kw_only=True):
     """The searches over a policy's options, and a comparison of the best options with the defaults.
 
     Attributes:
@@ -123,8 +123,8 @@ class Hypertuned(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     better: bool | None
     verdict: str
-    training: Compared
-    held_out: Compared | None
+    training: ScoreComparison
+    held_out: ScoreComparison | None
     searches: list[Search]
     notes: list[str]
 
@@ -167,8 +167,8 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     if len(working) == 0 or working.min() == working.max():
         return None
     all_costs = measurer.all_costs(run.space)
-    draws = Draws.of(costs, run.trials, all_costs.weights if all_costs else None)
-    random = RandomSearch.of(draws, float(working.min()), run.trials, run.start()[0].n_startup)
+    draws = Draws.from_costs(costs, run.trials, all_costs.weights if all_costs else None)
+    random = RandomSearch.from_draws(draws, float(working.min()), run.trials, run.start()[0].n_startup)
     return Problem(run, measurer, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
 
 
@@ -212,7 +212,7 @@ class HyperPlan:
     fresh_seeds: int  # the number of further runs on each problem, for the final comparison
     notes: list[str]
 
-    def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> Hypertuned:
+    def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> HypertuneResult:
         """Run the searches, then compare the best options with the defaults.
 
         Args:
@@ -241,11 +241,11 @@ class HyperPlan:
                         space=problem.run.space_choice.name,
                         held_out=problem.run.workload in hidden,
                         trials=problem.random.last,
-                        **msgspec.structs.asdict(compared([pair])),
+                        **msgspec.structs.asdict(compare_scores([pair])),
                     )
                     for problem, pair in zip(self.problems, pairs, strict=True)
                 ]
-                trials = _finished(study)[: self.trials]
+                trials = _finished_trials(study)[: self.trials]
                 searches.append(
                     Search(
                         name=study.study_name,
@@ -262,9 +262,9 @@ class HyperPlan:
                         held_out_pairs.append(pair)
                     elif hidden or len(self.hold_outs) == 1:
                         training_pairs.setdefault(str(problem), []).append(pair)
-        training = compared([np.mean(pairs, axis=0) for pairs in training_pairs.values()])
-        held_out = compared(held_out_pairs) if held_out_pairs else None
-        return Hypertuned(
+        training = compare_scores([np.mean(pairs, axis=0) for pairs in training_pairs.values()])
+        held_out = compare_scores(held_out_pairs) if held_out_pairs else None
+        return HypertuneResult(
             policy=self.problems[0].run.strategy.policy.name,
             searched={name: values_of(option_range) for name, option_range in self.ranges.items()},
             not_searched=self.others,
@@ -294,14 +294,14 @@ class HyperPlan:
         default = {name: self.default.get(name) for name in self.ranges}
         default = {name: value for name, value in default.items() if contains(self.ranges[name], value)}
         for number in range(self.trials):
-            if number == len(_finished(study)):
+            if number == len(_finished_trials(study)):
                 seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
                 study.sampler = RoundingSampler(seed=seed, constant_liar=False)
                 if not number and not study.get_trials(states=[TrialState.WAITING]):
                     study.enqueue_trial(default)
                 self._try(study, problems, replays)
-            on_trial(study.study_name, number, _finished(study)[number].value)
-        trials = _finished(study)[: self.trials]
+            on_trial(study.study_name, number, _finished_trials(study)[number].value)
+        trials = _finished_trials(study)[: self.trials]
         scored = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         if not scored:
             raise SearchlabError(
@@ -362,21 +362,21 @@ class HyperPlan:
         return study
 
 
-def _finished(study: optuna.Study) -> list[FrozenTrial]:
+def _finished_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
-def compared(pairs: Sequence[Floats]) -> Compared:
+def compare_scores(pairs: Sequence[Floats]) -> ScoreComparison:
     """Average the scores over problems. The intervals reflect only variation by seed, for exactly these problems.
 
     Args:
         pairs: For each problem, the scores with the default options and with the options found, of shape (2, seeds).
     """
     columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
-    return Compared(*map(mean_of_means_interval, columns))
+    return ScoreComparison(*map(mean_of_means_interval, columns))
 
 
-def verdict(training: Compared, held_out: Compared | None, unchanged: bool) -> str:
+def verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchanged: bool) -> str:
     """Return the result in words.
 
     Args:

@@ -72,7 +72,7 @@ class Copula(NeverTwice, transfers=True):
         self.epsilon = epsilon
         self._earlier: list[Good] = []
         self._choices: dict[Knob, Nearest] = {}
-        self._fitted: tuple[int, Fitted | None] | None = None  # the number of trials, and the copula
+        self._fitted: tuple[int, ConditionedCopula | None] | None = None  # the number of trials, and the copula
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
         self._earlier = [config for space, trials in tasks for config in self._good(space, trials)]
@@ -88,13 +88,13 @@ class Copula(NeverTwice, transfers=True):
             else:
                 yield self.space.decide(lambda knob, sample=sample: self._nearest(knob, sample, rng))  # type: ignore[misc]
 
-    def _fit(self) -> Fitted | None:
+    def _fit(self) -> ConditionedCopula | None:
         """Return the copula fitted to all good trials, or None if there are fewer than two."""
         if self._fitted is None or self._fitted[0] != len(self.trials):
             own_configs = self._good(self.space, self.trials) if len(self.trials) >= self.n_startup else []
             good_configs = [*self._earlier, *own_configs]
             size = _size(self.space)
-            fitted = Fitted.fit(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
+            fitted = ConditionedCopula.fit(good_configs, size, self.shrinkage) if len(good_configs) > 1 else None
             self._fitted = len(self.trials), fitted
         return self._fitted[1]
 
@@ -157,7 +157,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class ConditionedCopula:
     """A Gaussian copula, conditioned on the size of a workload."""
 
     parts: list[Part]
@@ -166,7 +166,7 @@ class Fitted:
     factor: Floats  # (parts, parts): the symmetric square root of their covariance, given the size
 
     @classmethod
-    def fit(cls, configs: Sequence[Good], size: float, shrinkage: float) -> Fitted:
+    def fit(cls, configs: Sequence[Good], size: float, shrinkage: float) -> ConditionedCopula:
         """Fit a copula to ``configs``. A part that a config lacks counts as 0."""
         parts = list(dict.fromkeys(part for config in configs for part in config.parts))
         rows = np.array([[config.size, *(config.parts.get(part, 0.0) for part in parts)] for config in configs]).T

@@ -42,7 +42,7 @@ NEAR = 4
 """The number of fastest trials whose neighbours are candidates."""
 
 CERTAINTY = 4.0
-"""The strength of the ridge penalty that keeps the multiple of the prior mean close to 1; see :class:`Shifted`."""
+"""The strength of the ridge penalty that keeps the multiple of the prior mean close to 1 in :class:`ShiftedProcess`."""
 
 ODDS = 2.0
 """The logarithm of the prior odds that the process with the prior mean is the better one."""
@@ -84,12 +84,12 @@ class GpPrior(NeverTwice, transfers=True):
         self.points, self.neighbours = (max(1, int(min(1.0, limit) * n)) for n in (points, neighbours))
         if (self.points, self.neighbours) != (points, neighbours):
             self.effective = {"points": self.points, "neighbours": self.neighbours}
-        self._learnt: Learnt | None = None
+        self._learnt: LearntPrior | None = None
         self._threads = ThreadpoolController()
 
     def transfer(self, tasks: Sequence[tuple[Space, Sequence[Trial]]]) -> None:
         useful = [(space, trials) for space, trials in tasks if trials]
-        self._learnt = Learnt(useful, self.seed) if useful else None
+        self._learnt = LearntPrior(useful, self.seed) if useful else None
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -118,12 +118,12 @@ class GpPrior(NeverTwice, transfers=True):
         if not candidates:
             return []
         rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
-        processes = [Shifted(rows, values, self.encoding)]
+        processes = [ShiftedProcess(rows, values, self.encoding)]
         priors = np.zeros(len(candidates))
         if self._learnt is not None:
             before = self._learnt(self.space, [trial.config for trial in trials])
             priors = self._learnt(self.space, candidates)
-            processes.append(Shifted(rows, values, self.encoding, before))
+            processes.append(ShiftedProcess(rows, values, self.encoding, before))
         losses = np.array([process.loss for process in processes]) - ODDS * np.arange(len(processes))
         weights = np.exp(losses.min() - losses)
         weights /= weights.sum()
@@ -173,7 +173,7 @@ def standardise(costs: Sequence[float]) -> Floats:
     return centred / (centred.std() or 1.0)
 
 
-class Shifted:
+class ShiftedProcess:
     """A Gaussian process over the residuals of the costs from a multiple of the prior mean.
 
     The multiple is found by ridge regression, which keeps it close to 1 unless the trials contradict that.
@@ -207,7 +207,7 @@ class Shifted:
         self._process.believe(row, value - self._slope * before)
 
 
-class Learnt:
+class LearntPrior:
     """Predicts how configs rank within a workload, from trials of other workloads.
 
     Ranks are normal scores, from about -3 for the fastest to 3 for the slowest. A config is described by its numbers,

@@ -108,7 +108,7 @@ class GreedyIls(NeverTwice):
         return self._around(scan.number + 1, perturb(self.space, scan.base, steps, rng), idle)
 
     def _around(self, number: int, base: Config, idle: int) -> Scan:
-        return Scan(number, base, idle, Remembered(self._neighbours(number, base)))
+        return Scan(number, base, idle, ReusableConfigs(self._neighbours(number, base)))
 
     def _neighbours(self, number: int, base: Config) -> Iterator[Config]:
         rng = private_rng(self.seed, "greedy-ils", number)
@@ -129,7 +129,7 @@ class GreedyIls(NeverTwice):
         self._costs.update((trial.config, trial.cost) for trial in trials if trial.config in self.seen)
 
 
-class Remembered(Iterable[Config]):
+class ReusableConfigs(Iterable[Config]):
     """The configs of an iterator, stored for repeated iteration because producing each may take milliseconds."""
 
     def __init__(self, source: Iterator[Config]) -> None:

@@ -47,10 +47,10 @@ def claim_verdicts(comparison: ComparedRuns, claims: Sequence[Claim]) -> list[Cl
     for claim, other, pair in comparisons:
         p = None if pair.p is None else next(adjusted)
         compared.setdefault(id(claim), []).append(_comparand(claim, other, pair, p))
-    return [_decided(claim, compared[id(claim)]) for claim in claims]
+    return [_decide(claim, compared[id(claim)]) for claim in claims]
 
 
-class _Compared(NamedTuple):
+class _Comparison(NamedTuple):
     """The difference between a strategy and an opponent, or the logarithm of their ratio. Higher is better."""
 
     difference: Difference
@@ -71,7 +71,7 @@ class _Compared(NamedTuple):
         return p
 
 
-def _decided(claim: Claim, against: list[Comparand]) -> ClaimVerdict:
+def _decide(claim: Claim, against: list[Comparand]) -> ClaimVerdict:
     decisive = min(
         against,
         key=lambda comparand: (WORST_FIRST.index(comparand.verdict), comparand.value if comparand.workloads else 0.0),
@@ -79,7 +79,7 @@ def _decided(claim: Claim, against: list[Comparand]) -> ClaimVerdict:
     return ClaimVerdict(claim=claim, verdict=decisive.verdict, says=decisive.says, against=against)
 
 
-def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
+def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Comparison:
     """Compare the claim's strategy with ``other`` on each workload on which both have enough trials."""
     names = (claim.strategy, other)
     budget = Budget(claim.trials or UNLIMITED, claim.seconds)
@@ -98,7 +98,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
             continue
         numbers = [_numbers(group, part, claim.measure) for group in pair]
         unreached += [float(np.isinf(list(own.values())).mean()) for own in numbers]
-        first_numbers, second_numbers = _paired(numbers, pair, part, claim.measure)
+        first_numbers, second_numbers = _pair_numbers(numbers, pair, part, claim.measure)
         first.append(first_numbers)
         second.append(second_numbers)
         clusters.append(item.cluster)
@@ -108,7 +108,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, other: str) -> _Compared:
         why = "no workload has runs of both with enough trials" if short else "no workload has runs of both"
     else:
         why = ""
-    return _Compared(paired_difference(first, second, clusters), float(np.mean(unreached or [0.0])), why)
+    return _Comparison(paired_difference(first, second, clusters), float(np.mean(unreached or [0.0])), why)
 
 
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
@@ -120,12 +120,12 @@ def _covers(runs: StrategyRuns, claim: Claim) -> bool:
 
 def _numbers(runs: StrategyRuns, item: WorkloadRuns, measure: str) -> dict[int, float]:
     """Return the measure for each seed, or infinity if the run did not reach the target."""
-    values = StrategySummary.measures[measure].of(runs).by_seed
+    values = StrategySummary.measures[measure].compute(runs).by_seed
     seeds = [run.seed for run in runs.compared]
     return {seed: math.inf if value is None else value for seed, value in zip(seeds, values, strict=True)}
 
 
-def _paired(
+def _pair_numbers(
     numbers: Sequence[dict[int, float]], pair: Sequence[StrategyRuns], item: WorkloadRuns, measure: str
 ) -> tuple[Floats, Floats]:
     """Return the numbers of both strategies for the same seeds, with NaN for missing runs. Higher is better.
@@ -150,7 +150,7 @@ def _paired(
     return first, second
 
 
-def _comparand(claim: Claim, other: str, pair: _Compared, p: float | None) -> Comparand:
+def _comparand(claim: Claim, other: str, pair: _Comparison, p: float | None) -> Comparand:
     difference, answer = pair.difference, pair.answer
     interval = answer.difference
     verdict = _verdict(claim, difference.value, interval.lower, interval.upper, p)

@@ -73,9 +73,9 @@ def contrasts(
         if first in single or second in single:
             compared.append(untested(about, ONE_RUN, [_sample(a, a)], [_sample(b, b)]))
         elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
-            compared.append(_paired(about, _sample(a, common), _sample(b, common)))
+            compared.append(_compare_paired(about, _sample(a, common), _sample(b, common)))
         else:
-            compared.append(_unpaired(about, _sample(a, a), _sample(b, b), test=level is not None))
+            compared.append(_compare_unpaired(about, _sample(a, a), _sample(b, b), test=level is not None))
     return compared
 
 
@@ -84,13 +84,13 @@ def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
     return -np.array([runs[seed] for seed in sorted(seeds)])
 
 
-def _paired(about: About, first: Floats, second: Floats) -> Contrast:
+def _compare_paired(about: About, first: Floats, second: Floats) -> Contrast:
     effect, p = signed_rank(first, second)
     share = share_interval(float((first > second).sum() + (first == second).sum() / 2), len(first))
     return tested(about, SIGNED_RANK, len(first), share, effect, p)
 
 
-def _unpaired(about: About, first: Floats, second: Floats, *, test: bool) -> Contrast:
+def _compare_unpaired(about: About, first: Floats, second: Floats, *, test: bool) -> Contrast:
     chance, runs = improvement_interval([first], [second]), min(len(first), len(second))
     p = rank_sum_test(first, second) if test else None
     return tested(about, RANK_SUM if test else DESCRIBED, runs, chance, 2 * chance.value - 1, p)
@@ -131,7 +131,7 @@ class PageTests:
     overall: Mapping[Pair, int]  # number of tests over all workloads: 0, 1 or 2
 
     @classmethod
-    def of(
+    def from_pairs(
         cls, alone: Iterable[tuple[str, str]], overall: Iterable[tuple[str, str]], registered: Iterable[tuple[str, str]]
     ) -> PageTests:
         """Count the tests of each pair. ``alone`` and ``overall`` contain one pair for each test."""

@@ -71,7 +71,7 @@ class Column:
     title: str = ""  # heading in human-readable tables; {unit}, {goal} and {cutoffs} are filled in
     shown: Shown = Shown.NOWHERE
     digits: int | None = None  # decimal places in human-readable tables; None for three significant digits
-    of: str | Callable[[Any], Any] = ""  # path from the measure's value to the number or text; see at()
+    path: str | Callable[[Any], Any] = ""  # path from the measure's value to the number or text; see get_path()
     best: Callable[[Sequence[float]], float] | None = None  # max or min, to select the number that is shown in bold
     beside: Callable[[Any, Any], str] | None = None  # returns text to show next to the number, given the value and row
     detail: Callable[[Any], str] | None = None  # returns further text, given the value; shown only on the page
@@ -81,7 +81,7 @@ class Column:
 
     def number(self, value: Any) -> Any:
         """Return the column's number or text, given the measure's value."""
-        return None if value is None else get_path(value, self.of)
+        return None if value is None else get_path(value, self.path)
 
     def text(self, number: Any) -> str:
         return number if isinstance(number, str) else number_text(number, self.digits)
@@ -92,7 +92,7 @@ class Measure(Generic[Source, V]):
 
     Args:
         meaning: A one-sentence definition.
-        of: A function that computes the measure from the runs.
+        compute: A function that computes the measure from the runs.
         *columns: The measure's columns; none if the measure appears only in ``summary.json``.
         unit: The unit of the numbers.
         compared_by: The measure's name in comparisons of strategies, or empty if strategies are not compared by it.
@@ -103,13 +103,13 @@ class Measure(Generic[Source, V]):
     def __init__(
         self,
         meaning: str,
-        of: Callable[[Source], V],
+        compute: Callable[[Source], V],
         *columns: Column,
         unit: str = "",
         compared_by: str = "",
         better: Callable[..., float] = min,
     ) -> None:
-        self.meaning, self.of, self.columns = meaning, of, columns
+        self.meaning, self.compute, self.columns = meaning, compute, columns
         self.unit, self.compared_by, self.better = unit, compared_by, better
         self.name = ""
 
@@ -137,7 +137,7 @@ class Row:
 
     def __init__(self, strategy: str, source: Any) -> None:
         self.strategy = strategy
-        self.values: dict[str, Any] = {name: measure.of(source) for name, measure in self.measures.items()}
+        self.values: dict[str, Any] = {name: measure.compute(source) for name, measure in self.measures.items()}
 
     @classmethod
     def columns(cls) -> Iterator[tuple[Measure[Any, Any], Column]]:
@@ -234,7 +234,7 @@ class Spread(msgspec.Struct, frozen=True):
         return cls(middle, lower, upper, values)
 
 
-class Reached(msgspec.Struct, frozen=True):
+class TargetTimes(msgspec.Struct, frozen=True):
     """The trials or seconds that runs needed to reach the target. None stands for infinity, as for censored runs."""
 
     reached: int  # number of seeds that reached the target
@@ -300,7 +300,7 @@ def _estimate(name: str, title: str = "", digits: int | None = None, **look: Any
     return value, *_ends(name)
 
 
-def _to_target(runs: StrategyRuns, *, seconds: bool) -> Reached:
+def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     """Summarise the trials, or the ``seconds``, that runs needed to reach the target."""
     target = np.array([runs.workload.target])
     ends = [run.elapsed if seconds else np.arange(1.0, len(run.curve) + 1) for run in runs.interrupted]
@@ -312,9 +312,9 @@ def _to_target(runs: StrategyRuns, *, seconds: bool) -> Reached:
     hits = hitting_times(runs.curves, target)
     if seconds:
         values = seconds_of_hits(hits, runs.elapsed)[:, 0]
-        return Reached.from_runs(values, runs.elapsed[:, -1], runs.workload.longest, *interrupted)
+        return TargetTimes.from_runs(values, runs.elapsed[:, -1], runs.workload.longest, *interrupted)
     spent = np.array([float(min(run.log.trials, runs.horizon)) for run in runs.compared])
-    return Reached.from_runs(hits[:, 0], spent, runs.horizon, *interrupted)
+    return TargetTimes.from_runs(hits[:, 0], spent, runs.horizon, *interrupted)
 
 
 def _anytime(runs: StrategyRuns) -> Spread:
@@ -337,17 +337,17 @@ def _seconds(runs: StrategyRuns) -> Seconds:
     return Seconds(math.fsum(parts), *parts)
 
 
-def _failed(failures: dict[str, int]) -> str:
+def _failures_text(failures: dict[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in failures.items() if count) or "none"
 
 
 def _ends(name: str, lower: str = "lower", upper: str = "upper") -> tuple[Column, Column]:
-    return Column(f"{name}_{lower}", of="lower"), Column(f"{name}_{upper}", of="upper")
+    return Column(f"{name}_{lower}", path="lower"), Column(f"{name}_{upper}", path="upper")
 
 
-def _reached(name: str, title: str, **look: Any) -> tuple[Column, ...]:
-    """Return the columns of a measure of type :class:`Reached`. ``look`` sets further fields of the first column."""
-    median = Column(f"{name}_median", title, Shown.TABLES, of="median", best=min, missing="not reached", **look)
+def _target_columns(name: str, title: str, **look: Any) -> tuple[Column, ...]:
+    """Return the columns of a measure of type :class:`TargetTimes`; ``look`` sets further fields of the first one."""
+    median = Column(f"{name}_median", title, Shown.TABLES, path="median", best=min, missing="not reached", **look)
     return median, *_ends(name)
 
 
@@ -375,7 +375,7 @@ class StrategySummary(Row):
     seeds = OnWorkload(
         "The seeds of the runs that are compared.",
         lambda runs: [run.seed for run in runs.compared],
-        Column("seeds", "seeds", Shown.TABLES, of=len),
+        Column("seeds", "seeds", Shown.TABLES, path=len),
     )
     interrupted = OnWorkload(
         "The seeds whose runs were stopped before the horizon and are not compared.",
@@ -420,25 +420,25 @@ class StrategySummary(Row):
     trials_to_target = OnWorkload(
         "Median trials to the target, and how many seeds reached it if not all did.",
         partial(_to_target, seconds=False),
-        Column("seeds_that_reached_target", of="reached"),
-        *_reached("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
+        Column("seeds_that_reached_target", path="reached"),
+        *_target_columns("trials_to_target", "trials\nto {goal}", beside=lambda reached, _: reached.censored),
         Column(
             "trials_ert",
             "ERT, trials",
             Shown.PAGE,
-            of="expected",
+            path="expected",
             meaning="Expected trials to the target with restarts, from all trials in the logs.",
         ),
-        Column("trials_par10", of="penalised"),
+        Column("trials_par10", path="penalised"),
         unit="trials",
         compared_by="trials to the target",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
         partial(_to_target, seconds=True),
-        *_reached("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
-        Column("seconds_ert", of="expected"),
-        Column("seconds_par10", of="penalised"),
+        *_target_columns("seconds_to_target", "seconds\nto {goal}", detail=lambda reached: reached.censored),
+        Column("seconds_ert", path="expected"),
+        Column("seconds_par10", path="penalised"),
         unit="s",
         compared_by="seconds to the target",
     )
@@ -491,15 +491,15 @@ class StrategySummary(Row):
     seconds = OnWorkload(
         "The seconds counted for all runs.",
         _seconds,
-        Column("seconds", "seconds", Shown.COSTS, of="total"),
-        *(Column(f"{part}_seconds", part, Shown.COSTS, of=part) for part in TIME_PARTS),
+        Column("seconds", "seconds", Shown.COSTS, path="total"),
+        *(Column(f"{part}_seconds", part, Shown.COSTS, path=part) for part in TIME_PARTS),
         unit="s",
     )
     failures = OnWorkload(
         "The failed trials of all runs, by kind.",
         _failures,
-        Column("", "failed trials", Shown.COSTS, of=_failed),
-        *(Column(kind, of=kind) for kind in FAILURES),
+        Column("", "failed trials", Shown.COSTS, path=_failures_text),
+        *(Column(kind, path=kind) for kind in FAILURES),
     )
 
     def by_seed(self, name: str) -> dict[int, float]:

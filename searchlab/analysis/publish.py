@@ -48,7 +48,7 @@ class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Published:
+class Publication:
     """A result to publish.
 
     Attributes:
@@ -74,17 +74,17 @@ class Published:
         return re.sub(r"[^A-Za-z0-9.]+", "-", self.title).strip("-.") or "result"
 
 
-def study_result(directory: Path) -> Published:
+def study_result(directory: Path) -> Publication:
     """Return the result of the study or logs in ``directory``. Raises SearchlabError if it does not exist."""
     if not directory.is_dir():
         raise SearchlabError(f"the directory {directory} to publish does not exist; pass one that contains logs")
     commands = [f"searchlab report {LOGS} --out again", f"searchlab log check {LOGS}"]
     if (directory / TOML).is_file():
         commands.append(f"searchlab run {LOGS}/{TOML} --out repeated")
-    return Published(real_path(directory).name, commands, directory=directory)
+    return Publication(real_path(directory).name, commands, directory=directory)
 
 
-def publish(out: Path, results: Iterable[Published]) -> list[IndexEntry]:
+def publish(out: Path, results: Iterable[Publication]) -> list[IndexEntry]:
     """Write ``results``, and an index of all results, to the site in the directory ``out``.
 
     A result replaces an earlier one with the same title. Other results on the site are kept.
@@ -128,7 +128,7 @@ def _is_site(out: Path) -> bool:
     return (out / "index.html").is_file() or bool(_cards(out))
 
 
-def _write(folder: Path, result: Published) -> Path:
+def _write(folder: Path, result: Publication) -> Path:
     """Write ``result`` to the new directory ``folder``, and return it."""
     folder.mkdir()
     comparison = result.comparison
@@ -179,7 +179,7 @@ def _copy_logs(directory: Path, to: Path) -> Path:
     return to
 
 
-def _describe(result: Published, summary: Summary, comparison: ComparedRuns) -> IndexEntry:
+def _describe(result: Publication, summary: Summary, comparison: ComparedRuns) -> IndexEntry:
     texts = [answer.says for answer in summary.answers]
     if not texts:
         texts = [summary.overall.verdict] if summary.overall else [item.verdict for item in summary.workloads]

@@ -335,7 +335,7 @@ class WorkloadRuns:
             working = costs[np.isfinite(costs)]
             if len(working) and (draws := _draws(runs, self.horizon, float(working.max()))):
                 best = min(float(working.min()), least_optimum(runs))
-                searches[space] = RandomSearch.of(draws, best, self.horizon, _of_half(_shares(groups).values()))
+                searches[space] = RandomSearch.from_draws(draws, best, self.horizon, _of_half(_shares(groups).values()))
         return searches
 
     @cached_property
@@ -392,7 +392,7 @@ def _draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> Draws | No
     sample = np.array([np.median(of_one) for of_one in costs])
     if not np.isfinite(sample).any():
         return None
-    return Draws.of(sample, trials, np.array([float(len(of_one)) for of_one in costs]), slowest)
+    return Draws.from_costs(sample, trials, np.array([float(len(of_one)) for of_one in costs]), slowest)
 
 
 def by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:

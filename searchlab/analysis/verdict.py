@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from .contrasts import PageTests, seeds_needed
-from .measures import AREA, OverallStrategy, Reached, StrategySummary, interval_text
+from .measures import AREA, OverallStrategy, StrategySummary, TargetTimes, interval_text
 from .model import Comparand, Contrast, Outcome, Standing
 from .stats.inference import ROPE, Answer, Difference, Equivalence
 from .stats.intervals import Interval
@@ -149,10 +149,10 @@ def verdict(
             _values("Median area under the curve", areas),
         ]
     else:
-        trials = {row.strategy: _reached(row.trials_to_target) for row in rows[:2]}
+        trials = {row.strategy: _median_text(row.trials_to_target) for row in rows[:2]}
         sentences += [_values(f"Median trials to {goal}", trials), in_start]
         timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
-        seconds = {row.strategy: _reached(row.seconds_to_target) for row in timed[:2]}
+        seconds = {row.strategy: _median_text(row.seconds_to_target) for row in timed[:2]}
         if timed[0] is not rows[0] and len(set(seconds.values())) > 1:
             sentences.append(_values("The order differs in median seconds", seconds))
         medians = [row.trials_to_target for row in rows[:2] if not row.one_run]
@@ -183,7 +183,7 @@ def _join(sentences: Sequence[str], so_far: bool) -> str:
     return " ".join(filter(None, [*sentences, "Some runs are not complete, so this may change." * so_far]))
 
 
-def _reached(measure: Reached) -> str:
+def _median_text(measure: TargetTimes) -> str:
     """Format the median with its interval, if it has one, such as "21 [18, 26]"."""
     if measure.median is None:
         return f"not reached{measure.censored}"

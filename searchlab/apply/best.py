@@ -36,14 +36,14 @@ TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
 """The textual forms of a program, from its schedule to its assembly."""
 
 
-class Applied(NamedTuple):
+class AppliedSchedule(NamedTuple):
     """A log's best schedule and its module, which ``tvm.compile(module, target)`` accepts."""
 
     schedule: Schedule
     module: tvm.IRModule
 
 
-class Exported(NamedTuple):
+class LibraryUse(NamedTuple):
     """Instructions for using an exported library."""
 
     call: str  # the Python expression that calls it
@@ -52,7 +52,7 @@ class Exported(NamedTuple):
 
 
 @checks_arguments
-def apply_best(log: str | Path | Result) -> Applied:
+def apply_best(log: str | Path | Result) -> AppliedSchedule:
     """Return a run's best schedule and its module.
 
     TVM then runs programs in this process with as many threads as the trials used, instead of its default of half of
@@ -81,7 +81,7 @@ def apply_best(log: str | Path | Result) -> Applied:
     result = log if isinstance(log, Result) else load_log(log)
     schedule = result.best.schedule()
     use_threads_of(result.space.target)
-    return Applied(schedule, schedule.mod)
+    return AppliedSchedule(schedule, schedule.mod)
 
 
 @checks_arguments
@@ -245,7 +245,7 @@ def use_threads_of(target: Target) -> None:
 # --- libraries --------------------------------------------------------------------------------------------------------
 
 
-def export_library(paths: Sequence[Path], out: Path) -> Exported:
+def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
     """Build a log's best program as a shared library or an object file, which TVM can load without searchlab.
 
     The function ``main`` accepts the workload's tensors in order and writes the result to the last one. If the program
@@ -302,7 +302,7 @@ def export_library(paths: Sequence[Path], out: Path) -> Exported:
         packs += [f'{library}["{PACK}{name}"]({", ".join([name, *variables])})'] if variables else []
         arguments += variables or [name]
     setting = f"{THREADS}={target.cores}" if target.kind == "llvm" else ""
-    return Exported(f'{library}["main"]({", ".join(arguments)})', tuple(packs), setting)
+    return LibraryUse(f'{library}["main"]({", ".join(arguments)})', tuple(packs), setting)
 
 
 def _compiler(target: Target) -> str:

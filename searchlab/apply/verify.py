@@ -58,7 +58,7 @@ class SpeedUp:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedProgram:
     """A trial of the log whose program was built and run again. All times are in seconds per execution.
 
     Attributes:
@@ -107,7 +107,7 @@ class Verification:
     workload: str
     space: str
     seeds: tuple[int, ...]  # the seeds of the inputs for the checks, in addition to seed 0 for measuring
-    programs: tuple[Verified, ...]
+    programs: tuple[VerifiedProgram, ...]
     untuned: Readings  # the untuned program's readings; if empty, the note may state the reason
     note: str
     settings: LocalSettings  # how programs were timed
@@ -328,10 +328,10 @@ def _note(target: Target, untuned: Trial | None) -> str:
 
 def _check_remeasured(
     measurer: LocalMeasurer, space: Space, result: Result, trial: Trial, seeds: Sequence[int]
-) -> Verified:
+) -> VerifiedProgram:
     """Check a remeasured trial on the inputs of every seed, and compare its program with the one measured before."""
     now = trial.measurement
-    program = Verified(
+    program = VerifiedProgram(
         trial.index,
         trial.config.to_json(),
         _logged_readings(result.log, result.trials[trial.index]),

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis import report as write_report
 from ..analysis.power import power_plan
-from ..analysis.publish import Published, publish, study_result
+from ..analysis.publish import Publication, publish, study_result
 from ..analysis.report import write_report as write_comparison
 from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress
@@ -89,7 +89,7 @@ def report(
             say(f"{folder}: {StudyProgress(folder)}")
 
 
-def _result(directory: Path, suite: str) -> Published:
+def _result(directory: Path, suite: str) -> Publication:
     """Return the result to publish from a study's directory, or from a directory written by ``suite run --out``."""
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
     from ..suite.trajectories import read_trajectories
@@ -101,7 +101,7 @@ def _result(directory: Path, suite: str) -> Published:
     result = read_trajectories(file)
     comparison, strategy = against_baselines(file, suite)
     trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
-    return Published(
+    return Publication(
         f"{strategy} on {result.suite}",
         [f"searchlab suite verify .{trust}"],
         comparison,

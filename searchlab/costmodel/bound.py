@@ -31,7 +31,7 @@ class TrainingData(NamedTuple):
     groups: Ints
 
     @classmethod
-    def of_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> TrainingData:
+    def from_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> TrainingData:
         """Concatenate the features and scores of all tasks.
 
         Args:
@@ -245,7 +245,7 @@ class BoundCostModel:
     def _rows(self, *columns: tuple[Floats, Floats]) -> TrainingData:
         pooled = [] if columns and self.started else self._others
         others = [(features(task.configs), task.scores) for features, task in pooled]
-        return TrainingData.of_tasks([*others, *columns], self.features.absent)
+        return TrainingData.from_tasks([*others, *columns], self.features.absent)
 
 
 def _with_uncertainty() -> list[str]:

@@ -55,7 +55,7 @@ class As:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedLog:
     """A log to write."""
 
     path: Path
@@ -84,7 +84,7 @@ def detect(path: Path) -> str:
     raise SearchlabError(f"{where} does not look like a record of {formats}; if it is one, pass --format")
 
 
-def import_file(path: Path, out: Path, options: As, format: str | None = None) -> tuple[list[Imported], list[str]]:
+def import_file(path: Path, out: Path, options: As, format: str | None = None) -> tuple[list[ImportedLog], list[str]]:
     """Write the tasks in another tuner's file as logs.
 
     Args:
@@ -110,7 +110,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
     if single and len(tasks) > 1:
         names = ", ".join(task.name for task in tasks[:4]) + (", ..." if len(tasks) > 4 else "")
         raise SearchlabError(f"{path} contains {len(tasks)} tasks ({names}); pass a directory as --out")
-    logs: list[Imported] = []
+    logs: list[ImportedLog] = []
     notes: list[str] = []
     for number, task in enumerate(tasks):
         try:
@@ -131,7 +131,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
     return logs, notes + [what for task in tasks for what in task.left_out]
 
 
-def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> Imported:
+def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> ImportedLog:
     plugin = options.space or task.space
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
@@ -141,7 +141,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
         if options.workload is not None:
             _check_same_workload(task.native, parse_workload(options.workload), task.name)
         header = msgspec.structs.replace(task.native, **({"label": options.label} if options.label else {}))
-        return Imported(path, header, _number(sorted(records, key=lambda record: record.index)))
+        return ImportedLog(path, header, _number(sorted(records, key=lambda record: record.index)))
     workload = _workload(task, options)
     common: dict[str, Any] = {
         "workload": str(workload),
@@ -160,7 +160,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
         header = Header(
             space=Plugin(task.format, {"task": task.name}), fingerprint=task.fingerprint, target=target, **common
         )
-        return Imported(path, header, _number(records), analysis=True)
+        return ImportedLog(path, header, _number(records), analysis=True)
 
     with names_from(USER) if plugin is options.space else nullcontext():
         space = SPACES.make(plugin, workload, _target(task, options))
@@ -186,7 +186,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
         target=space.target.to_json(),
         **common,
     )
-    return Imported(path, header, _number(records), left_out)
+    return ImportedLog(path, header, _number(records), left_out)
 
 
 def _workload(task: ForeignTask, options: As) -> Workload:

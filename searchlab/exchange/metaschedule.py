@@ -51,7 +51,7 @@ class _Workload(msgspec.Struct, array_like=True):
     module: str  # in base64: eight bytes for the length, then the graph of nodes in JSON
 
 
-class _Tuned(msgspec.Struct, array_like=True):
+class _TuningRecord(msgspec.Struct, array_like=True):
     trace: Trace
     run_secs: list[Any] | None = None
     target: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ def read(path: Path) -> list[ForeignTask]:
     workloads = [line.decode(decoder) for line in lines(table)]
     tasks: dict[tuple[int | None, bytes], ForeignTask] = {}
     noted: set[tuple[bytes, int]] = set()
-    pairs = msgspec.json.Decoder(tuple[int, _Tuned])
+    pairs = msgspec.json.Decoder(tuple[int, _TuningRecord])
     for line in lines(records):
         index, tuned = line.decode(pairs)
         if not 0 <= index < len(workloads):
@@ -95,7 +95,7 @@ def read(path: Path) -> list[ForeignTask]:
     return list(tasks.values())
 
 
-def _task(line: ForeignLine, workload: _Workload, tuned: _Tuned, note: Note | None) -> ForeignTask:
+def _task(line: ForeignLine, workload: _Workload, tuned: _TuningRecord, note: Note | None) -> ForeignTask:
     target = line.target(tuned.target) if tuned.target is not None else {}
     name = f"structural hash {workload.structural_hash}"
     workload_name = None if note else _recognise(workload.structural_hash, tuned.args_info or [])
@@ -104,7 +104,7 @@ def _task(line: ForeignLine, workload: _Workload, tuned: _Tuned, note: Note | No
     return ForeignTask("metaschedule", name, workload_name, why, target, [], source=workload.module, native=header)
 
 
-def _trial(line: ForeignLine, tuned: _Tuned, note: Note | None) -> ForeignTrial:
+def _trial(line: ForeignLine, tuned: _TuningRecord, note: Note | None) -> ForeignTrial:
     if note is not None:
         return ForeignTrial(line.number, note.record, tuned.trace)
     config: dict[str, Any] = {"trace": _shape(tuned.trace)}

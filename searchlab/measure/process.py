@@ -32,7 +32,7 @@ from .messages import Answer, Broken, End, Failed, Fork, HasEnded, Ready, Reply,
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
-Process: TypeAlias = "subprocess.Popen[bytes] | Forked"
+Process: TypeAlias = "subprocess.Popen[bytes] | ForkedProcess"
 
 START_SECONDS = 120.0  # time limit for importing TVM, and for creating a workload's inputs and reference results
 STOPPED_SECONDS = 30.0  # how long a worker may be stopped by a signal before its time limit goes on
@@ -340,7 +340,7 @@ class MeasuringWorker(Worker):
     MB, or 0 for no limit. Raises SearchlabError if the fork server cannot import TVM.
     """
 
-    _process: Forked
+    _process: ForkedProcess
     longest = LONGEST
 
     def __init__(self, threads: int, scratch: str = "", memory_limit_mb: int = 0) -> None:
@@ -388,7 +388,7 @@ class MeasuringWorker(Worker):
         """Whether the worker is alive, has not sent anything more, and has not been changed by a candidate."""
         return not self.changed and not self.channel.poll() and self.alive
 
-    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> Forked:
+    def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
         server = _fork_server()
         try:
             folder = os.getcwd()
@@ -478,7 +478,7 @@ def _last_line(printed: bytes) -> str:
 # --- the fork server ----------------------------------------------------------------------------------------------
 
 
-class Forked:
+class ForkedProcess:
     """A process that ``server`` has forked, with the methods of Popen that :class:`Worker` needs."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
@@ -524,7 +524,7 @@ class ForkServer:
         """Whether the server is alive and was started by this process rather than by a process that forked it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
-    def fork(self, message: Fork, files: list[int]) -> Forked:
+    def fork(self, message: Fork, files: list[int]) -> ForkedProcess:
         """Fork a worker. Raises SearchlabError if this fails."""
         try:
             answer: int | str = self._ask(message, files)
@@ -534,7 +534,7 @@ class ForkServer:
             raise SearchlabError(f"cannot start a measuring process: {why}; check your TVM installation") from None
         if isinstance(answer, str):
             raise SearchlabError(f"cannot start a measuring process: {answer}; check the number of running processes")
-        return Forked(self, answer)
+        return ForkedProcess(self, answer)
 
     def end_of(self, pid: int) -> End | None:
         """Return how a fork ended, or None if it is alive."""

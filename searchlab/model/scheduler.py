@@ -137,7 +137,7 @@ def choice(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     with SCHEDULERS.convert_errors(type(scheduler), "choose"):
         task: Any = scheduler.ask(list(open_tasks))
     if isinstance(task, bool | np.bool_) or not isinstance(task, int | np.integer) or task not in open_tasks:
-        raise _broken(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
+        raise _scheduler_error(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
     return int(task)
 
 
@@ -158,8 +158,10 @@ def tell(scheduler: Scheduler, histories: Sequence[list[float]], task: int, cost
         scheduler.tell(task, list(costs))
         equal = [list(history) for history in scheduler.histories] == [*histories]
     if not equal:
-        raise _broken(scheduler, "its histories are not those of the rounds; call super().tell, and do not change them")
+        raise _scheduler_error(
+            scheduler, "its histories are not those of the rounds; call super().tell, and do not change them"
+        )
 
 
-def _broken(scheduler: Scheduler, how: str) -> SearchlabError:
+def _scheduler_error(scheduler: Scheduler, how: str) -> SearchlabError:
     return SearchlabError(f"scheduler {SCHEDULERS.name_of(type(scheduler))!r} broke its contract: {how}")

@@ -85,7 +85,7 @@ def random_draws(table_costs: Whole | None, trials: int) -> RandomDraws | None:
     """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
     if table_costs is None:
         return None
-    draws = Draws.of(
+    draws = Draws.from_costs(
         table_costs.costs, min(trials, len(table_costs.costs)), table_costs.weights
     )  # each config is drawn once
     expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())

@@ -266,7 +266,7 @@ def _run_problems(suite: Suite, of: Trajectories) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The result of :func:`replay`."""
 
     runs: int  # the number of runs that were replayed
@@ -338,7 +338,7 @@ class Replayer:
 
 def replay(
     suite: Suite, runs: Sequence[Trajectories], *, digest: str, seconds: float | None, trusted: Collection[str] = ()
-) -> Replayed:
+) -> ReplayResult:
     """Replay one run of each strategy, then the other runs, in random order.
 
     Args:
@@ -367,7 +367,7 @@ def replay(
     # A logarithm computed by numpy may differ in its last bit between CPUs, and so may a proposal that depends on it.
     if problems and (features := avx512()):
         problems = _narrower(suite, differ, features)
-    return Replayed(count, len(order), list(filter(None, problems)), problems.count(""))
+    return ReplayResult(count, len(order), list(filter(None, problems)), problems.count(""))
 
 
 def check_baselines(suite: Suite, shipped: Sequence[Trajectories]) -> None:

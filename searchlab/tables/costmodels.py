@@ -123,7 +123,7 @@ def _within_task(recorded: Sequence[_RecordedTrials], features: str, seed: int, 
         extract.learn([trials.configs[i] for i in train])
         rows = extract(trials.configs)
         held_out = (trials, rows[test], trials.scores[test])
-        yield _Part(TrainingData.of_tasks([(rows[train], trials.scores[train])]), [held_out])
+        yield _Part(TrainingData.from_tasks([(rows[train], trials.scores[train])]), [held_out])
 
 
 def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Part]:
@@ -137,7 +137,7 @@ def _by_task(recorded: Sequence[_RecordedTrials], features: str) -> Iterator[_Pa
     parts = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded]
     for workload in workloads:
         others = [(rows, trials.scores) for trials, rows in parts if trials.workload != workload]
-        train = TrainingData.of_tasks(others, kind.absent)
+        train = TrainingData.from_tasks(others, kind.absent)
         width = train.features.shape[1]
         held_out = [(trials, rows) for trials, rows in parts if trials.workload == workload]
         yield _Part(train, [(trials, laid_out(kind, rows, width), trials.scores) for trials, rows in held_out])

@@ -54,7 +54,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Timed:
+class ProgramReadings:
     """The readings of a program."""
 
     seconds: tuple[float, ...] = ()
@@ -152,7 +152,7 @@ class TimedPasses:
     def _level(self) -> float:
         return statistics.median(block.sentinel for block in self.blocks.values())
 
-    def readings_by_program(self) -> dict[str, Timed]:
+    def readings_by_program(self) -> dict[str, ProgramReadings]:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
         result = self._of_passes()
         final = self.blocks[FINAL, 0]
@@ -160,7 +160,7 @@ class TimedPasses:
             if index not in final.failed:
                 parts = np.array_split(final.seconds[index], self.count)  # as many values as other programs have
                 seconds = tuple(_round(float(np.median(part))) for part in parts)
-                result[program] = Timed(seconds, (round(final.time - self._begin, 1),) * self.count)
+                result[program] = ProgramReadings(seconds, (round(final.time - self._begin, 1),) * self.count)
         return result
 
     def facts(self) -> Passes:
@@ -181,7 +181,7 @@ class TimedPasses:
     def _begin(self) -> float:
         return min(block.time for block in self.blocks.values())
 
-    def _of_passes(self) -> dict[str, Timed]:
+    def _of_passes(self) -> dict[str, ProgramReadings]:
         readings: dict[str, list[tuple[float, float]]] = {}
         failed: dict[str, str] = {}
         for (number, _), block in sorted(self.blocks.items()):
@@ -194,9 +194,10 @@ class TimedPasses:
                     at = round(block.time - self._begin, 1)
                     readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
         timed = {
-            name: Timed(tuple(s for s, _ in times), tuple(at for _, at in times)) for name, times in readings.items()
+            name: ProgramReadings(tuple(s for s, _ in times), tuple(at for _, at in times))
+            for name, times in readings.items()
         }
-        return timed | {name: Timed(failed=text) for name, text in failed.items()}
+        return timed | {name: ProgramReadings(failed=text) for name, text in failed.items()}
 
     def _time(
         self, measurer: Remeasurer, journal: Journal[Block], key: tuple[int, int], trials: Sequence[Trial] | None = None

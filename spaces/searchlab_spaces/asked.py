@@ -11,14 +11,14 @@ KEPT = 10_000
 """The maximum number of cached configs; when it is reached, the cache is cleared."""
 
 
-class Asked:
+class ChoiceNode:
     """A node in the tree of choices."""
 
     __slots__ = ("after", "knob")
 
     def __init__(self, knob: Knob | None) -> None:
         self.knob = knob  # the knob asked for at this node; None at the end
-        self.after: dict[Value, Asked] = {}  # the next node for each of the knob's values
+        self.after: dict[Value, ChoiceNode] = {}  # the next node for each of the knob's values
 
 
 Ask = Callable[[Choose], object]
@@ -29,7 +29,7 @@ class Memory:
     """The tree of the choices known so far. It is not sent to other processes."""
 
     def __init__(self) -> None:
-        self._first: Asked | None = None
+        self._first: ChoiceNode | None = None
         self._kept = 0
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
@@ -67,14 +67,14 @@ class Memory:
     def _continue(self, made: dict[str, Value], choose: Choose, ask: Ask, name: str) -> None:
         """Make the choices that follow those already ``made``, and cache the knobs."""
         names = list(made)
-        path: list[Asked] = []
+        path: list[ChoiceNode] = []
 
         def record(knob: Knob) -> Value:
             if len(path) >= len(names):
                 made[knob.name] = choose(knob)
             elif knob.name != names[len(path)]:
                 raise _Differs
-            path.append(Asked(knob))
+            path.append(ChoiceNode(knob))
             return made[knob.name]
 
         try:
@@ -89,7 +89,7 @@ class Memory:
         if self._kept == KEPT:
             self._first, self._kept = None, 0
         self._kept += 1
-        path.append(Asked(None))
+        path.append(ChoiceNode(None))
         at = self._first = self._first or path[0]
         for value, then in zip(made.values(), path[1:], strict=True):
             at = at.after.setdefault(value, then)

@@ -79,7 +79,7 @@ class Changed(GpPrior):
             return super().propose(n, rng)
 
 
-class Deaf(gp_prior.Shifted):
+class Deaf(gp_prior.ShiftedProcess):
     """A process whose predictions do not change while a batch is selected."""
 
     def believe(self, row: Floats, value: float, before: float) -> None:
@@ -95,7 +95,7 @@ SharedLength = changed("SharedLength", Encoding=OneLength)
 Untyped = changed("Untyped", Encoding=AllWords)
 PlainLogarithms = changed("PlainLogarithms", standardised=logarithms)
 CheapFailures = changed("CheapFailures", SLOWER=1.0)
-NoBelief = changed("NoBelief", Shifted=Deaf)
+NoBelief = changed("NoBelief", ShiftedProcess=Deaf)
 NoTournament = changed("NoTournament", TOURNAMENT=1)
 OnlyStart = changed("OnlyStart", ODDS=-1000.0)
 AlwaysPrior = changed("AlwaysPrior", ODDS=1000.0)

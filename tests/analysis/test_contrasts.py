@@ -48,7 +48,7 @@ def test_a_measure_that_is_described_has_an_interval_and_no_p() -> None:
 
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     values = {name: runs(*range(100 * i, 100 * i + 7)) for i, name in enumerate("abcdef")}
-    tests = PageTests.of([(one, other) for one in values for other in values if one < other], [], [("a", "b")])
+    tests = PageTests.from_pairs([(one, other) for one in values for other in values if one < other], [], [("a", "b")])
     assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
     found = compare("m", values, (), tests.level)
     assert [c.test for c in found] == [SIGNED_RANK, *[RANK_SUM] * 14]

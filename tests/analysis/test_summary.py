@@ -391,7 +391,7 @@ def test_the_shared_random_start_is_excluded_from_the_score(tmp_path: Path) -> N
 def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> None:
     gflops = np.array([1.0, 2, 4, 8, 16, 3, 5])
     costs = 1e-3 / gflops
-    draws = Draws.of(costs, 7)
+    draws = Draws.from_costs(costs, 7)
     known = RandomDraws(tuple(draws.expected.tolist()), draws.median, draws.slowest)
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(7)

@@ -22,7 +22,7 @@ from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.hypertune import (
     HyperPlan,
-    Hypertuned,
+    HypertuneResult,
     derive_ranges,
     make_range,
     open_storage,
@@ -159,7 +159,7 @@ def test_options_that_overfit_are_detected(study: Study) -> None:
 
 def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
     """The held-out workload does not change the trials of a search."""
-    results: list[Hypertuned] = []
+    results: list[HypertuneResult] = []
     for name, cost in (
         ("as it is", toys.smooth),
         ("other", lambda config: toys.successful_measurement(len(str(config.to_json())) / 7e4)),

@@ -202,7 +202,9 @@ class Draws:
     slowest: float  # latency of the slowest config, which also counts for failed draws
 
     @classmethod
-    def of(cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None) -> Self:
+    def from_costs(
+        cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None
+    ) -> Self:
         """Compute the results from the costs of all configs in a space, or of a random sample of them.
 
         Args:
@@ -232,7 +234,7 @@ class RandomSearch:
     slowest: float  # log latency that counts for a run that has not found a working program
 
     @classmethod
-    def of(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
+    def from_draws(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
         """Choose the trials that a score covers: after the start, as many as :func:`cutoff` returns.
 
         Args:

@@ -48,7 +48,7 @@ def rank_sum_test(first: Floats, second: Floats) -> float:
 
         return float(mannwhitneyu(ranks[:size], ranks[size:], method="asymptotic").pvalue)
     ways = _subsets(tuple(sorted(ranks.tolist())), size)
-    return _two_sided(ways, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
+    return _two_sided_p(ways, int(ranks[:size].sum()), size * ranks.sum() / len(ranks))
 
 
 def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def signed_rank(first: Floats, second: Floats) -> tuple[float, float]:
 
         return effect, float(wilcoxon(signed, method="asymptotic").pvalue)
     ways = _signs(tuple(sorted(ranks.tolist())))
-    return effect, _two_sided(ways, int(ranks[signed > 0].sum()), ranks.sum() / 2)
+    return effect, _two_sided_p(ways, int(ranks[signed > 0].sum()), ranks.sum() / 2)
 
 
 @lru_cache(maxsize=32)  # without ties, the ranks are the same for all pairs in a report
@@ -102,7 +102,7 @@ def _doubled_ranks(values: Floats) -> Ints:
     return np.asarray((2 * np.cumsum(counts) - counts + 1)[index])
 
 
-def _two_sided(ways: Floats, seen: int, mean: float) -> float:
+def _two_sided_p(ways: Floats, seen: int, mean: float) -> float:
     """Return the fraction of ways whose sum is at least as far from ``mean`` as ``seen``, given their number by sum."""
     # Sums are integers and the mean is a multiple of 1 / runs, so unequal distances differ by far more than this.
     far = np.abs(np.arange(len(ways)) - mean) >= abs(seen - mean) - 1e-3

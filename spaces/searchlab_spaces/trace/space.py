@@ -46,13 +46,13 @@ TRIES = 32
 
 
 @lru_cache(maxsize=16)
-def _shared(function: TraceFunction, workload: Workload, target: Target) -> Memory:
+def _shared_memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
     return Memory()
 
 
 def _memory(function: TraceFunction, workload: Workload, target: Target) -> Memory:
     """Return the memory that all spaces in this process with the same function, workload and target share."""
-    return _shared(function, workload, target) if isinstance(function, Hashable) else Memory()
+    return _shared_memory(function, workload, target) if isinstance(function, Hashable) else Memory()
 
 
 def last_sample(sch: Schedule) -> None:

@@ -130,14 +130,14 @@ def test_weighted_median(values: list[float], weights: list[float], expected: fl
 
 def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
     costs = np.exp(np.arange(100.0))
-    draws = Draws.of(costs, 60)
+    draws = Draws.from_costs(costs, 60)
     assert draws.median == pytest.approx(49.5) and draws.expected[0] == pytest.approx(49.5)
-    alone = RandomSearch.of(draws, 1.0, 60)
+    alone = RandomSearch.from_draws(draws, 1.0, 60)
     assert (alone.first, alone.last) == (1, 33), "the first t with 101 / (t + 1) - 1 <= 0.04 * 49.5"
-    late = RandomSearch.of(draws, 1.0, 60, start=8)
+    late = RandomSearch.from_draws(draws, 1.0, 60, start=8)
     assert (late.first, late.last) == (9, 41)
-    assert RandomSearch.of(draws, 1.0, 36, start=8).last == 36, "at most the budget"
-    assert RandomSearch.of(draws, 1.0, 8, start=8).first == 1, "all of it is the start"
+    assert RandomSearch.from_draws(draws, 1.0, 36, start=8).last == 36, "at most the budget"
+    assert RandomSearch.from_draws(draws, 1.0, 8, start=8).first == 1, "all of it is the start"
     run = np.full((1, 60), math.e**5)
     run[0, 8:] = 1.0
     assert late.scores(run) == pytest.approx([1])
@@ -146,7 +146,7 @@ def test_a_score_covers_as_many_trials_as_random_search_takes() -> None:
 def test_one_run_without_success_does_not_outweigh_the_others() -> None:
     """In latency, whose tail is heavy, one dead run in ten gave a mean score of -46."""
     costs = np.concatenate((np.random.default_rng(0).lognormal(0, 0.3, 200), [1e3, np.inf]))
-    search = RandomSearch.of(Draws.of(costs, 50), float(costs.min()), 50)
+    search = RandomSearch.from_draws(Draws.from_costs(costs, 50), float(costs.min()), 50)
     dead, good = np.full((1, 50), np.inf), np.full((9, 50), costs.min())
     scores = search.scores(np.concatenate((dead, good)))
     assert scores is not None and scores[1:] == pytest.approx([1] * 9) and -100 < scores[0] < 0
