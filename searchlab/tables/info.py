@@ -21,7 +21,7 @@ from rich.text import Text
 from ..arrays import Floats
 from ..log.format import TABLE, Log, Passes, version_spans
 from ..log.result import noise
-from .landscape import Landscape
+from .landscape import Landscape, percent
 from .passes import DRIFTED
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -138,7 +138,7 @@ class TableInfo:
         rows[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
         for part in NEAR:
             near = self.near(part)
-            rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {100 * near / self.configs:.2g} %"
+            rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {percent(near / self.configs)}"
         return rows
 
     def to_json(self) -> dict[str, Any]:

@@ -110,13 +110,16 @@ class Landscape:
                 f"{self.autocorrelation:.2f} between {steps}; correlation length {length} steps"
             )
         if self.local_optima is not None:
-            good = (
-                "" if self.good_optima is None else f"; {100 * self.good_optima:.2g} % of them within 5 % of the best"
-            )
-            rows["local optima"] = f"{100 * self.local_optima:.2g} % of the working configs{good}"
+            good = "" if self.good_optima is None else f"; {percent(self.good_optima)} of them within 5 % of the best"
+            rows["local optima"] = f"{percent(self.local_optima)} of the working configs{good}"
         if self.spread is not None:
             rows["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
         return rows
+
+
+def percent(fraction: float) -> str:
+    """Format a fraction with two significant digits, or as a whole number of percent."""
+    return f"{100 * fraction:.{'0f' if fraction >= 0.1 else '2g'}} %"
 
 
 def encode(configs: Sequence[Any]) -> Ints:

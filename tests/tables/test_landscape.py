@@ -14,7 +14,7 @@ from searchlab.log.format import Log, read_log
 from searchlab.measure.suite import find_suite
 from searchlab.space import Config
 from searchlab.tables.info import TableInfo
-from searchlab.tables.landscape import Landscape, encode, mean_distance
+from searchlab.tables.landscape import Landscape, encode, mean_distance, percent
 from searchlab_policies.neighbours import distance
 from tests.support import toys
 from tests.support.logs import write_table
@@ -93,3 +93,8 @@ def test_it_is_on_the_card_and_in_the_facts(log: Log) -> None:
     assert info.to_json()["landscape"]["good_optima"] == info.landscape.good_optima
     card = (find_suite("v1").directory / "cards" / f"{TABLE}.md").read_text("utf-8")
     assert all(f"| {title} | {text} |" in card for title, text in info.landscape.rows().items())
+
+
+@pytest.mark.parametrize(("fraction", "text"), [(1.0, "100 %"), (0.997, "100 %"), (0.42, "42 %"), (0.0012, "0.12 %")])
+def test_percentages_are_not_written_as_powers_of_ten(fraction: float, text: str) -> None:
+    assert percent(fraction) == text
