@@ -9,7 +9,7 @@ from typer import Option
 
 from ..errors import SearchlabError
 from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, registered_devices, run_server, run_tracker
-from .terminal import AsJson, say, say_json, say_table
+from .terminal import AsJson, Port, say, say_json, say_table
 
 fleet = typer.Typer(
     no_args_is_help=True,
@@ -24,7 +24,7 @@ Host = Annotated[str, Option(help="The address to listen on: this machine's addr
 @fleet.command(name="tracker")
 def fleet_tracker(
     host: Host = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any.")] = 9190,
+    port: Port = 9190,
 ) -> None:
     """Run the tracker, which lends devices to studies. One tracker can serve all keys."""
     run_tracker(host, port, lambda at: _ready(f"tracker at {at}"))

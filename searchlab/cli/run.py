@@ -17,17 +17,19 @@ from ..errors import RunsFailed, SearchlabError
 from ..log.forecast import RunStatus, forecast, total_left
 from ..log.format import read_existing_log
 from ..log.plan import PlannedRun
-from ..options import Batch, Jobs, Seed, Trials
+from ..options import Jobs, Seed, Trials
 from ..plugins import is_registered, reference_of
 from ..run.plan import in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from .report import read_study_runs, report_on_study, show_report
 from .terminal import (
+    BatchSize,
     CostModelName,
     FeaturesName,
     MeasureSpec,
     PolicyOptions,
+    Port,
     SpaceName,
     StudyFile,
     TargetOrOwn,
@@ -163,7 +165,7 @@ def tune(
     stop_after: Annotated[
         int | None, number(Trials, help="Stop after this many trials that do not improve throughput by more than 1 %.")
     ] = None,
-    batch: Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")] = 8,
+    batch: BatchSize = 8,
     seed: Annotated[int, number(Seed, help="The seed, which determines everything but the measurements.")] = 0,
     target: TargetOrOwn = None,
     cost_model: CostModelName = None,
@@ -219,7 +221,7 @@ def watch(
             metavar="STUDY.toml|DIR",
         ),
     ],
-    port: Annotated[int, Option(min=0, max=65535, help="The port to serve the page on; 0 for any free port.")] = 0,
+    port: Port = 0,
 ) -> None:
     """Show the report on a study in a browser while the study runs, with its progress and the time left.
 

@@ -20,7 +20,7 @@ from ..errors import SearchlabError
 from ..log.format import find_logs
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
-from ..options import Batch, Jobs, SeedCount
+from ..options import Jobs, SeedCount
 from ..policy import POLICIES
 from ..run.study import parse_trials
 from ..suite.compare import (
@@ -43,6 +43,7 @@ from ..suite.trajectories import (
 )
 from .terminal import (
     AsJson,
+    BatchSize,
     CostModelName,
     FeaturesName,
     PolicyOptions,
@@ -142,7 +143,7 @@ def suite_run(
         ),
     ] = "",
     option: PolicyOptions = None,
-    batch: Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")] = 8,
+    batch: BatchSize = 8,
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     label: Annotated[str, Option(help="The name of the policy in tables and charts.")] = "",

@@ -22,7 +22,7 @@ from typer import Argument, Option
 
 from ..console import Terminal, one_line
 from ..errors import SearchlabError, SearchlabWarning
-from ..options import number_of
+from ..options import Batch, number_of
 
 # Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
@@ -85,6 +85,10 @@ def number(kind: Any, *names: str, **settings: Any) -> Any:
     declared = number_of(kind)
     assert declared is not None
     return Option(*names, min=declared.ge, max=declared.le, **settings)
+
+
+BatchSize = Annotated[int, number(Batch, help="The number of configs that the policy proposes at once.")]
+Port = Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any free port.")]
 
 
 def say(text: str | Text) -> None:
