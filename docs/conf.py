@@ -6,6 +6,7 @@ import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -97,6 +98,13 @@ def inline_diagrams(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             image.replace_self(nodes.raw("", svg.replace('class="diagram"', f'class="diagram" {label}'), format="html"))
 
 
+def omit_ranges(app: Sphinx, *documented: Any) -> tuple[str | None, str | None]:
+    """Shorten types such as ``Annotated[int, Meta(ge=1)]`` in signatures to ``int``."""
+    *_, signature, returned = documented
+    return signature and re.sub(r"Annotated\[(\w+), msgspec\.Meta\([^)]*\)\]", r"\1", signature), returned
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", omit_ranges)
     app.connect("include-read", relative_links)
     app.connect("doctree-resolved", inline_diagrams)

@@ -22,9 +22,9 @@ from searchlab.log.plan import Claim
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.model import SCHEDULERS
 from searchlab.options import in_words
-from searchlab.plugins import PluginKind
+from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES, Origin
-from searchlab.run.study import Named, NamedCostModel, NamedPlugin, NamedPolicy, NamedSuite, StudySpec
+from searchlab.run.study import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection
 from searchlab.space import SPACES
 
 DOCS = Path(__file__).resolve().parent
@@ -279,12 +279,12 @@ def bounds(text: str) -> str:
 
 STRUCTS: dict[type[msgspec.Struct], str] = {
     StudySpec: "Keys of a study",
-    NamedPolicy: "An entry in policies",
-    Named: "An entry in spaces",
-    NamedCostModel: "An entry in cost_models",
-    NamedSuite: "The suite",
+    PolicyEntry: "An entry in policies",
+    PluginEntry: "An entry in spaces",
+    CostModelEntry: "An entry in cost_models",
+    SuiteSelection: "The suite",
     Claim: "An entry in claims",
-    NamedPlugin: "The executor, or a policy's cost model",
+    Plugin: "The executor, or a policy's cost model",
     LocalSettings: "measure: on this machine",
     RpcSettings: "measure: on a fleet",
     TableSettings: "measure: a table",

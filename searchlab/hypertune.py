@@ -38,11 +38,11 @@ from .log.writer import lock
 from .machine.scratch import ScratchFolder
 from .measure.settings import TableSettings
 from .measure.table import TableMeasurer
-from .options import Between, Seed, SeedCount, Trials, check_option, number_of, words_of
+from .options import Between, Seed, SeedCount, Trials, check_option, checks_arguments, number_of, words_of
 from .policy import POLICIES
 from .run.loop import search
 from .run.plan import Run
-from .run.study import NamedPolicy, Study
+from .run.study import PolicyEntry, Study
 from .workload import parse_workload
 
 FACTOR = 4
@@ -409,16 +409,17 @@ def interval_text(estimate: Interval, sign: str = "") -> str:
 # --- planning ---------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def plan_hypertune(
     study: Study,
     policy: str,
     *,
     options: Mapping[str, Sequence[Any]] | None = None,
     hold_out: Sequence[str] = (),
-    trials: int = 50,
-    seeds: int = 5,
-    fresh_seeds: int = 20,
-    seed: int = 0,
+    trials: Trials = 50,
+    seeds: SeedCount = 5,
+    fresh_seeds: Annotated[int, Between(2)] = 20,
+    seed: Seed = 0,
 ) -> HyperPlan:
     """Plan a search over the options of ``policy`` on the tables of ``study``.
 
@@ -437,10 +438,6 @@ def plan_hypertune(
     Raises:
         SearchlabError: If the input is invalid.
     """
-    check_option("trials", trials, Trials)
-    check_option("seeds", seeds, SeedCount)
-    check_option("fresh_seeds", fresh_seeds, Annotated[int, Between(2)])
-    check_option("seed", seed, Seed)
     spec = study.spec
     if study.suite is None and not isinstance(spec.measure, TableSettings):
         raise SearchlabError(
@@ -513,13 +510,13 @@ def plan_hypertune(
     )
 
 
-def _entry(study: Study, policy: str) -> NamedPolicy:
+def _entry(study: Study, policy: str) -> PolicyEntry:
     entries = study.spec.policy_entries
     own = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
     if len(own) > 1:
-        labels = ", ".join(repr(entry.label or entry.name) for entry in own)
+        labels = ", ".join(repr(entry.title) for entry in own)
         raise SearchlabError(f"the study has several entries for the policy {policy!r}; specify a label: {labels}")
-    return own[0] if own else NamedPolicy(policy)
+    return own[0] if own else PolicyEntry(policy)
 
 
 def _hold_outs(workloads: Sequence[str], asked: Sequence[str], notes: list[str]) -> list[HoldOut]:

@@ -139,16 +139,9 @@ def _check_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
 def declared_options(constructor: Callable[..., Any]) -> dict[str, Any]:
     """Return a mapping from each option that can be checked to its evaluated annotation."""
     constructor = inspect.unwrap(constructor)
-    names = getattr(constructor, "__globals__", {})
-    declared = {}
-    for name, annotation in getattr(constructor, "__annotations__", {}).items():
-        try:  # one at a time, because an annotation may use a name that is imported only for type checkers
-            hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
-        except Exception:  # evaluating an annotation may raise anything
-            continue
-        if name not in (*SUPPLIED, "return") and _alternatives(hints[name]):
-            declared[name] = hints[name]
-    return declared
+    names = [name for name in getattr(constructor, "__annotations__", {}) if name not in (*SUPPLIED, "return")]
+    hints = {name: _hint(constructor, name) for name in names}
+    return {name: hint for name, hint in hints.items() if hint is not None and _alternatives(hint)}
 
 
 def check_option(name: str, value: Any, declared: Any) -> Any:
@@ -263,9 +256,9 @@ Returned = TypeVar("Returned")
 
 
 def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Check the arguments of a public function against its annotations, as far as ``isinstance`` can.
+    """Check the arguments of a public function against its annotations, as options or at least by their types.
 
-    An argument of another type causes a SearchlabError that names the parameter, instead of an error deep inside.
+    An argument that is not allowed causes a SearchlabError that names the parameter, instead of an error deep inside.
     NumPy's numbers become plain. Annotations that use names imported only for type checkers accept any value.
     """
     signature = inspect.signature(function)
@@ -284,7 +277,10 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
 
 @functools.cache
 def _hint(function: Callable[..., Any], name: str) -> Any:
-    """Return the evaluated annotation of a parameter, or None if it has none or cannot be evaluated."""
+    """Return the evaluated annotation of a parameter, or None if it cannot be evaluated.
+
+    Each one is evaluated alone, because it may use a name that is imported only for type checkers.
+    """
     annotation = function.__annotations__.get(name, Any)
     names = dict(function.__globals__)
     if str(annotation).startswith("tvm."):  # imported only for type checkers, but the function imports it when called
@@ -298,6 +294,8 @@ def _hint(function: Callable[..., Any], name: str) -> Any:
 
 def _argument(function: str, name: str, value: Any, declared: Any) -> Any:
     """Return ``value``, with NumPy's numbers as plain ones. Raises SearchlabError unless ``declared`` allows it."""
+    if _alternatives(declared):
+        return check_option(name, value, declared)
     value = plain(value) if is_numpy(value) else value
     if not _allows(declared, value):
         raise SearchlabError(
@@ -310,18 +308,12 @@ def _argument(function: str, name: str, value: Any, declared: Any) -> Any:
 def _allows(declared: Any, value: Any) -> bool:
     if declared is Any:
         return True
+    if kinds := _alternatives(declared):
+        return any(_fits(value, kind) for kind in kinds)
     origin = get_origin(declared)
     if origin in (Union, PlainUnion):
         return any(_allows(part, value) for part in get_args(declared))
-    if origin is Annotated:
-        return _allows(get_args(declared)[0], value)
-    if origin is Literal:
-        return any(type(value) is type(word) and value == word for word in get_args(declared))
     kind = type if origin is type else origin or declared
-    if kind is None or kind is type(None):
-        return value is None
-    if kind in (int, float):
-        return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
     if kind is Path:
         return isinstance(value, os.PathLike)
     try:

@@ -29,7 +29,12 @@ T = TypeVar("T")
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A plug-in's name and options."""
+    """A plug-in with options.
+
+    Attributes:
+        name: A registered name, or ``module:Class``.
+        options: The options to pass to its constructor.
+    """
 
     name: str
     options: dict[str, Any] = {}

@@ -255,10 +255,10 @@ def schema() -> None:
 
     schema = msgspec.json.schema(StudySpec)
     kinds: dict[str, list[PluginKind[Any]]] = {
-        "NamedPolicy": [POLICIES],
-        "Named": [SPACES],
-        "NamedCostModel": [COST_MODELS],
-        "NamedPlugin": [COST_MODELS, EXECUTORS],
+        "PolicyEntry": [POLICIES],
+        "PluginEntry": [SPACES],
+        "CostModelEntry": [COST_MODELS],
+        "Plugin": [COST_MODELS, EXECUTORS],
     }
     for name, of_entry in kinds.items():
         schema["$defs"][name]["allOf"] = [rule for kind in of_entry for rule in _rules(kind)]

@@ -84,7 +84,7 @@ class LogWriter:
             path: The path of the log.
             header: The header of the run.
             durable: Whether to write every record immediately, and to force the log to disk.
-            existing: The log's content, if it has already been read. It is read again if the file has changed in size.
+            existing: The log's content, if it has already been read. It is read again if the file's size has changed.
         """
         self.path = Path(path)
         self._durable = durable
@@ -109,7 +109,7 @@ class LogWriter:
             raise
 
     def _open(self, header: Header, existing: Log | None) -> None:
-        if existing is None or existing.size != self._file.size:
+        if self._file.size != (existing.size if existing else 0):  # not read yet, or changed since
             existing = read_existing_log(self.path)
         self._created = existing is None
         log = existing or Log(self.path, header, ())

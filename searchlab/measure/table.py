@@ -72,6 +72,9 @@ class TableSettings(
     exclusive: ClassVar[Literal[False]] = False
     replays: ClassVar[Literal[True]] = True
 
+    def __reduce__(self) -> Any:  # otherwise, unpickled defaults would no longer be omitted from the identity
+        return msgspec.convert, (msgspec.to_builtins(self), TableSettings)
+
     def identity(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields

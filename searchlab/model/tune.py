@@ -21,7 +21,7 @@ from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
 from ..measure.settings import LocalSettings, Settings
-from ..options import Batch, Seed, Trials, check_option, checks_arguments
+from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
@@ -77,15 +77,15 @@ def tune_model(
     mod: tvm.IRModule,
     *,
     out: str | Path,
-    trials: int,
+    trials: Trials,
     scheduler: PluginSpec = "gradient",
     space: PluginSpec | Sequence[PluginSpec] = SPACES_TRIED,
     policy: PluginSpec = "evolutionary-model",
     cost_model: PluginSpec | None = None,
     features: str | None = None,
-    batch: int = 8,
-    seed: int = 0,
-    stop_after: int | None = None,
+    batch: Batch = 8,
+    seed: Seed = 0,
+    stop_after: Trials | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     compile: bool = True,
@@ -133,10 +133,6 @@ def tune_model(
         >>> tuned
         <TunedModel of 1 tasks after 4 trials>
     """
-    trials = check_option("trials", trials, Trials)
-    batch = check_option("batch", batch, Batch)
-    seed = check_option("seed", seed, Seed)
-    stop_after = check_option("stop_after", stop_after, Trials | None)
     named, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(named.name, scheduler_class)
     SCHEDULERS.check_options(named.name, scheduler_class, named.options)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import msgspec
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe
 from ..executors.contract import EXECUTORS, RunExecutor
@@ -208,7 +207,7 @@ class Measurers:
 
 @dataclass(frozen=True)
 class StudyContext:
-    """The data that all tasks in a study share.
+    """The data that all calls in a study share.
 
     Attributes:
         study: A unique name for this execution of the study.
@@ -237,22 +236,6 @@ class StudyContext:
             part.rename(part.with_suffix(SAID))
         except OSError:
             warnings.warn(text, SearchlabWarning, stacklevel=2)
-
-
-@dataclass(frozen=True)
-class ExecutorJob:
-    """One or more runs that an executor performs one after the other by calling :func:`perform`.
-
-    Attributes:
-        runs: The pickled runs, with absolute paths.
-        settings: Each run's settings as plain data, since pickling loses which values are defaults.
-        logs: Each run's log so far, for machines that do not share its directory.
-    """
-
-    context: StudyContext
-    runs: bytes
-    settings: tuple[Any, ...]
-    logs: tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True)
@@ -299,11 +282,12 @@ class PendingRun:
         return len(self.run.existing_log.records) if self.run.existing_log else 0
 
     @property
-    def complete(self) -> bool:
-        """Whether the run is complete. Runs that measure never count as complete, since finalists may be unmeasured."""
-        log = self.run.existing_log
-        is_complete = log is not None and self.run.settings.replays and self.run.budget.complete(log)
-        return is_complete and log is not None and self.run.is_current(log)
+    def complete_log(self) -> Log | None:
+        """The log if the run is complete, or None. Runs that measure never are, since finalists may be unmeasured."""
+        run, log = self.run, self.run.existing_log
+        if log is None or not (run.settings.replays and run.budget.complete(log) and run.is_current(log)):
+            return None
+        return log
 
 
 class Dispatch:
@@ -338,12 +322,13 @@ class Dispatch:
 
     def outcomes(self) -> Outcomes:
         """Yield each run, with either its log or the reason why it failed."""
+        unfinished = []
         for pending in self._runs:
-            if pending.complete:
-                assert pending.run.existing_log is not None
-                self._end(pending, pending.run.existing_log)
-                yield pending.run, pending.run.existing_log
-        unfinished = [pending for pending in self._runs if not pending.complete]
+            if (log := pending.complete_log) is None:
+                unfinished.append(pending)
+            else:
+                self._end(pending, log)
+                yield pending.run, log
         size = max(1, min(self._batch, len(unfinished) // self._ahead()))
         self._waiting.extend(unfinished[i : i + size] for i in range(0, len(unfinished), size))
         try:
@@ -372,12 +357,10 @@ class Dispatch:
 
     def _submit(self, batch: list[PendingRun]) -> None:
         runs = [replace(pending.run, log=pending.run.log.absolute(), existing_log=None) for pending in batch]
-        logs = tuple(read_bytes(run.log) if run.log.is_file() else None for run in runs)
-        settings = tuple(msgspec.to_builtins(run.settings) for run in runs)
-        task = ExecutorJob(self._context, cloudpickle.dumps(runs), settings, logs)
+        logs = [read_bytes(run.log) if run.log.is_file() else None for run in runs]
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
-                future = self._executor.submit(perform, task)
+                future = self._executor.submit(perform, self._context, cloudpickle.dumps(runs), logs)
                 if not isinstance(future, Future):
                     raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
@@ -543,20 +526,24 @@ class _WorkerState:
 _WORKER_STATE = _WorkerState()
 
 
-def perform(task: ExecutorJob) -> list[RunOutcome]:
-    """Execute the runs in ``task``, and return how each ended. Raises an error only if the task cannot be read.
+def perform(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
+    """Execute runs in a worker, and return how each ended. Raises an error only if they cannot be unpickled.
 
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe.
+
+    Args:
+        context: The data that all calls in a study share.
+        pickled_runs: The runs, with absolute paths.
+        logs: Each run's log so far, for machines that do not share its directory.
     """
     with _WORKER_STATE.lock:
-        runs: list[Run] = pickle.loads(task.runs)
+        runs: list[Run] = pickle.loads(pickled_runs)
         outcomes = []
-        for run, plain, log in zip(runs, task.settings, task.logs, strict=True):
-            run = replace(run, settings=msgspec.convert(plain, Settings))
-            measurers = _WORKER_STATE.measurers(task.context)
-            outcomes.append(_execute_and_collect_warnings(run, log, task.context, measurers))
-            if outcomes[-1].failed or not (run.settings.replays or task.context.keep_workers):
+        for run, log in zip(runs, logs, strict=True):
+            measurers = _WORKER_STATE.measurers(context)
+            outcomes.append(_execute_and_collect_warnings(run, log, context, measurers))
+            if outcomes[-1].failed or not (run.settings.replays or context.keep_workers):
                 measurers.close()
         return outcomes
 

@@ -64,20 +64,16 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> Log
         SearchlabError: If the log belongs to a different run, or the policy's proposals differ from the logged trials.
     """
     try:
-        return _search(run, measurer, on_trial)
+        with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
+            if run.budget.complete(run_loop.log) and run_loop.is_current:
+                run_loop.replay_rest()
+            while run_loop.step():
+                pass
+            run_loop.finish()
+            return run_loop.log
     except OtherRun as error:
         discard(run, error)
-        return _search(replace(run, existing_log=None), measurer, on_trial)
-
-
-def _search(run: Run, measurer: Measurer, on_trial: OnTrial | None) -> Log:
-    with noting_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
-        if run.budget.complete(run_loop.log) and run_loop.is_current:
-            run_loop.replay_rest()
-        while run_loop.step():
-            pass
-        run_loop.finish()
-        return run_loop.log
+    return search(replace(run, existing_log=None, discard=False), measurer, on_trial)
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute

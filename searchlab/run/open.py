@@ -11,9 +11,10 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import Header, Log, read_existing_log
+from ..log.format import Header, read_existing_log
 from ..log.writer import OtherRun, check_identity, move_aside
-from .plan import EarlierRun, Run, WarmStart, usable
+from .plan import Run
+from .warm_start import EarlierRun, WarmStart, find_run, select_runs
 
 
 def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool = True) -> list[Run]:
@@ -42,13 +43,20 @@ def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool =
     result = []
     for run in runs:
         if run.warm_start.directories:
-            header = headers.get(run.log.parent)
-            warm_start = _original_warm_start(run, header) if header else run.warm_start.without(logs)
+            first = headers.get(run.log.parent)
+            warm_start = _original_warm_start(run, first) if first else run.warm_start.without(logs)
             run = replace(run, warm_start=warm_start)
         for earlier in run.warm_start.runs:
             if real_path(path := earlier.log.path) in logs:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-        result.append(replace(run, existing_log=_checked(run, read(run.log), on_this_machine)))
+        if (log := read(run.log)) is not None:
+            header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
+            try:
+                check_identity(run.log, log.header, header)
+            except OtherRun as error:
+                discard(run, error)
+                log = None
+        result.append(replace(run, existing_log=log))
     return result
 
 
@@ -59,35 +67,25 @@ def discard(run: Run, error: OtherRun) -> None:
     move_aside(run.log)
 
 
-def _checked(run: Run, log: Log | None, on_this_machine: bool) -> Log | None:
-    """Return ``log``, or None if it belongs to a different run and has been discarded."""
-    if log is None:
-        return None
-    header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
-    try:
-        check_identity(run.log, log.header, header)
-    except OtherRun as error:
-        discard(run, error)
-        return None
-    return log
-
-
 def _original_warm_start(run: Run, header: Header) -> WarmStart:
     """Return the warm start in ``header`` with newly specified logs, which are rejected later."""
     specified = {earlier.digest: earlier for earlier in run.warm_start.runs}
     runs = [specified.get(digest) or _run_with_digest(run, digest) for digest in header.warm_start]
     runs += [
-        earlier for digest, earlier in specified.items() if not earlier.in_directory and digest not in header.warm_start
+        earlier
+        for digest, earlier in specified.items()
+        if earlier.directory is None and digest not in header.warm_start
     ]
-    original = usable(runs, run.space_choice.plugin, run.space, run.strategy)
+    transfers = run.strategy.policy_class.traits.transfers
+    original = select_runs(runs, run.space_choice.plugin, run.space, run.strategy.features, transfers)
     return replace(original, directories=run.warm_start.directories)
 
 
 def _run_with_digest(run: Run, digest: str) -> EarlierRun:
-    for directory in run.warm_start.directories:
-        if (earlier := directory.run_with(digest)) is not None:
-            return earlier
-    paths = ", ".join(str(directory.path) for directory in run.warm_start.directories)
+    directories = run.warm_start.directories
+    if (earlier := find_run(directories, digest, run.settings.statistic)) is not None:
+        return earlier
+    paths = ", ".join(map(str, directories))
     raise SearchlabError(
         f"a run in {run.log.parent} started from a log that {paths} does not contain (digest {digest}); restore that "
         f"log, or choose a different path for this run's log"

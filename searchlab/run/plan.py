@@ -1,4 +1,4 @@
-"""Plan runs: their spaces, strategies and budgets, and the earlier runs from which they start.
+"""Plan runs: their spaces, strategies, budgets and warm starts.
 
 All runs are planned by :func:`plan_run`, which is called by ``tune``, studies and tables.
 """
@@ -9,21 +9,16 @@ import hashlib
 import re
 import time
 import warnings
-import zlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..console import one_line
-from ..costmodel import COST_MODELS, BoundCostModel, OtherTask, make_cost_model, scores_of
-from ..costmodel.features import FEATURES, make_features
+from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
+from ..costmodel.features import make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..files import real_path
 from ..log.format import (
     BUILTIN_KINDS,
     FORMAT,
@@ -31,34 +26,19 @@ from ..log.format import (
     Header,
     Log,
     RandomDraws,
-    decode_log,
-    find_logs,
-    read_bytes,
-    read_log,
-    workload_name,
-    workload_of,
 )
 from ..log.plan import Budget
-from ..log.programs import ChangedProgram
-from ..log.result import Result
 from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import Settings, TableSettings
-from ..measure.suite import SuiteTable, find_suite
-from ..plugins import Plugin, PluginSpec, functions_in, names_from, trust_plugins, unspecified_options
+from ..plugins import Plugin, PluginSpec, functions_in, names_from, unspecified_options
 from ..policy import POLICIES, Policy
-from ..records import Statistic, Trial
+from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import SPACES, Space
 from ..target import Target
 from ..workload import WORKLOADS, Workload, kind_of
-
-Source = str | Path | Result
-"""A source of earlier runs: a log, a directory of logs, a result, or the tables of a suite, such as
-``"suite:v1/dev"``."""
-
-OF_TABLE = 128
-"""The number of random trials that a warm start uses from each table of a suite."""
+from .warm_start import EarlierRuns, WarmStart
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
@@ -66,288 +46,6 @@ OnTrial = Callable[[Trial, bool], object]
 It is also called for the trials in a complete log. Its return value is ignored. If it raises an error, the run ends and
 the error propagates to the caller. The trial remains in the log, so the run can be resumed after it.
 """
-
-
-@dataclass(frozen=True)
-class EarlierRun:
-    """An earlier run that can be used as a warm start.
-
-    Attributes:
-        digest: The log's digest.
-        statistic: The statistic that the new run uses as the cost.
-        in_directory: Whether it was found in a directory and may be unused.
-        asked_for: Whether its space is being searched and may be imported.
-        of_suite: Whether it is part of a suite's table, which runs for the same workload must not use.
-    """
-
-    log: Log
-    digest: str
-    statistic: Statistic
-    in_directory: bool = field(default=False, compare=False)
-    asked_for: bool = field(default=False, compare=False)
-    of_suite: bool = False
-
-    @cached_property
-    def trials(self) -> list[Trial]:
-        """The run's trials, except for trials whose measurement a table took from a nearest config."""
-        return [
-            replace(trial, measurement=replace(trial.measurement, statistic=self.statistic))
-            for trial in self.log.trials
-            if not trial.measurement.nearest
-        ]
-
-    @cached_property
-    def task(self) -> OtherTask:
-        """The run's trials as training data for a different search. The fastest trial has a score of 1."""
-        return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
-
-    @cached_property
-    def space(self) -> Space:
-        """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
-        # Not within trust_plugins(), which is only for the space
-        workload = workload_of(self.log.header, self.log.path)
-        with trust_plugins(self.asked_for):
-            return Result(self.log).space_of(workload)
-
-    def check_programs(self) -> None:
-        """Check a sample of the programs that the space builds now. Raises ChangedProgram if one is different.
-
-        The tables of a suite never change, and a policy may learn from them although the space has changed; in this
-        case, a SearchlabWarning is issued.
-        """
-        if self._changed is None:
-            return
-        if not self.of_suite:
-            raise self._changed
-        warnings.warn(
-            f"the run starts from the times of other programs: {self._changed.where_and_what}",
-            SearchlabWarning,
-            stacklevel=2,
-        )
-
-    @cached_property
-    def _changed(self) -> ChangedProgram | None:
-        try:
-            Result(self.log, self.space).check_programs()
-        except ChangedProgram as error:
-            return error
-        return None
-
-    def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
-        """Return whether the run searched a different shape in the same space: same plug-in, operator and knobs."""
-        header = self.log.header
-        if header.space != plugin or self.space.workload.op != space.workload.op:
-            return False
-        return self.space.knobs_of(self.space.probe()).keys() == space.knobs_of(space.probe()).keys()
-
-
-@dataclass(frozen=True)
-class LogDirectory:
-    """A directory of logs that serves as a warm start. A run uses those logs in it from which it can learn.
-
-    Attributes:
-        statistic: The statistic that the new run uses as the cost.
-    """
-
-    path: Path
-    statistic: Statistic
-
-    @cached_property
-    def runs(self) -> list[EarlierRun]:
-        """The runs in the directory that have trials, oldest first. Issues a warning about unreadable logs."""
-        runs: dict[str, EarlierRun] = {}
-        problems: list[str] = []
-        for path in find_logs(self.path):
-            try:
-                run = read_earlier_run(path, self.statistic, in_directory=True)
-            except SearchlabError as error:
-                problems.append(str(error))
-                continue
-            if run.trials:
-                runs.setdefault(run.digest, run)
-        if problems:
-            others = f"; so are {len(problems) - 1} others" if len(problems) > 1 else ""
-            warnings.warn(f"a log to start from is unreadable: {problems[0]}{others}", SearchlabWarning, stacklevel=2)
-        return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
-
-    def usable(self, space: Space, machine: str) -> list[EarlierRun]:
-        """Return the runs except those in ``space`` that were measured on a machine other than ``machine``.
-
-        The name of a machine is "" if it is unknown.
-        """
-        usable, elsewhere = [], set()
-        for run in self.runs:
-            measured_on = run.log.header.measured_on
-            if run.log.header.fingerprint == space.fingerprint and machine and measured_on not in ("", machine):
-                elsewhere.add(measured_on)
-            else:
-                usable.append(run)
-        if elsewhere:
-            warnings.warn(
-                f"the logs of {space.workload} in {self.path} that were measured on {' and '.join(sorted(elsewhere))} "
-                f"are no warm start for runs on {machine}",
-                SearchlabWarning,
-                stacklevel=2,
-            )
-        return usable
-
-    def run_with(self, digest: str) -> EarlierRun | None:
-        """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since."""
-        for run in self.runs:
-            if run.digest == digest:
-                return run
-        for path in find_logs(self.path):
-            sha, size = hashlib.sha256(), 0
-            for line in read_bytes(path).splitlines(keepends=True):
-                sha.update(line)
-                size += len(line)
-                if sha.hexdigest().startswith(digest):
-                    log = decode_log(path, read_bytes(path)[:size])
-                    return EarlierRun(log, digest, self.statistic, in_directory=True)
-        return None
-
-
-def read_earlier_run(path: Path, statistic: Statistic, in_directory: bool = False) -> EarlierRun:
-    """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
-    data = read_bytes(path)
-    log = decode_log(path, data)
-    return EarlierRun(log, hashlib.sha256(data[: log.size]).hexdigest()[:32], statistic, in_directory)
-
-
-@dataclass(frozen=True)
-class WarmStart:
-    """The earlier runs from which a run starts.
-
-    Attributes:
-        same_space: The runs in the same space.
-        directories: The directories that contain some of these runs.
-    """
-
-    same_space: tuple[EarlierRun, ...] = ()
-    others: tuple[EarlierRun, ...] = ()
-    directories: tuple[LogDirectory, ...] = ()
-
-    @property
-    def runs(self) -> tuple[EarlierRun, ...]:
-        return (*self.same_space, *self.others)
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        return tuple(run.digest for run in self.runs)
-
-    @property
-    def trials(self) -> list[Trial]:
-        return [trial for run in self.same_space for trial in run.trials]
-
-    def without(self, logs: Set[Path]) -> WarmStart:
-        """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
-
-        def is_kept(run: EarlierRun) -> bool:
-            return not (run.in_directory and real_path(run.log.path) in logs)
-
-        return replace(
-            self, same_space=tuple(filter(is_kept, self.same_space)), others=tuple(filter(is_kept, self.others))
-        )
-
-    def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
-        """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
-
-        A policy that transfers also learns from the runs in other spaces.
-        """
-        if cost_model is not None and cost_model.features.builds_programs:
-            for run in self.runs:
-                run.check_programs()
-        if cost_model is not None and self.others:
-            cost_model.pretrain([run.task for run in self.others])
-        if policy.traits.transfers and self.others:
-            policy.transfer([(run.space, run.trials) for run in self.others])
-        if self.same_space:
-            policy.warm_start(self.trials)
-
-
-def earlier_runs(
-    sources: Sequence[Source], statistic: Statistic, base: Path = Path()
-) -> list[EarlierRun | LogDirectory]:
-    """Return the earlier runs and the directories of logs in ``sources``, whose paths are relative to ``base``.
-
-    Raises SearchlabError if a log is damaged, has no trials or is specified twice.
-    """
-    runs: list[EarlierRun | LogDirectory] = []
-    for source in sources:
-        if isinstance(source, str) and source.startswith("suite:"):
-            runs += (_of_table(table, statistic) for table in find_suite(source.removeprefix("suite:"), base).tables)
-            continue
-        if isinstance(source, Result):
-            source = source.log.path.absolute()
-        if not isinstance(source, str | Path):
-            raise SearchlabError(
-                f"a warm start must be a log, a directory of logs, a result or a suite, not {source!r:.200}"
-            )
-        path = base / source
-        if path.is_dir():
-            directory = LogDirectory(path, statistic)
-            if not directory.runs:
-                raise SearchlabError(f"no logs (*.jsonl) with trials found in {path} to start from")
-            runs.append(directory)
-            continue
-        run = read_earlier_run(path, statistic)
-        if not run.trials:
-            raise SearchlabError(f"{path} contains no measured trials to start from")
-        if any(isinstance(other, EarlierRun) and other.digest == run.digest for other in runs):
-            raise SearchlabError(f"{path} is specified twice, or is a copy of another log; specify each log once")
-        runs.append(run)
-    return runs
-
-
-def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
-    """Return random trials of a suite's table as an earlier run. The trials are the same for every new run."""
-    log, rng = read_log(table.path), np.random.default_rng(zlib.crc32(table.entry.name.encode()))
-    indices = rng.permutation(len(log.records))[:OF_TABLE].tolist()
-    digest = hashlib.sha256(f"{table.digest} {indices}".encode()).hexdigest()[:32]
-    return EarlierRun(
-        replace(log, records=tuple(log.records[index] for index in indices)), digest, statistic, of_suite=True
-    )
-
-
-def usable(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, strategy: Strategy) -> WarmStart:
-    """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
-
-    Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model, or by a policy
-    that transfers. A cost model with program features can learn from runs in any space. Cost models with knob features,
-    as well as policies that transfer, can learn only from runs for a different shape in the same space. A run never
-    learns from a suite's tables for its own workload.
-    """
-    runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
-    same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
-    others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
-    kind, transfers = FEATURES.get(strategy.features), strategy.policy_class.traits.transfers
-    if kind is None and not transfers:  # there is no cost model
-        return WarmStart(same_space)
-    others = tuple(replace(run, asked_for=run.log.header.space == plugin.to_spec()) for run in others)
-    if kind is None or transfers or not kind.builds_programs:
-        others = tuple(run for run in others if run.has_knobs_of(plugin, space))
-    return WarmStart(same_space, others)
-
-
-def check_used(earlier: Sequence[EarlierRun | LogDirectory], warm_starts: Sequence[WarmStart]) -> None:
-    """Raise SearchlabError if none of ``warm_starts`` uses a log in ``earlier``.
-
-    Suites may be unused. A directory that is not used causes a SearchlabWarning.
-    """
-    used = {digest for warm in warm_starts for digest in warm.digests}
-    for run in earlier:
-        if isinstance(run, LogDirectory) and used.isdisjoint(earlier_run.digest for earlier_run in run.runs):
-            text = f"no run can learn from any of the {len(run.runs)} logs in {run.path}, so it starts without them"
-            warnings.warn(text, SearchlabWarning, stacklevel=2)
-        if isinstance(run, EarlierRun) and not run.of_suite and run.digest not in used:
-            header = run.log.header
-            raise SearchlabError(
-                f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different space, "
-                f"{header.space_name}. Cost models with program features (program, per-store, itervar, curve) can "
-                f"learn from any space; cost models with knob features, and policies that transfer, can learn only "
-                f"from other shapes in the same space. For a policy that uses a cost model, set "
-                f'features = "program"'
-            )
 
 
 @dataclass(frozen=True)
@@ -591,7 +289,7 @@ def own_seed(seed: int, name: str) -> int:
 
 
 def plan_run(
-    searched: SpaceChoice,
+    space_choice: SpaceChoice,
     strategy: Strategy,
     settings: Settings,
     budget: Budget,
@@ -599,7 +297,7 @@ def plan_run(
     seed: int,
     batch: int,
     log: Path,
-    earlier: Sequence[EarlierRun | LogDirectory] = (),
+    earlier: EarlierRuns | None = None,
     base: Path = Path(),
 ) -> Run:
     """Plan a run that starts from the ``earlier`` runs that are usable. The plan is also valid for other seeds.
@@ -614,36 +312,25 @@ def plan_run(
     Warns:
         SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
-    if not (searched.space.has_programs or settings.replays):
+    space, plugin = space_choice.space, space_choice.plugin
+    if not (space.has_programs or settings.replays):
         raise SearchlabError(
-            f"the {searched.plugin.name} space has no programs for {searched.space.workload}, only recorded times; "
+            f"the {plugin.name} space has no programs for {space.workload}, only recorded times; "
             f'set measure = {{ kind = "table", path = ... }}'
         )
-    if strategy.without_programs and not searched.space.has_programs:
+    if strategy.without_programs and not space.has_programs:
         warnings.warn(
             f"{strategy.name} uses the features {strategy.without_programs!r} instead of its default, "
-            f"{strategy.features!r}, which requires programs: configs in {searched.plugin.name} have none",
+            f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none",
             SearchlabWarning,
             stacklevel=2,
         )
         strategy = replace(strategy, features=strategy.without_programs)
-    runs = {run.digest: run for run in earlier if isinstance(run, EarlierRun)}
-    directories = tuple(source for source in earlier if isinstance(source, LogDirectory))
-    machine = settings.machine(searched.space.target, base) if directories else ""
-    for directory in directories:
-        runs = {run.digest: run for run in directory.usable(searched.space, machine)} | runs
-    warm_start = usable(list(runs.values()), searched.plugin, searched.space, strategy)
-    warm_start = replace(warm_start, directories=directories)
-    run = Run(
-        searched,
-        strategy,
-        seed,
-        batch,
-        budget,
-        settings,
-        log,
-        warm_start,
-    )
+    earlier = earlier or EarlierRuns()
+    machine = settings.machine(space.target, base) if earlier.directories else ""
+    transfers = strategy.policy_class.traits.transfers
+    warm_start = earlier.warm_start(plugin, space, strategy.features, transfers, machine)
+    run = Run(space_choice, strategy, seed, batch, budget, settings, log, warm_start)
     policy, _ = run.start()
     learned = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
     if learned < policy.n_startup and not warm_start.others:

@@ -27,7 +27,7 @@ from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
 from ..measure.settings import LocalSettings, Settings
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
-from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, check_option, checks_arguments
+from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
 from ..options import plain as plain_value
 from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
@@ -37,19 +37,15 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .plan import (
-    EarlierRun,
-    LogDirectory,
     OnRun,
     Run,
     SpaceChoice,
     Strategy,
-    WarmStart,
-    check_used,
-    earlier_runs,
     in_shard,
     plan_run,
 )
 from .progress import show_progress
+from .warm_start import EarlierRuns, WarmStart
 
 OF_SUITE = ("workloads", "spaces", "target", "measure")
 """The study keys whose values are provided by a suite's tables."""
@@ -73,51 +69,36 @@ FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar"
 """The features for a cost model; see :data:`~searchlab.costmodel.features.FEATURES`."""
 
 
-class NamedPlugin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plug-in with options.
-
-    Attributes:
-        name: A registered name, or ``module:Class``.
-        options: The options to pass to its constructor.
-    """
-
-    name: str
-    options: dict[str, Any] = {}
-
-    @property
-    def plugin(self) -> Plugin:
-        return Plugin(self.name, self.options)
-
-
-class Named(NamedPlugin, frozen=True):
+class PluginEntry(Plugin, frozen=True):
     """A space with options.
 
     Attributes:
-        label: The name to use in figures and tables, if it differs from the space's name.
+        label: The name to use in figures and tables, if it differs from the plug-in's name.
     """
 
     label: str = ""
 
+    @property
+    def title(self) -> str:
+        return self.label or self.name
 
-class NamedCostModel(NamedPlugin, frozen=True):
+
+class CostModelEntry(PluginEntry, frozen=True):
     """A cost model with options.
 
     Attributes:
         features: The features on which the model is trained. They are extracted from the knobs (``knob``, or AutoTVM's
             ``autotvm-knob``) or from the scheduled program (``program``, ``per-store`` for pack-sum, or AutoTVM's
             ``itervar`` and ``curve``).
-        label: The name to use in figures and tables, if it differs from the cost model's name.
     """
 
     features: FeaturesName = "knob"
-    label: str = ""
 
 
-class NamedPolicy(Named, frozen=True):
+class PolicyEntry(PluginEntry, frozen=True):
     """A policy with options, and the study keys that it overrides.
 
     Attributes:
-        label: The strategy's name in figures and tables, if it differs from the policy's name.
         batch: Overrides the study's ``batch``.
         trials: Overrides the study's ``trials``.
         seconds: Overrides the study's ``seconds``.
@@ -133,7 +114,7 @@ class NamedPolicy(Named, frozen=True):
     trials: Trials | Difficulty | None = None
     seconds: Seconds | None = None
     stop_after: Trials | None = None
-    cost_model: str | NamedPlugin | None = None
+    cost_model: str | Plugin | None = None
     features: FeaturesName | None = None
     warm_start: list[str] | None = None
     tuned_on: str = ""
@@ -143,7 +124,7 @@ class NamedPolicy(Named, frozen=True):
             raise ValueError(f"options must not be tuned on a test split, such as {self.tuned_on}; use its dev split")
 
 
-class NamedSuite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SuiteSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A suite of tables.
 
     Attributes:
@@ -199,11 +180,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             default, they are executed in this process, one after the other. The executor does not affect the results.
     """
 
-    policies: list[str | NamedPolicy]
+    policies: list[str | PolicyEntry]
     workloads: list[str] = []
-    spaces: list[str | Named] = []
-    suite: str | NamedSuite | None = None
-    cost_models: list[str | NamedCostModel] = msgspec.field(default_factory=lambda: ["xgboost"])
+    spaces: list[str | PluginEntry] = []
+    suite: str | SuiteSelection | None = None
+    cost_models: list[str | CostModelEntry] = msgspec.field(default_factory=lambda: ["xgboost"])
     seeds: SeedCount | Annotated[list[Seed], msgspec.Meta(min_length=1, max_length=10_000)] = 1
     trials: Trials | Difficulty | None = None
     seconds: Seconds | None = None
@@ -215,7 +196,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contrasts: list[tuple[str, str]] = []
     claims: list[Claim] = []
     starts: Literal["shared", "own"] = "shared"
-    executor: str | NamedPlugin | None = None
+    executor: str | Plugin | None = None
 
     def __post_init__(self) -> None:
         for pair in self.contrasts:
@@ -233,18 +214,22 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     @property
-    def named_suite(self) -> NamedSuite | None:
-        return NamedSuite(self.suite) if isinstance(self.suite, str) else self.suite
+    def suite_selection(self) -> SuiteSelection | None:
+        return SuiteSelection(self.suite) if isinstance(self.suite, str) else self.suite
 
     @property
-    def policy_entries(self) -> list[NamedPolicy]:
-        return [NamedPolicy(entry) if isinstance(entry, str) else entry for entry in self.policies]
+    def policy_entries(self) -> list[PolicyEntry]:
+        return [PolicyEntry(entry) if isinstance(entry, str) else entry for entry in self.policies]
 
     @property
-    def cost_model_entries(self) -> list[NamedCostModel]:
-        return [NamedCostModel(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
+    def space_entries(self) -> list[PluginEntry]:
+        return [PluginEntry(entry) if isinstance(entry, str) else entry for entry in self.spaces]
 
-    def budget(self, entry: NamedPolicy, table_costs: Callable[[], Whole | None] = lambda: None) -> Budget:
+    @property
+    def cost_model_entries(self) -> list[CostModelEntry]:
+        return [CostModelEntry(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
+
+    def budget(self, entry: PolicyEntry, table_costs: Callable[[], Whole | None] = lambda: None) -> Budget:
         """Return the budget for a policy's runs in a space.
 
         Args:
@@ -361,7 +346,7 @@ class Study:
     Attributes:
         spec: The content of the study file.
         base: The directory that relative paths start from.
-        given: The classes and spaces that a script passed instead of names.
+        objects: The classes and objects that a script passed instead of names.
         copy: The file name and text of the copy of the study that is stored next to its logs.
 
     Example:
@@ -381,7 +366,7 @@ class Study:
     copy: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
-        named = self.spec.named_suite
+        named = self.spec.suite_selection
         over = f"the suite {named.name}" if named else f"{len(self.spec.workloads)} workloads"
         return f"<Study of {len(self.spec.policies)} policies over {over}, {len(self.spec.seed_list)} seeds>"
 
@@ -435,14 +420,14 @@ class Study:
                     f"{source}: {name} is determined by the suite's tables; omit either {name!r} or 'suite'"
                 )
         spec = convert(data, StudySpec, source)
-        assert spec.named_suite is not None
-        protocol = find_suite(spec.named_suite.name, base).spec
+        assert spec.suite_selection is not None
+        protocol = find_suite(spec.suite_selection.name, base).spec
         return cls(convert({"trials": protocol.trials, "seeds": protocol.seeds, **data}, StudySpec, source), base)
 
     @cached_property
     def suite(self) -> Suite | None:
         """The suite on which the study runs, or None if it does not specify one."""
-        named = self.spec.named_suite
+        named = self.spec.suite_selection
         return find_suite(named.name, self.base) if named else None
 
     def plan(self) -> tuple[list[Run], list[str]]:
@@ -464,7 +449,7 @@ class Study:
         labels = [strategy.label for _, strategy in strategies]
         _check_distinct("policy", [file_name(label) for label in labels])
         known_strategies = [*labels, *(self.suite.baseline_files if self.suite else ())]
-        spaces = [entry if isinstance(entry, str) else entry.label or entry.name for entry in spec.spaces]
+        spaces = [entry.title for entry in spec.space_entries]
         with_space = [f"{space} / {label}" for space in spaces for label in labels]  # in a report on several spaces
         for key, names, choices in (
             ("contrasts", [name for pair in spec.contrasts for name in pair], known_strategies),
@@ -480,20 +465,20 @@ class Study:
                     raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
         left_out: list[str] = []
         runs: list[Run] = []
-        earlier: dict[tuple[str, ...], list[EarlierRun | LogDirectory]] = {}  # by the sources of a warm start
+        earlier: dict[tuple[str, ...], EarlierRuns] = {}  # by the sources of a warm start
         warm: dict[tuple[str, ...], list[WarmStart]] = {}
         for group in self._space_groups(left_out):
             planned: list[Run] = []
-            for folder, searched, settings in group:
-                table_costs = cache(partial(self._all_costs, searched, settings))
+            for folder, space_choice, settings in group:
+                table_costs = cache(partial(self._all_costs, space_choice, settings))
                 for entry, strategy in strategies:
                     sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                     if sources not in earlier:
-                        earlier[sources] = earlier_runs(sources, settings.statistic, self.base)
+                        earlier[sources] = EarlierRuns.from_sources(sources, settings.statistic, self.base)
                     log = folder / file_name(strategy.label)
                     try:
                         run = plan_run(
-                            searched,
+                            space_choice,
                             strategy,
                             settings,
                             spec.budget(entry, table_costs),
@@ -515,15 +500,15 @@ class Study:
         if not runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(left_out))
         for sources, used in warm.items():
-            check_used(earlier[sources], used)
+            earlier[sources].check_used(used)
         return runs, left_out
 
-    def _all_costs(self, searched: SpaceChoice, settings: Settings) -> Whole | None:
+    def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> Whole | None:
         """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None
-        with settings.make(searched.space.target, {}, self.base) as measurer:
-            return measurer.all_costs(searched.space)
+        with settings.make(space_choice.space.target, {}, self.base) as measurer:
+            return measurer.all_costs(space_choice.space)
 
     def _space_groups(self, left_out: list[str]) -> Iterator[list[tuple[Path, SpaceChoice, Settings]]]:
         """Yield groups of spaces, each space with the directory for its logs and the settings for measuring.
@@ -533,29 +518,29 @@ class Study:
         spec = self.spec
         if self.suite is not None:
             for table in self.suite.tables:
-                noise = spec.named_suite is not None and spec.named_suite.noise
-                yield [(Path(table.entry.name), searched_table(table), table.settings(noise))]
+                noise = spec.suite_selection is not None and spec.suite_selection.noise
+                yield [(Path(table.entry.name), choose_table_space(table), table.settings(noise))]
             return
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target(spec.measure.default_target(self.base))
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
-        entries = [Named(entry) if isinstance(entry, str) else entry for entry in spec.spaces]
-        _check_distinct("space", [file_name(entry.label or entry.name) for entry in entries])
+        entries = spec.space_entries
+        _check_distinct("space", [file_name(entry.title) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
         measurable = spec.measure.measurable(self.base)
         choices: list[tuple[Path, SpaceChoice, Settings]] = []
         missing: list[str] = []
         for workload in workloads:
             for entry in entries:
-                name = entry.label or entry.name
+                name = entry.title
                 spaces = self.objects.spaces.get(name)
                 if spaces is not None and str(workload) not in spaces:
                     left_out.append(f"{workload} is not searched in {name}: this space is for {', '.join(spaces)}")
                     continue
                 try:
-                    searched = SpaceChoice.from_spec(
-                        spaces[str(workload)] if spaces else entry.plugin,
+                    space_choice = SpaceChoice.from_spec(
+                        spaces[str(workload)] if spaces else entry,
                         workload,
                         target if spaces is None or spec.target is not None else None,
                         entry.label,
@@ -565,29 +550,27 @@ class Study:
                 except UnsupportedWorkload as error:
                     left_out.append(f"{workload} is not searched in {name}: {error}")
                     continue
-                if measurable is not None and (str(workload), searched.space.fingerprint) not in measurable:
+                if measurable is not None and (str(workload), space_choice.space.fingerprint) not in measurable:
                     missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
-                    choices.append((Path(file_name(str(workload)), file_name(name)), searched, spec.measure))
+                    choices.append((Path(file_name(str(workload)), file_name(name)), space_choice, spec.measure))
         left_out += missing
         if not choices:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
         yield choices
 
-    def _strategies(self, entry: NamedPolicy) -> Iterator[Strategy]:
+    def _strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
-        label = entry.label or entry.name
-        cls = self.objects.policies.get(entry.name) or POLICIES.load(entry.name)
+        policy = {"name": self.objects.policies.get(entry.name, entry.name), "options": entry.options}
+        cls = POLICIES.resolve(policy)[1]
         POLICIES.check_class(entry.name, cls)
-        policy = {"name": cls if entry.name in self.objects.policies else entry.name, "options": entry.options}
         if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
-            cost_model = entry.cost_model.plugin if isinstance(entry.cost_model, NamedPlugin) else entry.cost_model
-            yield Strategy.from_specs(policy, cost_model, entry.features, label)
+            yield Strategy.from_specs(policy, entry.cost_model, entry.features, entry.title)
             return
         models = self.spec.cost_model_entries
         for model in models:
-            suffix = f"+{model.label or model.name}" if len(models) > 1 else ""
-            yield Strategy.from_specs(policy, model.plugin, entry.features or model.features, label + suffix)
+            suffix = f"+{model.title}" if len(models) > 1 else ""
+            yield Strategy.from_specs(policy, model, entry.features or model.features, entry.title + suffix)
 
     @property
     def baselines(self) -> list[str]:
@@ -618,7 +601,7 @@ class Study:
         self,
         out: str | Path,
         on_run: OnRun | None = None,
-        jobs: int | None = None,
+        jobs: Jobs | None = None,
         *,
         executor: Executor | str | Mapping[str, Any] | None = None,
         shard: tuple[int, int] = (1, 1),
@@ -658,8 +641,6 @@ class Study:
                 measures this machine.
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
-        if jobs is not None:
-            check_option("jobs", jobs, Jobs)
         planned, _ = self.plan()
         logs_in_shard = {run.log for run in in_shard(planned, *shard)}
         all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned]
@@ -667,41 +648,41 @@ class Study:
         for run in runs:
             resolve_inside(run.log, Path(out))
 
-        def ready() -> None:
+        def write_files() -> None:
             write_plan(Path(out), self.planned_runs(), self.spec.claims)
             if self.copy:
                 keep_study(Path(out), *self.copy)
 
         if executor is None and self.spec.executor is None:
             warn_of_a_busy_machine(runs)
-        with ExitStack() as ends:
+        with ExitStack() as stack:
             run_executor: RunExecutor | None = None
             if isinstance(executor, Executor):
                 run_executor = adapt(executor)
             elif (plugin := self._executor(executor, jobs)) is not None:
                 exclusive = self.suite is None and self.spec.measure.exclusive
-                run_executor = ends.enter_context(start(plugin, exclusive, Path(out)))
-            on_each = ends.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
+                run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
+            on_each = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned:  # the study's claims are only about the suite's baselines
-                ready()
-            logs = execute(runs, self.base, on_each, run_executor, ready, all_runs) if runs else {}
+                write_files()
+            logs = execute(runs, self.base, on_each, run_executor, write_files, all_runs) if runs else {}
         warn_of_results(runs, logs)
         return Results(Result(logs[run.log], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
-        def names(entries: Iterable[str | Named | NamedCostModel]) -> str:
-            return ", ".join(entry if isinstance(entry, str) else entry.label or entry.name for entry in entries)
+        def names(entries: Iterable[PluginEntry]) -> str:
+            return ", ".join(entry.title for entry in entries)
 
         spec = self.spec
         trials: int | str | None = spec.trials
         if not isinstance(trials, str):
             trials = budget_of(trials, spec.seconds, spec.stop_after).trials
             trials = "any number" if trials == UNLIMITED else trials
-        where = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.spaces)}
+        where = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
         facts = {
-            **({"suite": spec.named_suite.name} if spec.named_suite else where),
-            "policies": names(spec.policies),
-            "cost models": names(spec.cost_models),
+            **({"suite": spec.suite_selection.name} if spec.suite_selection else where),
+            "policies": names(spec.policy_entries),
+            "cost models": names(spec.cost_model_entries),
             "seeds": len(spec.seed_list),
             "trials": f"{trials}, in batches of {spec.batch}",
             **({} if spec.seconds is None else {"seconds": spec.seconds}),
@@ -712,7 +693,7 @@ class Study:
     def _executor(self, argument: str | Mapping[str, Any] | None, jobs: int | None) -> Plugin | None:
         """Return the executor (``argument``, or else the study's own) with ``jobs``, or None to run in this process."""
         named = self.spec.executor
-        plugin = default = parse_executor(named) if isinstance(named, str) else named.plugin if named else None
+        plugin = default = parse_executor(named) if isinstance(named, str) else named
         if isinstance(argument, Mapping):
             plugin = EXECUTORS.resolve(argument)[0]
         elif argument is not None:
@@ -724,12 +705,12 @@ class Study:
         return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
 
 
-def searched_table(table: SuiteTable) -> SpaceChoice:
+def choose_table_space(table: SuiteTable) -> SpaceChoice:
     """Return the space of a suite's table. Raises SearchlabError if the table was not measured in this space."""
     with names_from(table.directory):
-        searched = SpaceChoice.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
-    check_table(table, searched.space)
-    return replace(searched, size=table.header.space_size)
+        space_choice = SpaceChoice.from_spec(table.plugin, parse_workload(table.entry.workload), table.target())
+    check_table(table, space_choice.space)
+    return replace(space_choice, size=table.header.space_size)
 
 
 def _check_distinct(title: str, names: Sequence[str]) -> None:

@@ -11,16 +11,17 @@ from rich.console import Console
 
 from ..log.result import Result
 from ..measure.settings import LocalSettings, Settings
-from ..options import Batch, Seconds, Seed, Trials, check_option, checks_arguments
+from ..options import Batch, Seconds, Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..schema import convert
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import OnTrial, Source, SpaceChoice, Strategy, check_used, earlier_runs, plan_run
+from .plan import OnTrial, SpaceChoice, Strategy, plan_run
 from .progress import show_progress
 from .study import budget_of
+from .warm_start import EarlierRuns, Source
 
 
 @checks_arguments
@@ -30,11 +31,11 @@ def tune(
     space: PluginSpec | Space,
     policy: PluginSpec,
     log: str | Path,
-    trials: int | None = None,
-    seconds: float | None = None,
-    stop_after: int | None = None,
-    batch: int = 8,
-    seed: int = 0,
+    trials: Trials | None = None,
+    seconds: Seconds | None = None,
+    stop_after: Trials | None = None,
+    batch: Batch = 8,
+    seed: Seed = 0,
     cost_model: PluginSpec | None = None,
     features: str | None = None,
     target: str | Mapping[str, Any] | Target | None = None,
@@ -97,18 +98,13 @@ def tune(
         >>> result.best.gflops > 0
         True
     """
-    batch = check_option("batch", batch, Batch)
-    seed = check_option("seed", seed, Seed)
-    trials = check_option("trials", trials, Trials | None)
-    stop_after = check_option("stop_after", stop_after, Trials | None)
-    seconds = check_option("seconds", seconds, Seconds | None)
     settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
-    earlier = earlier_runs(sources, settings.statistic)
+    earlier = EarlierRuns.from_sources(sources, settings.statistic)
     run = plan_run(
         SpaceChoice.from_spec(space, parse_workload(workload), resolved, settings=settings),
         Strategy.from_specs(policy, cost_model, features),
@@ -119,7 +115,7 @@ def tune(
         log=Path(log),
         earlier=earlier,
     )
-    check_used(earlier, [run.warm_start])
+    earlier.check_used([run.warm_start])
     run = replace(run, discard=discard)
     warn_of_a_busy_machine([run])
     with show_progress(progress, [run], lambda *_: on_trial) as on_run:

@@ -35,7 +35,7 @@ from ..plugins import functions_in, names_from, search_path, trust_plugins, trus
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import SpaceChoice, Strategy, plan_run
-from ..run.study import searched_table
+from ..run.study import choose_table_space
 from ..schema import UNREADABLE
 from ..source import source_digest
 from ..tables.info import unsteady
@@ -219,7 +219,7 @@ def _split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 def _table_problems(recorded: RecordedTable) -> list[str]:
     table, records = recorded.table, recorded.log.records
-    space = searched_table(table).space
+    space = choose_table_space(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := unsteady(recorded.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
@@ -300,7 +300,7 @@ class Replayer:
         table = self._recorded[name]
         settings = table.table.settings()
         if name not in self._positions:
-            searched = searched_table(table.table)
+            searched = choose_table_space(table.table)
             self._positions[name] = (
                 searched,
                 self._reasons_to_end.enter_context(settings.make(searched.space.target, {})),

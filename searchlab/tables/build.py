@@ -21,7 +21,7 @@ from ..log.writer import check_identity, pack, write_log
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run
-from ..run.study import NamedPolicy, Study
+from ..run.study import PolicyEntry, Study
 from ..schema import convert
 from .passes import OnBlock, TimedPasses, one_a_program
 
@@ -134,7 +134,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         raise SearchlabError(f"the limit on the number of configs to measure must be at least 1; got {limit}")
     spec = msgspec.structs.replace(
         study.spec,
-        policies=[NamedPolicy("random", label=TABLE)],
+        policies=[PolicyEntry("random", label=TABLE)],
         seeds=[seed],
         batch=BATCH,
         warm_start=[],

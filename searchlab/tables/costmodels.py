@@ -23,7 +23,7 @@ from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import SearchlabError
 from ..log.format import read_found, read_log
 from ..log.result import Result
-from ..options import Between, Count, Seed, check_option
+from ..options import Between, Count, Seed, check_option, checks_arguments
 from ..plugins import Plugin
 from ..run.study import FeaturesName
 
@@ -42,15 +42,16 @@ class HeldOut:
     quality: ModelQuality
 
 
+@checks_arguments
 def evaluate(
     logs: Sequence[Path],
     models: Sequence[Plugin],
     *,
     features: str = "knob",
     split: str = "within-task",
-    seed: int = 0,
-    train_fraction: float = 0.7,
-    k: int = 5,
+    seed: Seed = 0,
+    train_fraction: Annotated[float, Between(0.01, 0.99)] = 0.7,
+    k: Count = 5,
 ) -> list[HeldOut]:
     """Evaluate each model on trials that are held out from each log.
 
@@ -70,9 +71,6 @@ def evaluate(
     """
     check_option("features", features, FeaturesName)
     check_option("split", split, Split)
-    seed = check_option("seed", seed, Seed)
-    k = check_option("k", k, Count)
-    check_option("train_fraction", train_fraction, Annotated[float, Between(0.01, 0.99)])
     for model in models:  # detect wrong names and options before anything slow starts
         bind(make_cost_model(model, seed), FEATURES[features])
     if split == "by-task" and not FEATURES[features].builds_programs:

@@ -26,7 +26,7 @@ from searchlab.analysis.claims import claim_verdicts
 from searchlab.analysis.model import ClaimVerdict
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import claim_texts
-from searchlab.run.study import NamedPolicy, Study
+from searchlab.run.study import PolicyEntry, Study
 from searchlab.suite.compare import study_runs
 
 STUDIES = Path(__file__).parent
@@ -75,9 +75,9 @@ class Costed(NamedTuple):
         return cls(text.partition("\n")[0].removeprefix("# ").removesuffix("."), found["command"], found["cost"])
 
 
-def described(entry: NamedPolicy) -> str:
+def described(entry: PolicyEntry) -> str:
     """Return a strategy's name and options: ``tuned (annealing, chains = 1, hub-v1/dev)``."""
-    name = entry.label or entry.name
+    name = entry.title
     about = [entry.name] if name != entry.name else []
     about += [f"{option} = {json.dumps(value)}" for option, value in entry.options.items()]
     about += [entry.tuned_on] if entry.tuned_on else []

@@ -12,7 +12,7 @@ import pytest
 
 import searchlab
 from searchlab import SearchlabError
-from searchlab.options import checks_arguments
+from searchlab.options import Trials, checks_arguments
 
 VALUES: list[Any] = [None, 3, [], object(), len, 1.5, b"x", {}, {"name": 3}, [3], float("nan"), True, "\0", "x" * 3000]
 
@@ -52,15 +52,21 @@ def test_tune_names_an_argument_that_is_no_workload(workload: Any, tmp_path: Pat
 
 
 @checks_arguments
-def example(count: int, share: float = 0.5, names: Mapping[str, Any] | None = None, *, path: str | Path = "") -> Any:
+def example(count: Trials, share: float = 0.5, names: Mapping[str, Any] | None = None, *, path: str | Path = "") -> Any:
     return count, share, names, path
 
 
 def test_arguments_are_checked_by_annotation() -> None:
     assert example(np.int64(3), 1, path=Path("a")) == (3, 1, None, Path("a"))
     assert type(example(np.int64(3))[0]) is int
-    for args, given in [((True,), {}), ((1.0,), {}), ((1, "x"), {}), ((1, 0.5, [1]), {}), ((1,), {"path": 3})]:
-        with pytest.raises(SearchlabError, match=r"example\(\) does not accept"):
+    for args, given, name in [
+        ((True,), {}, "option 'count' is True; it must be a whole number from 1"),
+        ((0,), {}, "option 'count' is 0; it must be a whole number from 1"),
+        ((1, "x"), {}, "option 'share' is 'x'; it must be a number"),
+        ((1, 0.5, [1]), {}, r"example\(\) does not accept names = \[1\] \(list\)"),
+        ((1,), {"path": 3}, r"example\(\) does not accept path = 3 \(int\); it must be str or Path"),
+    ]:
+        with pytest.raises(SearchlabError, match=name):
             example(*args, **given)
     with pytest.raises(TypeError):
         example()  # type: ignore[call-arg]

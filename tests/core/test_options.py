@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from nowhere import Missing
 
 KINDS: dict[str, tuple[PluginKind[Any], str]] = {
-    "policy": (POLICIES, "NamedPolicy"),
-    "space": (SPACES, "Named"),
-    "costmodel": (COST_MODELS, "NamedCostModel"),
-    "executor": (EXECUTORS, "NamedPlugin"),
+    "policy": (POLICIES, "PolicyEntry"),
+    "space": (SPACES, "PluginEntry"),
+    "costmodel": (COST_MODELS, "CostModelEntry"),
+    "executor": (EXECUTORS, "Plugin"),
 }
 PLUG_INS = [(title, name) for title, (kind, _) in KINDS.items() for name in kind.entry_points_by_name()]
 

@@ -201,7 +201,7 @@ class Counts(RunExecutor):
         self.sizes: list[int] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.sizes.append(len(args[0].logs))
+        self.sizes.append(len(args[2]))
         future: Future[Any] = Future()
         future.set_result(fn(*args, **kwargs))
         return future

@@ -184,9 +184,9 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"trials": "32"}, "trials = '32'"),
-        ({"batch": 2.5}, "batch = 2.5"),
-        ({"seed": None}, "seed = None"),
+        ({"trials": "32"}, "option 'trials' is '32'; it must be a whole number"),
+        ({"batch": 2.5}, "option 'batch' is 2.5"),
+        ({"seed": None}, "option 'seed' is None"),
         (
             {"policy": "json:JSONDecoder"},
             "policy 'json.decoder:JSONDecoder' is not a searchlab.Policy; derive it from that",

@@ -25,9 +25,9 @@ from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.result import load_log
 from searchlab.plugins import Plugin
-from searchlab.run.plan import Strategy, earlier_runs, usable
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
+from searchlab.run.warm_start import EarlierRuns, select_runs
 from searchlab.space import SPACES
 from searchlab.target import Target
 from searchlab.workload import parse_workload
@@ -149,18 +149,16 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
     assert len(warm.header.warm_start) == 1 and warm.records[7].model is not None
     cold = read_log(tuned("gemm:8x8x8", "cold.jsonl", policy="xgb"))
     assert cold.records[7].model is None
-    runs = earlier_runs([earlier], "median")
+    runs = EarlierRuns.from_sources([earlier], "median").runs
     conv2d = KnobTemplate(parse_workload("conv2d:1x7x7x16x16x1x1"), native)
-    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.from_specs("xgb", features="knob")).others == ()
-    assert usable(
-        runs, Plugin("knob-template"), conv2d, Strategy.from_specs("xgb", features="itervar")
-    ).others == tuple(runs)
+    assert select_runs(runs, Plugin("knob-template"), conv2d, "knob", False).others == ()
+    assert select_runs(runs, Plugin("knob-template"), conv2d, "itervar", False).others == runs
     other = SPACES.make(Plugin("sketch"), parse_workload("gemm:8x8x8"), native)
-    assert usable(runs, Plugin("sketch"), other, Strategy.from_specs("xgb", features="knob")).others == ()
-    assert usable(runs, Plugin("knob-template"), conv2d, Strategy.from_specs("copula")).others == ()
+    assert select_runs(runs, Plugin("sketch"), other, "knob", False).others == ()
+    assert select_runs(runs, Plugin("knob-template"), conv2d, "", True).others == ()
     near = KnobTemplate(parse_workload("gemm:8x8x8"), native)
-    assert usable(runs, Plugin("knob-template"), near, Strategy.from_specs("copula")).others == tuple(runs)
-    assert usable(runs, Plugin("knob-template"), near, Strategy.from_specs("random")).others == ()
+    assert select_runs(runs, Plugin("knob-template"), near, "", True).others == runs
+    assert select_runs(runs, Plugin("knob-template"), near, "", False).others == ()
 
 
 def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: Path) -> None:

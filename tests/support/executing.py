@@ -15,7 +15,7 @@ import numpy as np
 
 from searchlab.executors.contract import RunExecutor
 from searchlab.policy import NeverTwice
-from searchlab.run.execute import ExecutorJob, RunOutcome
+from searchlab.run.execute import RunOutcome, StudyContext
 from searchlab.run.study import Study
 from searchlab.space import Space
 from tests.support import toys
@@ -67,10 +67,10 @@ class Elsewhere(Executor):
     """Calls at once, as if on a machine that does not see the directory of the logs."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        (task,) = args
-        assert isinstance(task, ExecutorJob)
+        context, *others = args
+        assert isinstance(context, StudyContext)
         future: Future[Any] = Future()
-        future.set_result(fn(replace(task, context=replace(task.context, shared=Path("/nowhere/shared")))))
+        future.set_result(fn(replace(context, shared=Path("/nowhere/shared")), *others))
         return future
 
 

@@ -1,0 +1,323 @@
+"""Warm starts: the earlier runs from which runs start."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+import zlib
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ..costmodel import BoundCostModel, OtherTask, scores_of
+from ..costmodel.features import FEATURES
+from ..errors import SearchlabError, SearchlabWarning
+from ..files import real_path
+from ..log.format import Log, decode_log, find_logs, read_bytes, read_log, workload_name, workload_of
+from ..log.programs import ChangedProgram
+from ..log.result import Result
+from ..measure.suite import SuiteTable, find_suite
+from ..plugins import Plugin, trust_plugins
+from ..policy import Policy
+from ..records import Statistic, Trial
+from ..space import Space
+
+Source = str | Path | Result
+"""A source of earlier runs: a log, a directory of logs, a result, or the tables of a suite, such as
+``"suite:v1/dev"``."""
+
+OF_TABLE = 128
+"""The number of random trials that a warm start uses from each table of a suite."""
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """An earlier run that can be used as a warm start.
+
+    Attributes:
+        digest: The log's digest.
+        statistic: The statistic that the new run uses as the cost.
+        directory: The directory in which it was found, or None if it was specified itself and must be used.
+        asked_for: Whether its space is being searched and may be imported.
+        of_suite: Whether it is part of a suite's table, which runs for the same workload must not use.
+    """
+
+    log: Log
+    digest: str
+    statistic: Statistic
+    directory: Path | None = field(default=None, compare=False)
+    asked_for: bool = field(default=False, compare=False)
+    of_suite: bool = False
+
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """The run's trials, except for trials whose measurement a table took from a nearest config."""
+        return [
+            replace(trial, measurement=replace(trial.measurement, statistic=self.statistic))
+            for trial in self.log.trials
+            if not trial.measurement.nearest
+        ]
+
+    @cached_property
+    def task(self) -> OtherTask:
+        """The run's trials as training data for a different search. The fastest trial has a score of 1."""
+        return OtherTask(self.space, [trial.config for trial in self.trials], scores_of(self.trials))
+
+    @cached_property
+    def space(self) -> Space:
+        """The run's space, whose plug-in is imported. Raises SearchlabError if the space no longer exists."""
+        # Not within trust_plugins(), which is only for the space
+        workload = workload_of(self.log.header, self.log.path)
+        with trust_plugins(self.asked_for):
+            return Result(self.log).space_of(workload)
+
+    def check_programs(self) -> None:
+        """Check a sample of the programs that the space builds now. Raises ChangedProgram if one is different.
+
+        The tables of a suite never change, and a policy may learn from them although the space has changed; in this
+        case, a SearchlabWarning is issued.
+        """
+        if self._changed is None:
+            return
+        if not self.of_suite:
+            raise self._changed
+        warnings.warn(
+            f"the run starts from the times of other programs: {self._changed.where_and_what}",
+            SearchlabWarning,
+            stacklevel=2,
+        )
+
+    @cached_property
+    def _changed(self) -> ChangedProgram | None:
+        try:
+            Result(self.log, self.space).check_programs()
+        except ChangedProgram as error:
+            return error
+        return None
+
+    def has_knobs_of(self, plugin: Plugin, space: Space) -> bool:
+        """Return whether the run searched a different shape in the same space: same plug-in, operator and knobs."""
+        header = self.log.header
+        if header.space != plugin or self.space.workload.op != space.workload.op:
+            return False
+        return self.space.knobs_of(self.space.probe()).keys() == space.knobs_of(space.probe()).keys()
+
+
+def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = None) -> EarlierRun:
+    """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
+    data = read_bytes(path)
+    log = decode_log(path, data)
+    return EarlierRun(log, hashlib.sha256(data[: log.size]).hexdigest()[:32], statistic, directory)
+
+
+def _read_directory(path: Path, statistic: Statistic) -> list[EarlierRun]:
+    """Return the runs in a directory that have trials, oldest first. Issues a warning about unreadable logs."""
+    runs: dict[str, EarlierRun] = {}
+    problems: list[str] = []
+    for log in find_logs(path):
+        try:
+            run = read_earlier_run(log, statistic, path)
+        except SearchlabError as error:
+            problems.append(str(error))
+            continue
+        if run.trials:
+            runs.setdefault(run.digest, run)
+    if problems:
+        others = f"; so are {len(problems) - 1} others" if len(problems) > 1 else ""
+        warnings.warn(f"a log to start from is unreadable: {problems[0]}{others}", SearchlabWarning, stacklevel=2)
+    return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
+
+
+def _of_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
+    """Return random trials of a suite's table as an earlier run. The trials are the same for every new run."""
+    log, rng = read_log(table.path), np.random.default_rng(zlib.crc32(table.entry.name.encode()))
+    indices = rng.permutation(len(log.records))[:OF_TABLE].tolist()
+    digest = hashlib.sha256(f"{table.digest} {indices}".encode()).hexdigest()[:32]
+    return EarlierRun(
+        replace(log, records=tuple(log.records[index] for index in indices)), digest, statistic, of_suite=True
+    )
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """The earlier runs from which a run starts.
+
+    Attributes:
+        same_space: The runs in the same space.
+        directories: The directories that contain some of these runs.
+    """
+
+    same_space: tuple[EarlierRun, ...] = ()
+    others: tuple[EarlierRun, ...] = ()
+    directories: tuple[Path, ...] = ()
+
+    @property
+    def runs(self) -> tuple[EarlierRun, ...]:
+        return (*self.same_space, *self.others)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        return tuple(run.digest for run in self.runs)
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [trial for run in self.same_space for trial in run.trials]
+
+    def without(self, logs: Set[Path]) -> WarmStart:
+        """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
+
+        def is_kept(run: EarlierRun) -> bool:
+            return not (run.directory is not None and real_path(run.log.path) in logs)
+
+        return replace(
+            self, same_space=tuple(filter(is_kept, self.same_space)), others=tuple(filter(is_kept, self.others))
+        )
+
+    def feed(self, policy: Policy, cost_model: BoundCostModel | None) -> None:
+        """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
+
+        A policy that transfers also learns from the runs in other spaces.
+        """
+        if cost_model is not None and cost_model.features.builds_programs:
+            for run in self.runs:
+                run.check_programs()
+        if cost_model is not None and self.others:
+            cost_model.pretrain([run.task for run in self.others])
+        if policy.traits.transfers and self.others:
+            policy.transfer([(run.space, run.trials) for run in self.others])
+        if self.same_space:
+            policy.warm_start(self.trials)
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """The earlier runs in the sources of warm starts.
+
+    Attributes:
+        runs: All runs; those in directories come first.
+    """
+
+    runs: tuple[EarlierRun, ...] = ()
+    directories: tuple[Path, ...] = ()
+
+    @classmethod
+    def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> EarlierRuns:
+        """Read the logs in ``sources``, whose paths are relative to ``base``.
+
+        Raises SearchlabError if a log is damaged, has no trials or is specified twice.
+        """
+        runs: list[EarlierRun] = []
+        directories: list[Path] = []
+        for source in sources:
+            if isinstance(source, str) and source.startswith("suite:"):
+                suite = find_suite(source.removeprefix("suite:"), base)
+                runs += (_of_table(table, statistic) for table in suite.tables)
+                continue
+            if isinstance(source, Result):
+                source = source.log.path.absolute()
+            if not isinstance(source, str | Path):
+                raise SearchlabError(
+                    f"a warm start must be a log, a directory of logs, a result or a suite, not {source!r:.200}"
+                )
+            path = base / source
+            if path.is_dir():
+                in_directory = _read_directory(path, statistic)
+                if not in_directory:
+                    raise SearchlabError(f"no logs (*.jsonl) with trials found in {path} to start from")
+                runs = in_directory + runs
+                directories.append(path)
+                continue
+            run = read_earlier_run(path, statistic)
+            if not run.trials:
+                raise SearchlabError(f"{path} contains no measured trials to start from")
+            if any(other.directory is None and other.digest == run.digest for other in runs):
+                raise SearchlabError(f"{path} is specified twice, or is a copy of another log; specify each log once")
+            runs.append(run)
+        return cls(tuple(runs), tuple(directories))
+
+    def warm_start(self, plugin: Plugin, space: Space, features: str, transfers: bool, machine: str) -> WarmStart:
+        """Return the runs that can be used when searching ``space`` on ``machine``, which is "" if it is unknown.
+
+        Of the runs in directories, those in ``space`` must have been measured on the same machine. For the other
+        arguments, see :func:`select_runs`.
+        """
+        selected: dict[str, EarlierRun] = {}
+        elsewhere: dict[Path, set[str]] = {}
+        for run in self.runs:
+            header = run.log.header
+            is_elsewhere = machine and header.measured_on not in ("", machine)
+            if run.directory is not None and header.fingerprint == space.fingerprint and is_elsewhere:
+                elsewhere.setdefault(run.directory, set()).add(header.measured_on)
+            else:
+                selected[run.digest] = run
+        for path, machines in elsewhere.items():
+            warnings.warn(
+                f"the logs of {space.workload} in {path} that were measured on {' and '.join(sorted(machines))} are no "
+                f"warm start for runs on {machine}",
+                SearchlabWarning,
+                stacklevel=2,
+            )
+        warm_start = select_runs(list(selected.values()), plugin, space, features, transfers)
+        return replace(warm_start, directories=self.directories)
+
+    def check_used(self, warm_starts: Sequence[WarmStart]) -> None:
+        """Raise SearchlabError if none of ``warm_starts`` uses a log that was specified.
+
+        Suites may be unused. A directory that is not used causes a SearchlabWarning.
+        """
+        used = {digest for warm_start in warm_starts for digest in warm_start.digests}
+        for path in self.directories:
+            digests = {run.digest for run in self.runs if run.directory == path}
+            if used.isdisjoint(digests):
+                text = f"no run can learn from any of the {len(digests)} logs in {path}, so it starts without them"
+                warnings.warn(text, SearchlabWarning, stacklevel=2)
+        for run in self.runs:
+            if run.directory is None and not run.of_suite and run.digest not in used:
+                header = run.log.header
+                raise SearchlabError(
+                    f"{run.log.path} cannot be used as a warm start: it searched {header.workload} in a different "
+                    f"space, {header.space_name}. Cost models with program features (program, per-store, itervar, "
+                    f"curve) can learn from any space; cost models with knob features, and policies that transfer, can "
+                    f"learn only from other shapes in the same space. For a policy that uses a cost model, set "
+                    f'features = "program"'
+                )
+
+
+def select_runs(runs: Sequence[EarlierRun], plugin: Plugin, space: Space, features: str, transfers: bool) -> WarmStart:
+    """Return the ``runs`` that can be used when searching ``space``, which is specified by ``plugin``.
+
+    Every policy can learn from trials in ``space``. Other runs can be used only to train a cost model, or by a policy
+    that transfers. A cost model with program features can learn from runs in any space. Cost models with knob features,
+    as well as policies that transfer, can learn only from runs for a different shape in the same space. A run never
+    learns from a suite's tables for its own workload.
+
+    Args:
+        features: The cost model's features, or "" if there is no cost model.
+        transfers: Whether the policy transfers.
+    """
+    runs = [run for run in runs if not (run.of_suite and workload_name(run.log.header) == str(space.workload))]
+    same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
+    others = tuple(run for run in runs if run.log.header.fingerprint != space.fingerprint)
+    kind = FEATURES.get(features)
+    if kind is None and not transfers:
+        return WarmStart(same_space)
+    others = tuple(replace(run, asked_for=run.log.header.space == plugin.to_spec()) for run in others)
+    if kind is None or transfers or not kind.builds_programs:
+        others = tuple(run for run in others if run.has_knobs_of(plugin, space))
+    return WarmStart(same_space, others)
+
+
+def find_run(directories: Sequence[Path], digest: str, statistic: Statistic) -> EarlierRun | None:
+    """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since."""
+    for directory in directories:
+        for path in find_logs(directory):
+            sha, size = hashlib.sha256(), 0
+            for line in read_bytes(path).splitlines(keepends=True):
+                sha.update(line)
+                size += len(line)
+                if sha.hexdigest().startswith(digest):
+                    return EarlierRun(decode_log(path, read_bytes(path)[:size]), digest, statistic, directory)
+    return None
