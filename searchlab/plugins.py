@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -91,27 +91,22 @@ class PluginKind(Generic[T]):
 
     def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
         """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
-        if isinstance(spec, type):
-            return Plugin(self.name_of(spec)), spec
-        if isinstance(spec, str):
-            spec = {"name": spec}
         if isinstance(spec, Plugin):
             spec = {"name": spec.name, "options": spec.options}
-        if not isinstance(spec, Mapping) or "name" not in spec or not set(spec) <= {"name", "options"}:
-            unknown = [key for key in spec if key not in ("name", "options")] if isinstance(spec, Mapping) else []
-            raise SearchlabError(
-                f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r}"
-                f"{did_you_mean(str(unknown[0]), ('name', 'options')) if unknown else ''}"
-            )
-        name = spec["name"]
-        options = plain(spec.get("options", {}))
+        elif isinstance(spec, str | type):
+            spec = {"name": spec}
+        entry = spec if isinstance(spec, Mapping) else {}
+        unknown = [key for key in entry if key not in ("name", "options")]
+        name, options = entry.get("name"), plain(entry.get("options", {}))
         if (
-            not isinstance(name, str | type)
+            unknown
+            or not isinstance(name, str | type)
             or not isinstance(options, Mapping)
             or not all(isinstance(option, str) for option in options)
         ):
+            hint = did_you_mean(str(unknown[0]), ("name", "options")) if unknown else ""
             raise SearchlabError(
-                f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r:.200}"
+                f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r:.200}{hint}"
             )
         cls: type[T] = name if isinstance(name, type) else self.load(name)
         return Plugin(self.name_of(cls), dict(options)), cls
@@ -133,6 +128,17 @@ class PluginKind(Generic[T]):
             for p in parameters
             if p.name not in SUPPLIED
         }
+
+    def unspecified_options(self, cls: type[T], options: Collection[str]) -> dict[str, Any]:
+        """Return the defaults of the options of ``cls`` that are not among ``options``, as plain data or text."""
+        defaults: dict[str, Any] = {}
+        for name, parameter in self.options_of(cls).items():
+            if name not in options and parameter.default is not inspect.Parameter.empty:
+                try:
+                    defaults[name] = msgspec.json.decode(msgspec.json.encode(parameter.default))
+                except (TypeError, ValueError):
+                    defaults[name] = repr(parameter.default)
+        return defaults
 
     def check_class(self, name: str, cls: type[Any]) -> None:
         """Raise SearchlabError if ``cls`` does not derive from the contract."""
@@ -340,25 +346,6 @@ def functions_in(options: Mapping[str, Any]) -> Iterator[Any]:
         elif isinstance(value, str) and ":" in value and value.partition(":")[0] in sys.modules:
             with suppress(SearchlabError):
                 yield load_attribute(value, "an option")
-
-
-def unspecified_options(cls: type[Any], plugin: Plugin, positional: int) -> dict[str, Any]:
-    """Return the defaults of the options of ``cls`` that ``plugin`` does not specify, as plain data or text.
-
-    Args:
-        cls: The plug-in's class.
-        plugin: The plug-in with the specified options.
-        positional: The number of parameters of the constructor before the options.
-    """
-    defaults: dict[str, Any] = {}
-    for parameter in list(inspect.signature(cls).parameters.values())[positional:]:
-        is_option = parameter.name not in SUPPLIED and parameter.default is not inspect.Parameter.empty
-        if is_option and parameter.name not in plugin.options:
-            try:
-                defaults[parameter.name] = msgspec.json.decode(msgspec.json.encode(parameter.default))
-            except (TypeError, ValueError):
-                defaults[parameter.name] = repr(parameter.default)
-    return defaults
 
 
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:

@@ -31,7 +31,7 @@ from ..log.plan import Budget
 from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import Settings, TableSettings
-from ..plugins import Plugin, PluginSpec, functions_in, names_from, unspecified_options
+from ..plugins import Plugin, PluginKind, PluginSpec, functions_in, names_from
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
@@ -352,7 +352,7 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     """
     digests = {
         role: source_digest(cls, *functions_in({**plugin.options, **(run.space.made_with if role == "space" else {})}))
-        for role, (cls, plugin, _) in _plugins_of(run).items()
+        for role, (_, cls, plugin) in _plugins_of(run).items()
     }
     if isinstance(run.settings, TableSettings):
         digests["table"] = run.settings.content_digest(base)
@@ -361,18 +361,19 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
 
 def defaults_of(run: Run) -> dict[str, dict[str, Any]]:
     """Return the values of the options that were not specified, by role, as logs record them."""
-    return {role: unspecified_options(*described) for role, described in _plugins_of(run).items()}
+    plugins = _plugins_of(run).items()
+    return {role: kind.unspecified_options(cls, plugin.options) for role, (kind, cls, plugin) in plugins}
 
 
-def _plugins_of(run: Run) -> dict[str, tuple[type[Any], Plugin, int]]:
-    """Return each plug-in's class, its options and the number of parameters before the options, by role."""
+def _plugins_of(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugin]]:
+    """Return the kind, the class and the specification of each plug-in, by role."""
     strategy = run.strategy
-    plugins: dict[str, tuple[type[Any], Plugin, int]] = {
-        "space": (type(run.space), run.space_choice.plugin, SPACES.positional),
-        "policy": (strategy.policy_class, strategy.policy, POLICIES.positional),
+    plugins: dict[str, tuple[PluginKind[Any], type[Any], Plugin]] = {
+        "space": (SPACES, type(run.space), run.space_choice.plugin),
+        "policy": (POLICIES, strategy.policy_class, strategy.policy),
     }
     if (model := strategy.cost_model) is not None:
-        plugins["cost_model"] = COST_MODELS.load(model.name), model, COST_MODELS.positional
+        plugins["cost_model"] = COST_MODELS, COST_MODELS.load(model.name), model
     return plugins
 
 
