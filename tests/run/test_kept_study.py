@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from searchlab.errors import SearchlabError
+from searchlab.log import writer
+from searchlab.log.format import Log, read_existing_log
 from searchlab.log.plan import JSON, TOML, kept_studies
+from searchlab.run import open as opening
 from searchlab.run.study import Study
 from tests.support import toys
 from tests.support.logs import write_table
@@ -29,6 +33,21 @@ def file(tmp_path: Path) -> Path:
     write_table(tmp_path / "tables" / "Small.jsonl", toys.Small(), toys.flaky)
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path / "study.toml"
+
+
+def test_a_study_reads_each_of_its_logs_once(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths: list[Path] = []
+
+    def read(path: Path) -> Log | None:
+        paths.append(path)
+        return read_existing_log(path)
+
+    for module in (opening, writer):
+        monkeypatch.setattr(module, "read_existing_log", read)
+    for trials in (4, 6):  # the logs are new, and then resumed
+        (result,) = Study.from_dict({**tomllib.loads(STUDY), "trials": trials}, tmp_path).run(tmp_path / "out")
+        assert len(result.trials) == trials and paths == [result.log.path]
+        paths.clear()
 
 
 def test_the_study_file_lies_beside_the_logs_as_it_was_run(file: Path, tmp_path: Path) -> None:
