@@ -24,7 +24,7 @@ from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..log.format import Log, read_bytes, read_existing_log, read_log
 from ..log.result import disagreement
-from ..log.writer import LeasedFile, LogBusy
+from ..log.writer import LeasedFile, LogBusy, move_aside
 from ..machine.host import busy_cores, busy_warning, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
@@ -45,14 +45,11 @@ LOOK_SECONDS = 1.0
 PATIENCE = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
-
-SAID = ".said"
+WARNING_SUFFIX = ".warning"
 """The ending of files in a study's shared folder that contain a warning from a worker."""
-
 
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
 """Each run, with either its complete log or the reason why it failed."""
-
 
 Known = MutableMapping[Conditions, KnownPrograms]
 """The programs that are not measured again, by the conditions under which they were measured."""
@@ -180,7 +177,7 @@ class Measurers:
     """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
 
     Args:
-        known: The programs that are not measured again. Each run uses only those measured under its own conditions.
+        programs: The programs that are not measured again. Each run uses only those measured under its own conditions.
         base: The directory that relative paths start from.
     """
 
@@ -215,6 +212,7 @@ class StudyContext:
         shared: A folder that is visible on every machine that shares the directory of the logs.
         known_programs: The pickled measurements with which every run begins.
         trusts: Whether warm-start logs may cause arbitrary modules to be imported.
+        keep_workers: Whether to keep measuring processes for the next run, because the executor ends its workers.
         planned_on: The machine on which targets such as "native" were resolved.
     """
 
@@ -223,9 +221,7 @@ class StudyContext:
     shared: Path
     known_programs: bytes
     trusts: bool
-    keep_workers: (
-        bool  # whether to keep measuring processes for the next run; if so, the executor ends them after the last run
-    )
+    keep_workers: bool
     planned_on: str
 
     def say(self, text: str) -> None:
@@ -233,7 +229,7 @@ class StudyContext:
         part = self.shared / uuid.uuid4().hex
         try:
             part.write_text(text)
-            part.rename(part.with_suffix(SAID))
+            part.rename(part.with_suffix(WARNING_SUFFIX))
         except OSError:
             warnings.warn(text, SearchlabWarning, stacklevel=2)
 
@@ -417,7 +413,7 @@ class Dispatch:
         """Return the log of a run that has ended, or the reason why it failed."""
         try:
             if outcome.log is not None:
-                _put(pending.run.log, outcome.log)
+                _put(pending.run, outcome.log)
             if not outcome.failed:
                 log = read_log(pending.run.log)
                 self._end(pending, log)
@@ -436,7 +432,7 @@ class Dispatch:
         ended, but its outcome has not been received yet.
         """
         if self._measures:
-            for file in Path(self._shared.name).glob(f"*{SAID}"):
+            for file in Path(self._shared.name).glob(f"*{WARNING_SUFFIX}"):
                 warnings.warn(file.read_text(), SearchlabWarning, stacklevel=2)
                 file.unlink()
         submitted = [pending for batch in self._pending.values() for pending in batch]
@@ -488,13 +484,24 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _put(path: Path, data: bytes) -> None:
-    """Replace the log at ``path`` with ``data``, which must continue it. Raises SearchlabError if this fails."""
+def _continues(path: Path, data: bytes) -> bool:
+    """Return whether ``data`` begins with the complete lines of the log at ``path``."""
+    existing = read_bytes(path)
+    return data.startswith(existing[: existing.rfind(b"\n") + 1])
+
+
+def _put(run: Run, data: bytes) -> None:
+    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it.
+
+    Raises SearchlabError if this fails.
+    """
+    path = run.log
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        if run.discard and path.exists() and not _continues(path, data):
+            move_aside(path)
         with closing(LeasedFile(path)) as file:
-            existing = read_bytes(path)
-            if not data.startswith(existing[: existing.rfind(b"\n") + 1]):
+            if not _continues(path, data):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(data, 0)
             file.sync(len(data))

@@ -74,6 +74,19 @@ def test_a_run_continues_from_its_log(tmp_path: Path, one_by_one: dict[str, Any]
     assert replayed.count(True) + replayed.count(False) == 12 and 0 < replayed.count(True) < 12
 
 
+def test_a_log_is_discarded_that_its_worker_does_not_see(tmp_path: Path) -> None:
+    """The worker replays the log and finds that the policy now proposes other configs."""
+    table_study(tmp_path, trials=16).run(tmp_path / "expected")
+    table_study(tmp_path).run(tmp_path / "out")
+    log = next((tmp_path / "out").rglob("random/seed0.jsonl"))
+    lines = log.read_text().splitlines()
+    lines[6] = lines[6].replace('"unroll":', '"unroll":1')
+    log.write_text("\n".join(lines) + "\n")
+    table_study(tmp_path, trials=16).run(tmp_path / "out", executor=Elsewhere(), discard=True)
+    assert decided_in(tmp_path / "out") == decided_in(tmp_path / "expected")
+    assert [path.name for path in log.parent.glob("*.discarded-*")] == ["seed0.jsonl.discarded-1"]
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path, jobs: int) -> None:
     study = table_study(tmp_path, policies=["grid", BAD, "random"])
