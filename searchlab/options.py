@@ -169,6 +169,11 @@ def check_option(name: str, value: Any, declared: Any) -> Any:
     raise SearchlabError(f"option {name!r} is {value!r}; it must be {in_words(declared)}")
 
 
+def accepts(value: Any, declared: Any) -> bool:
+    """Return whether an option accepts ``value``, or False if its declaration cannot be checked."""
+    return any(_fits(value, kind) for kind in _alternatives(declared))
+
+
 def in_words(declared: Any) -> str:
     """Describe the values that an option accepts, as in ``a whole number of at least 1``; empty if all are accepted."""
     return ", or ".join(_phrase(kind) for kind in _alternatives(declared))
@@ -308,8 +313,8 @@ def _argument(function: str, name: str, value: Any, declared: Any) -> Any:
 def _allows(declared: Any, value: Any) -> bool:
     if declared is Any:
         return True
-    if kinds := _alternatives(declared):
-        return any(_fits(value, kind) for kind in kinds)
+    if _alternatives(declared):
+        return accepts(value, declared)
     origin = get_origin(declared)
     if origin in (Union, PlainUnion):
         return any(_allows(part, value) for part in get_args(declared))

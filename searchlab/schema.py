@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from .errors import SearchlabError, did_you_mean
-from .options import check_option, plain
+from .options import accepts, check_option, in_words, plain
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The errors raised when decoding untrusted JSON: invalid JSON or types, invalid Unicode, and excessive nesting."""
@@ -91,7 +91,7 @@ def _explain(data: Any, kind: Any, where: str, text: str) -> str:
         tags = [struct.__struct_config__.tag for struct in structs]
         if "kind" in data and any(tags):
             if data["kind"] not in tags:
-                return _wrong(data["kind"], f"{where}.kind", tags, text)
+                return _wrong(data["kind"], f"{where}.kind", Literal[tuple(tags)], text)
             structs = [structs[tags.index(data["kind"])]]
         elif len(structs) > 1:
             return f"the key 'kind' is missing{inside}"
@@ -111,14 +111,13 @@ def _explain(data: Any, kind: Any, where: str, text: str) -> str:
             msgspec.convert(value, its_kind)
         except msgspec.ValidationError as error:
             return _explain(value, its_kind, path, str(error))
-    words = [word for t in _alternatives(kind) if get_origin(t) is Literal for word in get_args(t)]
-    return _wrong(data, where, words, text)
+    return _wrong(data, where, kind, text)
 
 
-def _wrong(data: Any, where: str, allowed: list[Any], text: str) -> str:
+def _wrong(data: Any, where: str, kind: Any, text: str) -> str:
     text = text.partition(" - at `$")[0]
     problem = text[0].lower() + text[1:]
-    hint = f"; it may be {' or '.join(repr(str(word)) for word in allowed)}" if allowed else f": {problem}"
+    hint = f"; it must be {words}" if (words := in_words(kind)) and not accepts(data, kind) else f": {problem}"
     return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else problem
 
 

@@ -77,7 +77,7 @@ def test_the_header_names_it_unless_it_is_the_median() -> None:
     for log, other in (("a.jsonl", MEAN), ("b.jsonl", MEAN | {"statistic": "median"})):
         with pytest.raises(SearchlabError, match="belongs to a different run: its measure is"):
             run(log, other, 8)
-    with pytest.raises(SearchlabError, match="statistic cannot be 'mode'; it may be 'median' or 'mean'"):
+    with pytest.raises(SearchlabError, match="statistic cannot be 'mode'; it must be one of 'median', 'mean'"):
         run("c.jsonl", MEAN | {"statistic": "mode"})
 
 

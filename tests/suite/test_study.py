@@ -154,7 +154,7 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
     ("text", "new", "said"),
     [
         ('version = "mini"', 'version = "../mini"', "version cannot be '../mini'"),
-        ('split = "dev"', 'split = "train"', "split cannot be 'train'; it may be 'dev' or 'test'"),
+        ('split = "dev"', 'split = "train"', "split cannot be 'train'; it must be one of 'dev', 'test'"),
         ("trials = 12", "trials = 0", "trials cannot be 0"),
         ('name = "gemm-16x16x16-guided-2t"', 'name = "gemm-16x16x16-guided-1t"', "two tables are called"),
         ('title = "a small suite"', 'titel = "x"', "the key 'title' is missing|unknown key 'titel'"),
