@@ -136,27 +136,27 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
 # --- the terminal -----------------------------------------------------------------------------------------------------
 
 
-def summary_table(summary: Summary) -> list[RenderableType]:
+def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType]:
     """Return the tables and sentences that the terminal shows for ``summary``.
 
-    They begin with the verdicts on published claims and the answers to registered contrasts. For each workload, they
-    contain a table of how fast strategies converge, the verdict, and a table of seconds and failed trials. They end
-    with the table and verdict over all workloads, and a description of the tests.
+    They begin with the verdicts on published claims and the answers to registered contrasts, and end with the table and
+    verdict over all workloads. If ``full``, or if there is only one workload, they contain a table of how fast
+    strategies converge and the verdict for each workload. If ``full``, they also contain its table of seconds and
+    failed trials, and a description of the tests.
     """
     parts: list[RenderableType] = claim_texts(summary.claims)
     parts += [Text(answer.says, "bold") for answer in summary.answers]
-    for item in summary.workloads:
+    for item in summary.workloads if full or summary.overall is None else ():
         words = item.words(summary.target)
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
             title = f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
-        parts += [
-            _StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)),
-            Text(" ".join([item.verdict, *item.notes])),
-            _StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)),
-        ]
-    return [*parts, *overall_tables(summary), Text(summary.family.says)]
+        parts.append(_StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)))
+        parts.append(Text(" ".join([item.verdict, *item.notes])))
+        if full:
+            parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
+    return [*parts, *overall_tables(summary), *([Text(summary.family.says)] if full else [])]
 
 
 def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:

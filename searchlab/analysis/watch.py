@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ..console import duration
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
 from ..log.forecast import RunStatus, forecast, total_left
 from ..log.format import Log, decode_log, find_logs, read_bytes
@@ -23,7 +24,7 @@ from .page.render import waiting_page
 from .read import planned_claims
 from .report import render_report
 from .runs import ComparedRuns
-from .words import counted, duration
+from .words import counted
 
 HOST = "127.0.0.1"
 """Only this machine can connect."""

@@ -31,13 +31,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def duration(seconds: float) -> str:
-    """Format an approximate duration in a suitable unit."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def listed(names: Sequence[str], most: int | None = 3) -> str:
     """Join names, as in "a, b, c and 3 more"; ``most`` limits their number."""
     shown = list(names[:most])

@@ -45,6 +45,7 @@ COMMANDS = {
 """The location of each subcommand, and its line in the help."""
 
 MARKUP: Any = "markdown"
+HELP = {"help_option_names": ["-h", "--help"]}
 TRACEBACK = "--traceback"
 TRUST = "--trust"
 
@@ -62,17 +63,18 @@ def _import_command(name: str) -> Any:
     command = getattr(import_module(f".{module}", __package__), attribute)
     if isinstance(command, typer.Typer):
         command.rich_markup_mode = MARKUP
+        command.info.context_settings = HELP
         return typer.main.get_group(command)
     alone = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
-    alone.command(name)(command)
+    alone.command(name, context_settings=HELP)(command)
     return typer.main.get_command(alone)
 
 
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings=HELP,
     rich_markup_mode=MARKUP,
     help="Which search strategy finds a fast tensor program soonest?",
     epilog="Start with `searchlab run studies/quickstart.toml`. The exit code is 2 for invalid input, and 1 if a run "
@@ -91,7 +93,7 @@ def _say_version(show: bool) -> None:
 @app.callback()
 def every_command(
     show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_say_version)
+        bool, typer.Option("--version", "-V", help="Print the version.", is_eager=True, callback=_say_version)
     ] = False,
 ) -> None:
     pass

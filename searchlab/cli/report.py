@@ -25,6 +25,8 @@ from ..options import Share, Trials, check_option
 from ..run.study import Study
 from .terminal import AsJson, SuitePath, number, out, say, say_json, say_table
 
+Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
+
 
 def report(
     where: Annotated[
@@ -59,6 +61,7 @@ def report(
         ),
     ] = None,
     suite: SuitePath = "",
+    full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the report's directory.
@@ -83,7 +86,7 @@ def report(
     if as_json:
         say_json(summary.to_json())
         return
-    show_report(summary, report_directory(*where, out=directory))
+    show_report(summary, report_directory(*where, out=directory), full=full)
     for folder in where:
         if folder.is_dir() and any(map(is_locked, find_logs(folder))):
             say(f"{folder}: {StudyProgress(folder)}")
@@ -147,9 +150,9 @@ def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:
     return study, directory
 
 
-def show_report(summary: Summary, directory: Path) -> None:
-    """Print the tables of ``summary``, and the path of its page."""
-    out.print(*summary_table(summary), sep="\n")
+def show_report(summary: Summary, directory: Path, *, full: bool) -> None:
+    """Print the tables of ``summary``, only the most important ones unless ``full``, and the path of its page."""
+    out.print(*summary_table(summary, full=full), sep="\n")
     say(f"the report: {directory / 'report.html'} (charts and data are next to it)")
 
 

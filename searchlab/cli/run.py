@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from ..analysis import read_runs
 from ..analysis.watch import WatchServer
-from ..analysis.words import duration
+from ..console import duration
 from ..errors import RunsFailed, SearchlabError
 from ..log.forecast import RunStatus, forecast, total_left
 from ..log.format import read_existing_log
@@ -22,25 +22,31 @@ from ..plugins import is_registered, reference_of
 from ..run.plan import in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
-from .report import read_study_runs, report_on_study, show_report
+from .report import Full, read_study_runs, report_on_study, show_report
 from .terminal import (
+    AsJson,
     BatchSize,
     CostModelName,
     FeaturesName,
     MeasureSpec,
     PolicyOptions,
     Port,
+    Quiet,
     SpaceName,
     StudyFile,
     TargetOrOwn,
+    Verbose,
     Workload,
+    err,
     interruptible,
     json_object,
     milliseconds,
     number,
     out,
     plugin,
+    progress_console,
     say,
+    say_json,
     say_table,
 )
 
@@ -84,23 +90,34 @@ def run(
             "--dry-run", help="Run nothing. Print what is left to run and how long it will take, judging by the logs."
         ),
     ] = False,
+    full: Full = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a study, then report on it. To resume an interrupted study, repeat the command."""
+    notes = err if as_json else out
     part, parts = parse_shard(shard) if shard else (1, 1)
     directory = directory or Path("results") / study.stem
     loaded = Study.load(study)
     runs, left_out = loaded.plan()
     for reason in left_out:
-        say(f"note: {reason}")
+        notes.print(f"note: {reason}", soft_wrap=True)
     if dry_run:
-        shard_logs = {run.log.as_posix() for run in in_shard(runs, part, parts)}
-        _say_forecast([run for run in loaded.planned_runs() if run.log in shard_logs], directory)
+        shard_logs = {run.log.as_posix(): run.settings.replays for run in in_shard(runs, part, parts)}
+        planned = [run for run in loaded.planned_runs() if run.log in shard_logs]
+        _say_forecast(planned, directory, replays=all(shard_logs.values()), as_json=as_json)
         return
     failed = summary = None
     with interruptible():
         try:
             results = loaded.run(
-                directory, jobs=jobs, executor=executor, shard=(part, parts), discard=discard, progress=out
+                directory,
+                jobs=jobs,
+                executor=executor,
+                shard=(part, parts),
+                discard=discard,
+                progress=progress_console(quiet, verbose, notes),
             )
         except RunsFailed as error:
             failed = error
@@ -110,19 +127,30 @@ def run(
             except SearchlabError:
                 if failed is None:
                     raise
-    if summary is not None:
-        show_report(summary, directory / "report")
+    if summary is not None and as_json:
+        say_json(summary.to_json())
+    elif summary is not None:
+        show_report(summary, directory / "report", full=full)
     if failed is not None:
         raise failed
     if parts > 1:
-        say(
+        notes.print(
             f"all {len(results)} runs of shard {part} of {parts} are complete in {directory}. Copy the logs of all "
-            f"shards into one directory and run `searchlab report` on it"
+            f"shards into one directory and run `searchlab report` on it",
+            soft_wrap=True,
         )
 
 
-def _say_forecast(runs: Sequence[PlannedRun], directory: Path) -> None:
+def _say_forecast(runs: Sequence[PlannedRun], directory: Path, *, replays: bool, as_json: bool) -> None:
+    """Print the work that is left. If all runs are over tables (``replays``), nothing has to be measured for it."""
     forecasts = forecast([RunStatus.from_log(run, read_existing_log(directory / run.log)) for run in runs])
+    if as_json:
+        say_json(forecasts)
+        return
+
+    unknown, reason = "unknown", "no trials are logged"
+    if replays:
+        unknown, reason = "seconds", "tables replace measuring"
     say_table(
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),
         (
@@ -133,7 +161,7 @@ def _say_forecast(runs: Sequence[PlannedRun], directory: Path) -> None:
                 forecast.runs,
                 forecast.complete,
                 "unknown" if forecast.trials is None else f"{forecast.trials:,}",
-                _time(forecast.seconds),
+                unknown if forecast.seconds is None else duration(forecast.seconds),
             )
             for forecast in forecasts
         ),
@@ -141,12 +169,9 @@ def _say_forecast(runs: Sequence[PlannedRun], directory: Path) -> None:
     trials, seconds = total_left(forecasts)
     say(
         f"{len(runs)} runs, {sum(forecast.complete for forecast in forecasts)} of them complete in {directory}; "
-        f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: {_time(seconds)}"
+        f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
+        f"{f'{unknown}, since {reason}' if seconds is None else duration(seconds)}"
     )
-
-
-def _time(seconds: float | None) -> str:
-    return "unknown, since no trials are logged" if seconds is None else duration(seconds)
 
 
 def tune(
@@ -179,6 +204,8 @@ def tune(
     ] = None,
     discard: Discard = False,
     measure: MeasureSpec = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
     with interruptible():
@@ -198,7 +225,7 @@ def tune(
             warm_start=warm_start or [],
             discard=discard,
             measure=json_object(measure, "--measure"),
-            progress=out,
+            progress=progress_console(quiet, verbose),
         )
     done, best = len(result.trials), result.best
     if ended := result.log.ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 import signal
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -69,6 +70,11 @@ SuitePath = Annotated[
     str, Option("--suite", help="The path of the suite of a directory from `suite run --out`, if no name finds it.")
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
+Verbose = Annotated[
+    bool,
+    Option("--verbose", "-v", help="Print a line for each trial, with its config, its result and the best one so far."),
+]
 
 
 def _option_of(kind: str) -> Any:
@@ -135,6 +141,17 @@ def show_warning(
 def complain(title: str, style: str, text: str) -> None:
     """Print ``title`` and ``text`` to the standard error."""
     Terminal(stderr=True).print(Text.assemble((title, style), " ", text), soft_wrap=True, highlight=False)
+
+
+def progress_console(quiet: bool, verbose: bool, console: Terminal = out) -> Terminal | Literal[False]:
+    """Return the console for progress, or False to show none. If ``verbose``, trials are printed there instead."""
+    if verbose:
+        handler = logging.StreamHandler(console.file)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger = logging.getLogger("searchlab")
+        logger.handlers = [handler]
+        logger.setLevel(logging.INFO)
+    return False if quiet or verbose else console
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
@@ -27,6 +26,7 @@ from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.plan import Run, SpaceChoice, Strategy, plan_run
+from ..run.progress import progress_bars
 from ..schema import convert
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models, entry_of, input_types
@@ -286,14 +286,7 @@ def _show_progress(progress: bool | Console | None, trials: int) -> Iterator[tup
     if progress is False or (progress is None and not console.is_terminal):
         yield None, lambda decision: None
         return
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[best]}", style="bold", markup=False),
-        TimeRemainingColumn(),
-        console=console,
-    ) as bars:
+    with progress_bars(console) as bars:
         bar = bars.add_task("the first rounds", total=trials, best="")
 
         def on_trial(trial: Trial, replayed: bool) -> None:

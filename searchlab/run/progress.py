@@ -1,43 +1,48 @@
-"""Live progress bars that show each run, its completed trials, its best throughput so far, and the remaining time."""
+"""The progress of runs: bars in a terminal, a line from time to time elsewhere, and a log message for each trial."""
 
 from __future__ import annotations
 
+import json
+import logging
 import math
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ..console import Terminal
+from ..console import Terminal, duration, one_line
 from ..errors import SearchlabError
 from ..log.plan import UNLIMITED
 from ..records import Trial
 from ..workload import Workload
 from .plan import OnRun, OnTrial, Run
 
+LOGGER = logging.getLogger("searchlab")
+"""Receives a message at level INFO for each new trial."""
+
+LINE_SECONDS = 30.0
+"""The time between two lines of progress where bars cannot be drawn."""
+
 
 class RunProgress:
     """A progress bar for each run, and one for the study if it has several runs.
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
-    SearchlabError is raised.
+    SearchlabError is raised. If ``console`` cannot draw bars, a line is printed every ``LINE_SECONDS`` instead.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[best]}", style="bold", markup=False),
-            TimeRemainingColumn(),
-            console=console,
-        )
+        self._console = console
+        self._next_line = math.inf if console.is_terminal or console.is_jupyter else time.monotonic() + LINE_SECONDS
+        self._progress = progress_bars(console)
         self._block: TaskID | None = None
         total = _total(sum(run.trials for run in runs))
-        self._study = self._progress.add_task("the study", total=total, best="", visible=len(runs) > 1)
+        self._is_study = len(runs) > 1
+        self._study = self._progress.add_task("the study", total=total, best="", visible=self._is_study)
         self._ended = 0  # the planned number of trials in the runs that have ended
         self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
@@ -54,6 +59,8 @@ class RunProgress:
             if math.isfinite(best):
                 text = f"{workload.flops / best / 1e9:.1f} {workload.unit}"
             self._progress.update(task, advance=1, best=text)
+            if not self._jobs:
+                self._print_line(task)
 
         return on_trial
 
@@ -63,6 +70,7 @@ class RunProgress:
         if done == 1 or self._block is None:
             self._block = self._progress.add_task(description, total=count, best="")
         self._progress.update(self._block, completed=done, description=description)
+        self._print_line(self._block)
 
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
         if job in self._jobs:
@@ -77,6 +85,7 @@ class RunProgress:
         def on_both(trial: Trial, replayed: bool) -> None:
             on_trial(trial, replayed)
             self._show_study()
+            self._print_line(self._study if self._is_study else self._jobs[job][1])
 
         return on_both
 
@@ -89,6 +98,18 @@ class RunProgress:
         bars = {task.id: task.completed for task in self._progress.tasks}
         running = sum(min(bars[bar], run.trials) for run, bar in self._jobs.values())
         self._progress.update(self._study, completed=self._ended + running)
+
+    def _print_line(self, bar: TaskID) -> None:
+        """Print the state of ``bar`` if it is time for the next line."""
+        if time.monotonic() < self._next_line:
+            return
+        self._next_line = time.monotonic() + LINE_SECONDS
+        task = next(task for task in self._progress.tasks if task.id == bar)
+        total = "" if task.total is None else f" of {task.total:,.0f}"
+        parts = [f"{task.completed:,.0f}{total} done", task.fields["best"]]
+        if task.time_remaining:
+            parts.append(f"about {duration(task.time_remaining)} left")
+        self._console.print(f"{task.description}: {', '.join(part for part in parts if part)}", soft_wrap=True)
 
     def __enter__(self) -> Self:
         return self
@@ -106,13 +127,57 @@ class RunProgress:
         self._progress.stop()
 
 
+def progress_bars(console: Console) -> Progress:
+    """Return progress bars that show what is done, the best result (a field ``best`` of each bar) and the time left."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[best]}", style="bold", markup=False),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not (console.is_terminal or console.is_jupyter),
+    )
+
+
 def _total(trials: int) -> int | None:
     return None if trials >= UNLIMITED else trials
 
 
+def log_trials(run: Run) -> OnTrial:
+    """Return a function that logs each new trial of ``run``: its number, config, result, and the best one so far."""
+    workload = run.space.workload
+    best = math.inf
+
+    def throughput(seconds: float) -> str:
+        return f"{workload.flops / seconds / 1e9:.1f} {workload.unit}"
+
+    def on_trial(trial: Trial, replayed: bool) -> None:
+        nonlocal best
+        best = min(best, trial.cost)
+        if replayed or not LOGGER.isEnabledFor(logging.INFO):
+            return
+        measurement = trial.measurement
+        result = throughput(trial.cost)
+        if measurement.failure:
+            result = ": ".join(part for part in (measurement.failure, one_line(measurement.message)[:200]) if part)
+        LOGGER.info(
+            "%s, %s, seed %d, trial %d: %s (best %s) with %s",
+            workload,
+            run.strategy.label or run.strategy.name,
+            run.seed,
+            trial.index,
+            result,
+            throughput(best) if math.isfinite(best) else "none yet",
+            json.dumps(trial.config.to_json()),
+        )
+
+    return on_trial
+
+
 @contextmanager
 def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
-    """Yield a function that shows the progress of ``runs`` and calls ``on_run``.
+    """Yield a function that shows the progress of ``runs``, logs their trials, and calls ``on_run``.
 
     Args:
         progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
@@ -124,21 +189,19 @@ def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: 
         if console.is_jupyter and find_spec("ipywidgets") is None:
             console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # cannot redraw a moving bar
         is_visible = console.is_terminal or console.is_jupyter if progress is None else progress
-        if not is_visible:
-            yield on_run
-            return
-        progress = console
-    with RunProgress(progress, runs) as bars:
+        progress = console if is_visible else None
+    with RunProgress(progress, runs) if progress else nullcontext() as bars:
 
-        def on_both(run: Run, number: int, count: int, job: int) -> OnTrial:
-            callback = on_run(run, number, count, job)
-            show = bars.on_run(run, number, count, job)
+        def on_each(run: Run, number: int, count: int, job: int) -> OnTrial:
+            callbacks = [on_run(run, number, count, job), log_trials(run)]
+            if bars is not None:
+                callbacks.append(bars.on_run(run, number, count, job))
 
             def on_trial(trial: Trial, replayed: bool) -> None:
-                show(trial, replayed)
-                if callback is not None:
-                    callback(trial, replayed)
+                for callback in callbacks:
+                    if callback is not None:
+                        callback(trial, replayed)
 
             return on_trial
 
-        yield on_both
+        yield on_each

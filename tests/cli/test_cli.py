@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,12 +13,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from searchlab import Study, tune
 from searchlab.cli.terminal import plugin
+from searchlab.errors import SearchlabWarning
 from searchlab.log.format import read_log
+from searchlab.run import progress
 from tests.support import toys
 from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import decided, write_table
+from tests.support.measure.faulty import Faulty
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -69,11 +75,15 @@ def test_run_then_run_again_then_report(study: Path, tmp_path: Path) -> None:
 
 def test_the_progress_bar_of_a_study_always_completes(study: Path, tmp_path: Path) -> None:
     """Covers runs that their policy ended, and logs with more trials than the study now has."""
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=120)
     study.write_text(STUDY.replace("trials = 20", "trials = 130"))  # the space has 120 configs
-    assert "520/520" in searchlab("run", study, cwd=tmp_path).stdout
+    Study.load(study).run(tmp_path / "out", progress=terminal)
+    assert "520/520" in shown.getvalue()
     study.write_text(STUDY)
-    done = searchlab("run", study, cwd=tmp_path)
-    assert "80/80" in done.stdout and "contains 120 trials, more than the 20" in done.stderr
+    with pytest.warns(SearchlabWarning, match="contains 120 trials, more than the 20"):
+        Study.load(study).run(tmp_path / "out", progress=terminal)
+    assert "80/80" in shown.getvalue()
 
 
 def test_a_folder_of_tables_gets_no_report(study: Path, tmp_path: Path) -> None:
@@ -341,7 +351,7 @@ def test_options_are_spelled_alike_wherever_a_plug_in_is_named() -> None:
 
 def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     first = searchlab("run", study, "--dry-run", cwd=tmp_path)
-    assert "4 runs, 0 of them complete in results/study; 80 trials are left: unknown" in first.stdout, first.stderr
+    assert "4 runs, 0 of them complete in results/study; 80 trials are left: seconds" in first.stdout, first.stderr
     assert not (tmp_path / "results").exists()
     assert searchlab("run", study, cwd=tmp_path).returncode == 0
     study.write_text(STUDY.replace("trials = 20", "trials = 30"))
@@ -349,6 +359,35 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert "4 runs, 0 of them complete in results/study; 40 trials are left: 0 s" in then
     study.write_text(STUDY)
     assert "4 runs, 4 of them complete" in searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
+
+
+def test_a_run_prints_what_is_asked_for(study: Path, tmp_path: Path) -> None:
+    short = searchlab("run", study, cwd=tmp_path).stdout
+    full = searchlab("run", study, "--full", cwd=tmp_path).stdout
+    assert "best known" in short and "failed" not in short and "failed" in full
+    summary = json.loads(searchlab("run", study, "--json", cwd=tmp_path).stdout)
+    assert len(summary["workloads"][0]["strategies"]) == 2
+    (tmp_path / "results").rename(tmp_path / "earlier")
+    lines = searchlab("run", study, "--verbose", cwd=tmp_path).stdout.splitlines()
+    trials = [line for line in lines if ", trial 19: " in line]
+    assert len(trials) == 4 and all(" GFLOPS (best " in line and ') with {"' in line for line in trials)
+
+
+def test_a_failed_trial_is_printed_with_its_reason(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level("INFO", logger="searchlab")
+    tune("gemm:8x8x8", space=Faulty, policy="grid", log=tmp_path / "a.jsonl", trials=4, progress=False)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 4 and any("trial 3: build_error: " in message for message in messages), messages
+
+
+def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    printed = io.StringIO()
+    with progress.RunProgress(Console(file=printed, width=40)) as bars:
+        for count in (1, 2):
+            bars.on_block("block of times", count, 4)
+    lines = printed.getvalue().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["block of times: 1 of 4 done", "block of times: 2 of 4 done"]
 
 
 def test_the_best_of_a_directory(study: Path, tmp_path: Path) -> None:
@@ -397,7 +436,5 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
 
 
 def test_the_shipped_studies_are_valid() -> None:
-    from searchlab.run.study import Study
-
     for path in Path("studies").glob("*.toml"):
         assert Study.load(path).spec.trials >= 1, path
