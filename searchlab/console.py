@@ -1,4 +1,4 @@
-"""Text for terminals, in which control characters from untrusted sources are escaped."""
+"""Terminal output in which control characters from untrusted text are escaped."""
 
 from __future__ import annotations
 
@@ -21,13 +21,6 @@ def plain(text: str) -> str:
 def one_line(text: str) -> str:
     """Escape control characters, tabs and newlines in a name."""
     return plain(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def duration(seconds: float) -> str:
-    """Format an approximate duration in a suitable unit."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class Terminal(Console):

@@ -14,9 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..console import duration
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
-from ..log.forecast import RunStatus, forecast, total_left
+from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.format import Log, decode_log, find_logs, read_bytes
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
 from ..log.writer import is_locked

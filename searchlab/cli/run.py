@@ -12,9 +12,8 @@ from typer import Argument, Option
 
 from ..analysis import read_runs
 from ..analysis.watch import WatchServer
-from ..console import duration
 from ..errors import RunsFailed, SearchlabError
-from ..log.forecast import RunStatus, forecast, total_left
+from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.format import read_existing_log
 from ..log.plan import PlannedRun
 from ..options import Jobs, Seed, Trials

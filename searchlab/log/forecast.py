@@ -120,3 +120,10 @@ def _remaining(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
     if charged and math.isfinite(seconds):
         trials = min(trials, seconds // (charged / done) + 1)
     return trials, trials * waited / waits
+
+
+def duration(seconds: float) -> str:
+    """Format an approximate duration in a suitable unit."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
