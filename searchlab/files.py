@@ -31,6 +31,9 @@ T = TypeVar("T")
 MAX_BYTES = 256 << 20
 """The default maximum size of a file, in bytes. No file but logs and tables ever comes near it."""
 
+UNPACK = "SEARCHLAB_UNPACK_MB"
+"""The environment variable that limits the size of unpacked files, in MB."""
+
 MAX_NAME = 100
 """The maximum length of a name made by :func:`file_name`, in bytes. File systems allow 255, including endings."""
 
@@ -38,7 +41,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 """The characters with which a formula in a spreadsheet may begin, including their full-width variants."""
 
 RESERVED = "report"
-RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".packed", ".log")
+RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".parquet", ".log")
 """Names, and endings of names, that :func:`file_name` avoids, because searchlab's own files are found by them."""
 
 SHOWN = 5
@@ -113,6 +116,32 @@ def read_text(path: str | Path, *, under: Path | None = None, kind: str = "", li
         raise SearchlabError(
             f"cannot read {f'{kind} {path}'.lstrip()}: it is not text in UTF-8 ({error.reason} at byte {error.start:,})"
         ) from None
+
+
+def unpack_limit() -> int:
+    """Return the maximum size of an unpacked file, in bytes. Raises SearchlabError if the user's setting is invalid."""
+    setting = os.environ.get(UNPACK, "")
+    if setting and not setting.isdecimal():
+        raise SearchlabError(f"{UNPACK} must be a number of megabytes, not {setting!r}")
+    return int(setting or 1024) << 20
+
+
+def check_unpacked(path: str | Path, size: int, unpacked: int, line: int = 0) -> None:
+    """Raise SearchlabError if a file is larger than :func:`unpack_limit`, or one line than a sixteenth of it.
+
+    Args:
+        path: The path of the file, for the message.
+        size: The size of the file, in bytes.
+        unpacked: Its unpacked size, or that of the part that has been unpacked, in bytes.
+        line: The size of its longest line, in bytes.
+    """
+    limit = unpack_limit()
+    if unpacked > limit or line > limit // 16:
+        what = f"to more than {limit >> 20} MB" if unpacked > limit else f"to a line of {line >> 20} MB"
+        raise SearchlabError(
+            f"{path} is {size >> 10} kB in size and unpacks {what}, more than any searchlab file should; if you trust "
+            f"the file, set the environment variable {UNPACK} to a larger number of megabytes"
+        )
 
 
 def resolve_inside(path: str | Path, under: Path) -> Path:

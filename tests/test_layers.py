@@ -23,7 +23,7 @@ SOURCES = {
 LAYERS = [
     {"errors", "console", "arrays", "survival"},
     {"files"},
-    {"options"},
+    {"options", "parquet"},
     {"schema", "source"},
     {"plugins"},
     {"workload", "machine", "target"},

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import SearchlabError, SearchlabWarning, encodable
 from ..files import find_files
 from ..log.columns import Columns, Texts, read_logs
-from ..log.format import Log, find_logs, workload_name
+from ..log.format import LOGS, Log, find_logs, workload_name
 from ..log.plan import PLAN, Budget, Claim, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
@@ -125,8 +125,8 @@ def _logs(source: Path, everything: bool) -> list[tuple[Path, Budget]]:
         return [(path, Budget()) for path in paths] if everything else _of_studies(source, paths)
     if not source.exists():
         raise SearchlabError(f"cannot report on {source}: there is no such directory or log; check the path")
-    if not source.name.endswith((".jsonl", ".jsonl.gz")):
-        raise SearchlabError(f"{source} is not a log: log names end in .jsonl or .jsonl.gz")
+    if not source.name.endswith(LOGS):
+        raise SearchlabError(f"{source} is not a log: log names end in {', '.join(LOGS)}")
     return [(source, Budget())]
 
 

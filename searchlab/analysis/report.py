@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ..errors import SearchlabError
 from ..files import resolve_inside, write_csv, write_file
-from ..log.format import read_header
+from ..log.format import LOGS, read_header
 from ..log.plan import Claim
 from ..log.result import fastest
 from . import measures
@@ -120,9 +120,9 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     if len(where) != 1 or not Path(where[0]).is_dir():
         return OUT
     directory = Path(where[0])
-    for log in directory.glob("*.jsonl*"):
+    for log in directory.iterdir():
         with suppress(SearchlabError):  # unreadable logs have been reported
-            if log.name.endswith((".jsonl", ".jsonl.gz")) and read_header(log).is_table:
+            if log.name.endswith(LOGS) and read_header(log).is_table:
                 break
     else:
         resolve_inside(directory / REPORT, directory)

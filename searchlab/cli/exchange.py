@@ -28,7 +28,7 @@ def import_(
         Path,
         Option(
             "--out",
-            help="The log to write (`*.jsonl`, `*.jsonl.gz` or `*.packed`), or a directory for one log per task.",
+            help="The log to write (`*.jsonl`, `*.jsonl.gz` or `*.parquet`), or a directory for one log per task.",
         ),
     ],
     format: Annotated[

@@ -205,7 +205,7 @@ def table_build(
         Path | None,
         Option(
             "--out",
-            help="The output directory or, for a workload, the file: `*.jsonl`, or `*.jsonl.gz`, which is compressed "
+            help="The output directory or, for a workload, the file: `*.jsonl`, or `*.parquet`, which is written "
             "when it is complete [default: results/tables/STUDY].",
         ),
     ] = None,

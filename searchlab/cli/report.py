@@ -32,7 +32,7 @@ def report(
     where: Annotated[
         list[Path],
         Argument(
-            help="A study's directory or any other directory of logs; individual logs, `*.jsonl` or `*.jsonl.gz`; or a "
+            help="A study's directory or any other directory of logs; individual logs, `*.jsonl`; or a "
             "study file, followed by the directory of its logs unless that is results/STUDY.",
             metavar="PATH...",
         ),

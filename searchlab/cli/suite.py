@@ -81,9 +81,10 @@ def suite_list() -> None:
     """List the installed suites."""
     rows = []
     for name, directory in installed_suites().items():
-        spec = read_suite(directory).spec
+        suite = read_suite(directory)
+        spec = suite.spec
         splits = [sum(entry.split == split for entry in spec.tables) for split in Split]
-        shipped = len(list(directory.glob("baselines/*.json.gz")))
+        shipped = len(suite.baseline_files)
         rows.append((name, spec.title, len(spec.tables), *splits, shipped))
     if rows:
         say_table(("suite", "title", "tables", "dev", "test", "baselines"), rows)

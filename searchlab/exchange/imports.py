@@ -89,7 +89,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
 
     Args:
         path: The file, or the directory of a MetaSchedule database.
-        out: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``), or a directory in which
+        out: The log to write for a single task (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), or a directory in which
             each task gets a log.
         options: How to import the file.
         format: One of :data:`READERS`; detected by default.

@@ -24,14 +24,15 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats
+from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, SearchlabWarning, describe
 from ..files import FileMissing, open_file, read_each, replace_file
-from ..records import FAILURES
+from ..parquet import PARQUET
+from ..records import FAILURES, Statistic, cost_of
 from ..schema import UNREADABLE
 from .format import (
     SPENT,
-    STARTS,
+    START,
     Changed,
     ConfigJson,
     Ended,
@@ -48,7 +49,6 @@ from .format import (
     minor_version,
     read_bytes,
 )
-from .packed import costs_of
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
 """The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`Columns.qualities` contains."""
@@ -161,6 +161,36 @@ class Columns(LoggedTrials):
         changes = tuple(change for change in self.changes if change.trials <= trials)
         return replace(self, **arrays, final=None, ended=ended, changes=changes)
 
+    def take(self, indices: Ints, header: Header, batches: Ints, ended: Ended | None) -> Self:
+        """Return the columns of a run that has the trials at ``indices``, in this order, without what it predicted."""
+        arrays = {name: getattr(self, name)[indices] for name in ("configs", *_PER_TRIAL)}
+        counts = arrays["counts"].astype(np.int64)
+        shift = np.cumsum(self.counts)[indices] - np.cumsum(counts)  # how far each trial's readings move
+        readings = self.readings[np.arange(counts.sum()) + np.repeat(shift, counts)]
+        arrays |= {
+            "batches": batches.astype(self.batches.dtype),
+            "readings": readings,
+            "rounds": self.rounds[:0],
+            "qualities": self.qualities[:0],
+        }
+        return replace(self, header=header, **arrays, final=None, ended=ended, changes=())
+
+
+def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
+    """Return each trial's cost, as defined by :attr:`searchlab.records.Measurement.cost`."""
+    costs = np.full(len(counts), np.inf)
+    ends = np.cumsum(counts)
+    for count in set(counts.tolist()) - {0}:
+        trial_indices = np.flatnonzero((counts == count) & (failures < 0))
+        block = np.sort(readings[(ends[trial_indices] - count)[:, np.newaxis] + np.arange(count)], axis=1)
+        costs[trial_indices] = (
+            block[:, (count - 1) // 2] + block[:, count // 2]
+        ) / 2  # in the same way as statistics.median
+    for index in [index for index, statistic in enumerate(statistics) if statistic != "median"]:
+        times = readings[ends[index] - counts[index] : ends[index]].tolist()
+        costs[index] = cost_of(times, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
+    return costs
+
 
 def objects(values: Sequence[Any]) -> Array:
     """Return ``values`` as an array of objects, shape (values,)."""
@@ -186,7 +216,7 @@ def read_columns(path: Path, texts: Texts) -> Columns:
     """
     data = read_bytes(path)
     with suppress(*UNREADABLE):
-        if columns := _quickly(path, data, texts):
+        if path.suffix != PARQUET and (columns := _quickly(path, data, texts)):
             return columns
     return Columns.from_log(decode_log(path, data), texts)  # raises an error that names the damaged line
 
@@ -195,7 +225,7 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     """Decode a log, or return None if it is unusual in any way. Raises the errors in ``UNREADABLE``."""
     data = data[: data.rfind(b"\n") + 1]
     start = data.find(b"\n") + 1
-    if not start or not data.startswith(STARTS):
+    if not start or not data.startswith(START):
         return None
     header = check_bounds(msgspec.json.decode(data[:start], type=Header))
     rows: list[_Row] = []

@@ -2,9 +2,10 @@
 
 After the last trial, there may be other kinds of lines. They record why the run ended before its budget of trials was
 spent, and the times of the fastest trials when they were measured again. The run can still be extended after these
-lines. Logs that are only read may be compressed (``*.jsonl.gz``). Reading a log never executes anything in it.
+lines. Logs that are only read may be compressed (``*.jsonl.gz``), or be Parquet files: see :mod:`searchlab.log.table`.
+Reading a log never executes anything in it.
 
-All readers use :func:`scan`. :func:`read_log` raises an error at the first problem, and
+All readers of lines use :func:`scan`. :func:`read_log` raises an error at the first problem, and
 :func:`searchlab.log.writer.examine` collects all problems. Logs are written only by
 :class:`~searchlab.log.writer.LogWriter`.
 """
@@ -34,15 +35,15 @@ from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
 from ..errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
-from ..files import find_files, read_each
+from ..files import check_unpacked, find_files, read_each
 from ..files import read_bytes as read_file
+from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
 from ..schema import UNREADABLE, known_part
 from ..space import Config
 from ..workload import Workload, logged_workload, parse_workload
-from . import packed
-from .packed import Packed
+from .table import decode_header, decode_table
 
 T = TypeVar("T")
 
@@ -52,11 +53,8 @@ FORMAT = "1.2"
 Logs with a later minor version can be read, but not continued: their unknown fields and kinds of lines are ignored.
 """
 
-DRAFT = 1
-"""The version before 1.0, used by the tables in suite v1. Its lines have no ``kind`` and no ``batch``."""
-
-STARTS = (b'{"kind":"header","searchlab_log":', b'{"searchlab_log":')
-"""The first bytes of a log in the current format, and of a log in the draft format."""
+START = b'{"kind":"header","searchlab_log":'
+"""The first bytes of a log."""
 
 TABLE = "table"
 """The label of a run that measures every config in a table."""
@@ -64,17 +62,17 @@ TABLE = "table"
 GAIN = 0.01
 """The relative increase in the best throughput that counts as a gain for a budget with ``stop_after``."""
 
-LOGS = (".jsonl", ".jsonl.gz", packed.SUFFIX)
+LOGS = (".jsonl", ".jsonl.gz", PARQUET)
 """The file-name endings of logs."""
+
+RUNS = f".runs{PARQUET}"
+"""The file-name ending of the files that contain a strategy's runs over the tables of a suite, which are not logs."""
 
 MOST_LINES = 10_000_000
 """The maximum number of lines in a log."""
 
 WRITABLE = ".jsonl"
 """The ending of logs that runs write and resume."""
-
-UNPACK = "SEARCHLAB_UNPACK_MB"
-"""The environment variable that limits the size of unpacked files, in MB."""
 
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
@@ -183,7 +181,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_KINDS.
     """
 
-    searchlab_log: str | int = FORMAT
+    searchlab_log: str = FORMAT
     workload: str
     space: Plugin
     fingerprint: str
@@ -279,7 +277,7 @@ class Record(
     """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch.
 
     Attributes:
-        batch: The number of the trial's batch, or None in the draft format.
+        batch: The number of the trial's batch. If it is None, batches have the requested size.
         at: When each of its times was measured, in a table that was timed in passes.
         propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
         train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
@@ -461,7 +459,6 @@ KINDS = ("header", "trial", "finalists", "ended", "changed")
 
 _LINES = Record | Final | Ended | Changed
 _ITEMS = msgspec.json.Decoder(_LINES)
-_DRAFT_ITEMS = msgspec.json.Decoder(Record)  # a single type needs no ``kind``
 
 
 def batch_numbers(records: Sequence[Record], size: int) -> Ints:
@@ -602,9 +599,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 def minor_version(version: Any) -> int | None:
-    """Return N if ``version`` is ``"1.N"``, -1 if it is that of the draft, or None if it cannot be read."""
-    if version == DRAFT:
-        return -1
+    """Return N if ``version`` is ``"1.N"``, or None if it cannot be read."""
     match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
     return int(match[1]) if match else None
 
@@ -619,22 +614,19 @@ def scan(data: bytes) -> Iterator[Line]:
     *complete, rest = data.split(b"\n")
     expected, lost = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = minor = -1
-    decode = _ITEMS.decode
     for number, line in enumerate(complete, 1):
         if number == 1:
             header = _header(line)
             if isinstance(header.item, Header):
                 minor = minor_version(header.item.searchlab_log) or 0
-                if minor < 0:
-                    decode = _DRAFT_ITEMS.decode
             yield header
             continue
         unknown: tuple[str, ...] = ()
         try:
             try:
-                item: Record | Final | Ended | Changed | UnknownLine = decode(line)
+                item: Record | Final | Ended | Changed | UnknownLine = _ITEMS.decode(line)
             except msgspec.ValidationError:
-                item, unknown = _decode_known_fields(line, Record if minor < 0 else _LINES, minor)
+                item, unknown = _decode_known_fields(line, _LINES, minor)
             if not isinstance(item, Record):
                 if not isinstance(item, UnknownLine):
                     check_follows(item, expected)
@@ -644,13 +636,11 @@ def scan(data: bytes) -> Iterator[Line]:
             lost += 1
             yield Line(number, line, None, f"it is damaged: {error}")
             continue
-        problem = ""
+        problem = _problem(item, batch)
         if not expected <= item.index <= expected + lost:
             problem = f"it contains trial {item.index} instead of trial {expected + lost}"
-        elif item.batch is not None and item.batch < batch:
-            problem = f"its batch is {item.batch}, after batch {batch}"
-        elif not item.seconds and item.failure is None:
-            problem = "; ".join(("the trial has neither times (seconds) nor a failure", *unknown))
+        elif problem:
+            problem = "; ".join((problem, *unknown))
         expected, lost, batch = item.index + 1, 0, max(batch, item.batch or 0)
         yield Line(number, line, item, problem, unknown=unknown)
     if rest:
@@ -658,6 +648,15 @@ def scan(data: bytes) -> Iterator[Line]:
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
         torn_header = None if number > 1 else _header(rest).item
         yield Line(number, rest, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
+
+
+def _problem(record: Record, batch: int) -> str:
+    """Return what is wrong with a trial that follows a trial of the given batch, or "" if nothing is."""
+    if record.batch is not None and record.batch < batch:
+        return f"its batch is {record.batch}, after batch {batch}"
+    if not record.seconds and record.failure is None:
+        return "the trial has neither times (seconds) nor a failure"
+    return ""
 
 
 def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
@@ -690,8 +689,6 @@ def _header(line: bytes) -> Line:
         if minor_version(version) is None:
             return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
         known_fields, unknown = known_part(fields, Header)
-        if version == DRAFT:
-            unknown = ()  # the draft had other optional fields, too
         return Line(1, line, check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
     except UNREADABLE as error:
         return Line(1, line, None, f"the header is damaged: {error}")
@@ -736,41 +733,26 @@ def check_follows(item: Final | Ended | Changed, trials: int) -> None:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
-def _read(path: Path, under: Path | None = None) -> bytes:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return read_file(path, under=under, kind="the log", limit=memory // 2)
-
-
 def read_bytes(path: Path, under: Path | None = None) -> bytes:
-    """Return the uncompressed bytes of the log at ``path``, with spaces in place of a byte order mark.
+    """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark.
 
     Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
     """
-    data = _read(path, under)
-    if path.suffix == packed.SUFFIX:
-        return _unpacked_table(packed.unpack(path, data))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    data = read_file(path, under=under, kind="the log", limit=memory // 2)
+    if path.suffix == PARQUET:
+        return data
     data = unpack(path, data) if path.suffix == ".gz" else data
     if (lines := data.count(b"\n")) > MOST_LINES:
         raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MOST_LINES:,} are read")
     return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
 
 
-def read_packed(path: Path) -> Packed:
-    """Read the packed table at ``path``. Raises SearchlabError if it cannot be read or is damaged."""
-    return packed.unpack(path, _read(path))
-
-
 def unpack(path: Path, data: bytes) -> bytes:
     """Return the content of the gzip file at ``path``, whose bytes are ``data``.
 
-    Raises:
-        SearchlabError: If the file is damaged, if it unpacks to more megabytes than the environment variable
-            ``SEARCHLAB_UNPACK_MB`` allows (1024 by default), or if a line is longer than a sixteenth of that limit.
+    Raises SearchlabError if the file is damaged, or too large; see :func:`~searchlab.files.check_unpacked`.
     """
-    setting = os.environ.get(UNPACK, "")
-    if setting and not setting.isdecimal():
-        raise SearchlabError(f"{UNPACK} must be a number of megabytes, not {setting!r}")
-    limit = int(setting or 1024) << 20
     pieces, size, line = [], 0, 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -778,39 +760,17 @@ def unpack(path: Path, data: bytes) -> bytes:
                 pieces.append(piece)
                 size += len(piece)
                 line = len(piece) - piece.rfind(b"\n") - 1 if b"\n" in piece else line + len(piece)
-                if size > limit or line > limit // 16:
-                    what = f"to more than {limit >> 20} MB" if size > limit else f"to a line of {line >> 20} MB"
-                    raise SearchlabError(
-                        f"{path} is {len(data) >> 10} kB in size and unpacks {what}, more than any searchlab file "
-                        f"should; if you trust the file, set the environment variable {UNPACK} to a larger number of "
-                        "megabytes"
-                    )
+                check_unpacked(path, len(data), size, line)
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None
     return b"".join(pieces)
 
 
-def _unpacked_table(table: Packed) -> bytes:
-    """Return the lines of the log that ``table`` contains in packed form."""
-    lines = [table.header]
-    for index, config in enumerate(table.configs):
-        measurement = table.measurement(index)
-        propose_seconds, train_seconds = table.spent[index, 2:].tolist()
-        record = Record(
-            index=index,
-            batch=index,
-            config=msgspec.Raw(config),  # type: ignore[arg-type]
-            propose_seconds=propose_seconds,
-            train_seconds=train_seconds,
-            **{name: getattr(measurement, name) for name in _MEASURED},
-        )
-        lines.append(msgspec.json.encode(record))
-    return b"\n".join([*lines, b""])
-
-
 def find_logs(path: Path) -> list[Path]:
     """Return ``path`` if it is not a directory. Otherwise, return the logs in it; see :func:`files.find_files`."""
-    return find_files(path, LOGS) if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    return [log for log in find_files(path, LOGS) if not log.name.endswith(RUNS)]
 
 
 def read_found(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
@@ -836,9 +796,10 @@ def no_logs(paths: Iterable[Path]) -> SearchlabError:
 def read_header(path: str | Path) -> Header:
     """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
-    if path.suffix == packed.SUFFIX:
-        return decode_log(path, packed.unpack_header(path, _read(path)) + b"\n").header
-    first, ending, _ = read_bytes(path).partition(b"\n")
+    data = read_bytes(path)
+    if path.suffix == PARQUET:
+        return _decode_lines(path, decode_header(path, data) + b"\n").header
+    first, ending, _ = data.partition(b"\n")
     return decode_log(path, first + ending).header
 
 
@@ -857,17 +818,47 @@ def read_existing_log(path: Path) -> Log | None:
     Returns None if the log does not exist, contains only an incomplete header, or is compressed. Raises SearchlabError
     in the same cases as :func:`read_log`.
     """
-    if path.suffix == ".gz" or not path.is_file():
+    if path.suffix in (".gz", PARQUET) or not path.is_file():
         return None
     data = read_bytes(path)
-    if b"\n" not in data and any(data.startswith(start) or start.startswith(data) for start in STARTS):
+    if b"\n" not in data and (data.startswith(START) or START.startswith(data)):
         return None
     return decode_log(path, data)
 
 
 def decode_log(path: Path, data: bytes) -> Log:
     """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
-    if b'"searchlab_log"' not in data.partition(b"\n")[0] and not any(start.startswith(data) for start in STARTS):
+    return (_decode_table if path.suffix == PARQUET else _decode_lines)(path, data)
+
+
+def _decode_table(path: Path, data: bytes) -> Log:
+    try:
+        table = decode_table(path, data)
+        header = _decode_lines(path, table.header + b"\n").header
+        records = msgspec.convert(table.trials, tuple[Record, ...])
+        batch = -1
+        for record in records:
+            if problem := _problem(record, batch):
+                raise msgspec.ValidationError(f"trial {record.index}: {problem}")
+            batch = max(batch, record.batch or 0)
+        changes: list[Changed] = []
+        latest: dict[type, Any] = {}
+        for line in msgspec.json.decode(table.lines, type=list[msgspec.Raw]):
+            item, _ = _decode_known_fields(
+                bytes(line), Final | Ended | Changed, minor_version(header.searchlab_log) or 0
+            )
+            if not isinstance(item, UnknownLine):
+                check_follows(item, min(item.trials, len(records)))
+                latest[type(item)] = item
+                changes += [item] if isinstance(item, Changed) else []
+    except UNREADABLE as error:
+        raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
+    final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
+    return Log(path, header, records, final, ended, tuple(changes), len(data))
+
+
+def _decode_lines(path: Path, data: bytes) -> Log:
+    if b'"searchlab_log"' not in data.partition(b"\n")[0] and not START.startswith(data):
         raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
     records: list[Record] = []
     changes: list[Changed] = []

@@ -261,7 +261,7 @@ def load_log(path: str | Path) -> Result:
     """Load a run from its log. The plug-ins that the log names are not imported until they are needed.
 
     Args:
-        path: The path of a log, ``*.jsonl`` or ``*.jsonl.gz``.
+        path: The path of a log, ``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``.
 
     Raises:
         SearchlabError: If the file cannot be read, is not a log, or is damaged.

@@ -19,9 +19,8 @@ import msgspec
 from ..errors import SearchlabError, did_you_mean, first_line
 from ..files import check_regular, open_file, part_of, sync_directory, write_file
 from ..machine.scratch import NO_LOCKS
-from . import packed
+from ..parquet import PARQUET
 from .format import (
-    DRAFT,
     FORMAT,
     IDENTITY,
     KINDS,
@@ -40,8 +39,10 @@ from .format import (
     is_newer,
     read_bytes,
     read_existing_log,
+    read_log,
     scan,
 )
+from .table import encode_table
 
 PATIENCE = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
@@ -212,8 +213,14 @@ def unused_path(path: Path, mark: str, ending: str) -> Path:
 
 def encode_line(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
     """Return ``item`` as a line of the log at ``path``. Raises SearchlabError if no log can contain it."""
-    try:
+    with _reporting_values(path):
         return msgspec.json.encode(item)
+
+
+@contextmanager
+def _reporting_values(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (TypeError, ValueError, OverflowError) as error:
         raise SearchlabError(
             f"cannot write the log {path}: {first_line(error)}; options, labels, and knobs' names and values must be "
@@ -231,7 +238,7 @@ def _with_batch(path: Path, header: Header, record: Record) -> Record:
 
 
 def write_log(path: Path, log: Log) -> None:
-    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.packed``), replacing the file at ``path``.
+    """Write a complete log (``*.jsonl``, ``*.jsonl.gz`` or ``*.parquet``), replacing the file at ``path``.
 
     Raises SearchlabError if the log cannot be written.
     """
@@ -244,10 +251,13 @@ def encode_log(path: Path, log: Log) -> bytes:
     Raises SearchlabError if the log cannot be written.
     """
     records = [_with_batch(path, log.header, record) for record in log.records]
-    items: list[Record | Final | Ended | Changed] = [*log.changes, *records]
-    items += [note for note in (log.final, log.ended) if note]
-    items.sort(key=lambda item: item.index + 0.5 if isinstance(item, Record) else item.trials)
-    return _compress(path, b"".join(encode_line(path, item) + b"\n" for item in (log.header, *items)))
+    notes: list[Record | Final | Ended | Changed] = [*log.changes, *(note for note in (log.final, log.ended) if note)]
+    if path.suffix == PARQUET:
+        with _reporting_values(path):
+            return encode_table(msgspec.json.encode(log.header), msgspec.json.encode(notes), records)
+    items = sorted([*notes, *records], key=lambda item: item.index + 0.5 if isinstance(item, Record) else item.trials)
+    data = b"".join(encode_line(path, item) + b"\n" for item in (log.header, *items))
+    return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
 
 
 class OtherRun(SearchlabError):
@@ -274,7 +284,7 @@ def ways_on(header: Header) -> str:
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
     """Raise OtherRun if the log at ``path`` with the header ``old`` does not belong to the run with ``new``."""
-    if old.searchlab_log == DRAFT or is_newer(old):
+    if is_newer(old):
         raise OtherRun(
             f"{path} has the log format {old.searchlab_log}, which is read-only here: this version of searchlab writes "
             f"format {FORMAT}; choose a different log file"
@@ -450,20 +460,13 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def pack(log: Path, to: Path) -> None:
-    """Compress ``log`` into ``to`` (``*.gz`` or ``*.packed``) and remove ``log``. Equal logs yield equal files."""
+def compress(log: Path, to: Path) -> None:
+    """Write ``log`` to ``to`` (``*.parquet`` or ``*.gz``) and remove ``log``. Equal logs yield equal files."""
     try:
-        write_file(to, _compress(to, read_bytes(log)), durable=True)
+        write_log(to, read_log(log))
     except SearchlabError as error:
         raise SearchlabError(f"{error}; the complete log remains at {log}") from None
     log.unlink()
-
-
-def _compress(path: Path, data: bytes) -> bytes:
-    """Return the log whose lines are ``data`` as it is stored in a file with the name ``path``."""
-    if path.suffix == packed.SUFFIX:
-        return packed.pack(data.partition(b"\n")[0], decode_log(path, data).records)
-    return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
 
 
 @dataclass(frozen=True)
@@ -493,7 +496,11 @@ def examine(path: Path) -> Examined:
     notes: dict[str, None] = {}
     trials = intact = 0
     newer = damaged = False
-    for line in scan(read_bytes(path)):
+    data = read_bytes(path)
+    if path.suffix == PARQUET:
+        trials = len(decode_log(path, data).records)
+        return Examined(path, (), trials, 1 + trials)
+    for line in scan(data):
         if isinstance(line.item, Header):
             newer = is_newer(line.item)
             try:

@@ -13,9 +13,9 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean
 from ..files import MAX_NAME, read_bytes, read_text, resolve_inside
-from ..log.format import Header, read_header
-from ..log.packed import SUFFIX
+from ..log.format import RUNS, Header, read_header
 from ..options import Jobs, SeedCount, Trials
+from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import convert
@@ -25,8 +25,6 @@ from ..workload import named_workload
 from .table import TableSettings
 
 FILE = "suite.toml"
-RUNS = ".json.gz"
-"""The file-name ending of the files that contain a strategy's runs."""
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
@@ -45,7 +43,7 @@ class SuiteSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table in ``suite.toml``, stored in ``tables/NAME.jsonl.gz`` or ``tables/NAME.packed``.
+    """A table in ``suite.toml``, stored in ``tables/NAME.parquet``.
 
     Attributes:
         threads: The number of threads that its programs use.
@@ -113,7 +111,7 @@ class SuiteTable:
     @property
     def file(self) -> Path:
         """The path of the table's file, whether or not the file exists."""
-        return self.directory / "tables" / f"{self.entry.name}{SUFFIX if self.imported else '.jsonl.gz'}"
+        return self.directory / "tables" / f"{self.entry.name}{PARQUET}"
 
     @property
     def imported(self) -> bool:

@@ -20,8 +20,7 @@ import numpy as np
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.format import Header, Record, find_logs, read_found, read_header, read_log, read_packed
-from ..log.packed import SUFFIX, Packed
+from ..log.format import Header, Record, find_logs, read_found, read_header, read_log
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..machine.host import own_cores
 from ..plugins import Plugin, functions_in
@@ -366,48 +365,40 @@ class _Table:
         self._space = space
         self._statistic = statistic
         self._size: int | None = None  # the size of the space, if its configs were counted
-        self._rows: dict[bytes, tuple[Packed | list[Record], int]] = {}
+        self._records: dict[bytes, Record] = {}
         self._measurements: dict[bytes, Measurement] = {}
-        for path in paths:
-            rows: Packed | list[Record]
-            if path.suffix == SUFFIX:
-                size, rows = read_header(path).space_size, read_packed(path)
-                configs = rows.configs
-            else:
-                log = read_log(path)
-                size, rows = log.header.space_size, [record for record in log.records if not record.nearest]
-                configs = [msgspec.json.encode(record.config) for record in rows]
-            self._size = self._size or size
-            for row, config in enumerate(configs):
-                self._rows.setdefault(config, (rows, row))
+        for log in map(read_log, paths):
+            self._size = self._size or log.header.space_size
+            for record in log.records:
+                if not record.nearest:
+                    self._records.setdefault(msgspec.json.encode(record.config), record)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._records)
 
     def measurement(self, config: Config) -> Measurement | None:
         """Return the measurement of ``config``, or None if the logs do not contain it."""
         text = msgspec.json.encode(config.to_json())
-        if text not in self._rows and (recorded := self._texts.get(config)) is not None:
+        if text not in self._records and (recorded := self._texts.get(config)) is not None:
             text = recorded
-        return self._measurement(text) if text in self._rows else None
+        return self._measurement(text) if text in self._records else None
 
     def _measurement(self, text: bytes) -> Measurement:
         if text not in self._measurements:
-            rows, row = self._rows[text]
-            measurement = rows.measurement(row) if isinstance(rows, Packed) else rows[row].measurement
+            measurement = self._records[text].measurement
             self._measurements[text] = replace(measurement, reused=False, statistic=self._statistic)
         return self._measurements[text]
 
     def sample(self, count: int) -> Iterator[Trial]:
         """Yield up to ``count`` trials, spread evenly over the table."""
-        texts = list(self._rows)
+        texts = list(self._records)
         for index in range(0, len(texts), max(1, len(texts) // count))[:count]:
             yield Trial(index, Config(msgspec.json.decode(texts[index])), self._measurement(texts[index]))
 
     @cached_property
     def _texts(self) -> dict[Config, bytes]:
         """Each config's JSON text, needed because a policy may list a config's knobs in a different order."""
-        return {Config(msgspec.json.decode(text)): text for text in self._rows}
+        return {Config(msgspec.json.decode(text)): text for text in self._records}
 
     @cached_property
     def all_costs(self) -> Whole | None:
@@ -419,18 +410,12 @@ class _Table:
 
     @cached_property
     def _costs(self) -> Floats:
-        sources = {id(rows): rows for rows, _ in self._rows.values()}
-        costs = {
-            key: rows.costs(self._statistic)
-            if isinstance(rows, Packed)
-            else [cost_of(row.seconds, row.failure, self._statistic) for row in rows]
-            for key, rows in sources.items()
-        }
-        return np.array([costs[id(rows)][index] for rows, index in self._rows.values()])
+        costs = [cost_of(record.seconds, record.failure, self._statistic) for record in self._records.values()]
+        return np.array(costs)
 
     @property
     def answers(self) -> list[Measurement]:
-        return [self._measurement(text) for text in self._rows]
+        return [self._measurement(text) for text in self._records]
 
     @cached_property
     def nearest(self) -> Nearest:

@@ -11,7 +11,7 @@ import msgspec
 
 from ..analysis.stats.random_search import difficulty, draws_for, expected_best, expected_draws
 from ..arrays import Floats
-from ..log.format import read_packed
+from ..log.format import read_log
 from ..measure.suite import SuiteTable, read_suite
 from ..tables.info import NEAR, TableInfo, named_values, versions_text
 from .trajectories import RecordedTable
@@ -124,7 +124,8 @@ class TableCard:
 
 def _by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
     """Return the index of each config (JSON with sorted knobs) in an imported table, and all costs in seconds."""
-    packed = read_packed(table.path)
-    configs = map(msgspec.json.decode, packed.configs)
-    positions = {msgspec.json.encode(config, order="sorted"): position for position, config in enumerate(configs)}
-    return positions, packed.costs(packed.statistic)
+    log = read_log(table.path)
+    positions = {
+        msgspec.json.encode(record.config, order="sorted"): position for position, record in enumerate(log.records)
+    }
+    return positions, log.costs

@@ -25,7 +25,7 @@ from ..analysis.verdict import DIGITS, WORDS, effect_text, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import Log
+from ..log.columns import Columns
 from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
 from ..run.study import Study
@@ -116,7 +116,7 @@ def compare(
     seeds: Collection[int],
     trials: int | str | None = None,
 ) -> ComparedRuns:
-    """Rebuild the logs of runs over the tables of ``suite``, for comparison.
+    """Return the runs over the tables of ``suite``, for comparison.
 
     Only the time for building and running programs is charged, not the time of the strategies themselves, which ran on
     different machines.
@@ -139,14 +139,14 @@ def compare(
         raise SearchlabError(f"two results are called {twice[0]!r}; omit one, or rerun it with a different --label")
     recorded = RecordedTables(suite)
 
-    def logs() -> Iterator[Log]:
+    def logs() -> Iterator[Columns]:
         for table in suite.tables:
             recorded_table = recorded[table.entry.name]
             limit = difficulty_trials(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
             for result in sets:
                 if table.entry.name in result.tables:
                     runs = result.runs_on(table).runs
-                    yield from (recorded_table.rebuilt(result, run, limit) for run in runs if run.seed in seeds)
+                    yield from (recorded_table.run_columns(result, run, limit) for run in runs if run.seed in seeds)
 
     return group_runs((log, log.path.as_posix()) for log in logs())
 

@@ -1,15 +1,14 @@
 """Trajectories: one strategy's runs over a suite's tables, stored as the indices of configs in each table.
 
-The log of a run can be rebuilt from its trajectory and table without TVM, except for the time that the strategy spent.
+The columns of a run follow from its trajectory and table without TVM, except for the time that the strategy spent.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,14 +19,17 @@ import platformdirs
 
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, read_bytes, write_file
-from ..log.format import Ended, Header, Log, RandomDraws, Record, read_log, unpack
+from ..log.columns import Columns
+from ..log.format import RUNS, Ended, Header, Log, RandomDraws, read_log
 from ..machine.host import cpu_model
-from ..measure.suite import RUNS, Suite, SuiteTable
+from ..measure.suite import Suite, SuiteTable
+from ..parquet import INTEGERS, KEY, decode, encode
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import Config
 
 FORMAT = 1
+_TYPES = {"table": ("string",), "seed": ("int64",), "configs": (INTEGERS,), "ended": ("bool",)}
 USES = "test-splits.jsonl"  # the file, in the user's data directory, of strategies that were run over a test split
 
 
@@ -43,7 +45,7 @@ class TableRuns(msgspec.Struct, frozen=True):
     """The runs over one table, ordered by seed."""
 
     digest: str  # SHA-256 of the table
-    runs: tuple[Trajectory, ...]
+    runs: tuple[Trajectory, ...] = ()
     effective: dict[str, Any] = {}  # as in the header of a log
     random: RandomDraws | None = None  # as in the header of a log
 
@@ -100,12 +102,11 @@ class RecordedTable:
         return {Config(record.config): position for position, record in enumerate(self.log.records)}
 
     @cached_property
-    def records(self) -> list[Record]:
-        """The table's records as a run would log them if its strategy took no time."""
-        return [
-            msgspec.structs.replace(Record.from_trial(trial, 0.0, 0.0), time=0.0, config=record.config)
-            for trial, record in zip(self.log.trials, self.log.records, strict=True)
-        ]
+    def columns(self) -> Columns:
+        """The table's columns as a run would have them if its strategy took no time."""
+        columns = Columns.from_log(self.log, {})
+        columns.spent[:, :2] = 0.0
+        return columns
 
     @cached_property
     def optimum(self) -> float | None:
@@ -134,8 +135,8 @@ class RecordedTable:
                 f"{description} repeats a config, or contains more than {trajectories.trials}; fetch the file again"
             )
 
-    def rebuilt(self, trajectories: Trajectories, run: Trajectory, trials: int | None = None) -> Log:
-        """Return the log of ``run``, or of its first ``trials`` trials.
+    def run_columns(self, trajectories: Trajectories, run: Trajectory, trials: int | None = None) -> Columns:
+        """Return the columns of the log of ``run``, or of its first ``trials`` trials.
 
         Raises SearchlabError if ``run`` is not a run over this table.
         """
@@ -164,12 +165,10 @@ class RecordedTable:
             starts=trajectories.starts,
             contrasts=trajectories.contrasts,
         )
-        records = tuple(
-            msgspec.structs.replace(self.records[position], index=index, batch=index // trajectories.batch)
-            for index, position in enumerate(run.configs)
-        )
-        ended = Ended(trials=len(records)) if run.ended else None
-        return Log(Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"), made, records, None, ended)
+        indices = np.array(run.configs, dtype=np.int64)
+        ended = Ended(trials=len(indices)) if run.ended else None
+        columns = self.columns.take(indices, made, np.arange(len(indices)) // trajectories.batch, ended)
+        return replace(columns, path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"))
 
 
 class RecordedTables(dict[str, RecordedTable]):
@@ -261,13 +260,32 @@ def _common_code(codes: Sequence[dict[str, str]]) -> dict[str, str]:
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
     """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
-    write_file(path, gzip.compress(msgspec.json.encode(trajectories), 9, mtime=0), durable=True)
+    import pyarrow as pa
+
+    runs = [(name, run) for name, on_table in trajectories.tables.items() for run in on_table.runs]
+    columns = {
+        "table": pa.array([name for name, _ in runs], "string"),
+        "seed": pa.array([run.seed for _, run in runs], "int64"),
+        "configs": pa.array([run.configs for _, run in runs], pa.list_(pa.int64())),
+        "ended": pa.array([run.ended for _, run in runs], "bool"),
+    }
+    tables = {name: msgspec.structs.replace(on_table, runs=()) for name, on_table in trajectories.tables.items()}
+    about = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))
+    write_file(path, encode(columns, {KEY: about}), durable=True)
 
 
 def read_trajectories(path: Path) -> Trajectories:
     """Read trajectories from a file without executing anything in it. Raises SearchlabError if it is damaged."""
+    about, table = decode(path, read_bytes(path, kind="the trajectories"), _TYPES)
     try:
-        read = msgspec.json.decode(unpack(path, read_bytes(path, kind="the trajectories")), type=Trajectories)
+        if KEY not in about or len(table.column_names) < len(_TYPES):
+            raise msgspec.ValidationError(f"it lacks one of the columns {', '.join(_TYPES)}, or the key {KEY!r}")
+        read = msgspec.json.decode(about[KEY], type=Trajectories)
+        runs: dict[str, list[Trajectory]] = {name: [] for name in read.tables}
+        for name, *run in zip(*(table[name].to_pylist() for name in _TYPES), strict=True):
+            if name not in runs:
+                raise msgspec.ValidationError(f"it does not describe the table {name!r}")
+            runs[name].append(msgspec.convert(run, Trajectory))
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the trajectories {path}: {error}; fetch the file again") from None
     if read.trajectories != FORMAT:
@@ -276,8 +294,8 @@ def read_trajectories(path: Path) -> Trajectories:
         )
     if not read.tables:
         raise SearchlabError(f"{path} contains no runs; write it again with `searchlab suite run`")
-    # Suite v1 is sealed, and its baseline ansor uses the former name of these features.
-    return msgspec.structs.replace(read, features="per-store") if read.features == "store" else read
+    tables = {name: msgspec.structs.replace(read.tables[name], runs=tuple(runs[name])) for name in runs}
+    return msgspec.structs.replace(read, tables=tables)
 
 
 def read_results(paths: Iterable[Path]) -> list[Trajectories]:

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..log.format import TABLE, Log, read_log
+from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
 from ..log.plan import Budget
-from ..log.writer import check_identity, pack, write_log
+from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run
@@ -96,7 +96,7 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
         )
     if passes and not can:
         raise SearchlabError("a fleet cannot time a program again without rebuilding it; set passes to 0")
-    if out is None or not out.name.endswith((".jsonl", ".jsonl.gz")):
+    if out is None or not out.name.endswith(LOGS):
         return [_table_run(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
@@ -105,9 +105,10 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
 
 def _table_run(run: Run, path: Path, passes: int) -> TableRun:
     """Return the run for the table at ``path``. With passes, it writes intermediate files to a directory next to it."""
+    name = path.name[: -len(next(ending for ending in LOGS if path.name.endswith(ending)))]
     if not passes:
-        return TableRun(replace(run, log=path.with_suffix("") if path.suffix == ".gz" else path), path)
-    work = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + WORK)
+        return TableRun(replace(run, log=path.with_name(name + WRITABLE)), path)
+    work = path.with_name(name + WORK)
     assert isinstance(run.settings, LocalSettings)
     settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
     return TableRun(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
@@ -160,7 +161,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
 def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_block: OnBlock = lambda *_: None) -> None:
     """Measure the ``tables`` of ``study`` that are not complete. To resume, call this function again.
 
-    A table that is timed in passes, or whose name ends in ``.gz``, is written only when it is complete.
+    A table that is timed in passes, or whose name does not end in ``.jsonl``, is written only when it is complete.
 
     Raises:
         SearchlabError: If a file belongs to a different run, or if the machine is too unsteady.
@@ -172,7 +173,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
                 write_log(table.path, _with_times(table, study.base, log, on_block))
                 shutil.rmtree(table.run.log.parent)
             elif table.path != table.run.log:
-                pack(table.run.log, table.path)
+                compress(table.run.log, table.path)
 
 
 def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:

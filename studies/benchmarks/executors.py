@@ -35,7 +35,7 @@ from cpu import difference
 from searchlab.log.format import read_header
 from searchlab.run.study import Study
 
-TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.jsonl.gz"
+TABLE = Path(__file__).parent.parent / "suite" / "v1" / "tables" / "gemm-99x51x85-knob-1t.parquet"
 FIRST = "one-by-one"
 """The way with which all others are compared."""
 WORKERS = ("searchlab.executors.local", "multiprocessing.spawn")

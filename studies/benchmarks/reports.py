@@ -41,14 +41,14 @@ BATCH, START = 8, 16
 
 def make_logs(out: Path, logs: int, trials: int) -> int:
     """Write at least ``logs`` logs of synthetic runs over all tables, and return their number."""
-    paths = sorted(TABLES.glob("*.jsonl.gz"))
+    paths = sorted(TABLES.glob("*.parquet"))
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:
         table = read_log(path)
         draws = random_draws(Whole(table.costs, np.ones(len(table.costs))), trials)
         for strategy in range(STRATEGIES):
             for seed in range(seeds):
-                file = out / table.path.name.removesuffix(".jsonl.gz") / f"s{strategy:02}" / f"seed{seed}.jsonl"
+                file = out / table.path.name.removesuffix(".parquet") / f"s{strategy:02}" / f"seed{seed}.jsonl"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 lines = [run_header(table, path, strategy, seed, draws), *made_up(table, strategy, seed, trials)]
                 file.write_bytes(msgspec.json.Encoder().encode_lines(lines))
@@ -67,7 +67,7 @@ def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDr
         passes=None,
         host={},
         machine={},
-        measure={"kind": "table", "name": f"v1/{path.name.removesuffix('.jsonl.gz')}", "digest": "made up"},
+        measure={"kind": "table", "name": f"v1/{path.name.removesuffix('.parquet')}", "digest": "made up"},
         optimum=float(table.costs.min()),
         random=draws,
     )

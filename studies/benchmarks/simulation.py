@@ -29,7 +29,7 @@ class Runs:
 
 def read_tables(directory: Path) -> dict[str, Floats]:
     """Return, for each table, the costs in seconds of all configs that work."""
-    costs = {path.name.split(".")[0]: read_log(path).costs for path in sorted(directory.glob("*.jsonl.gz"))}
+    costs = {path.name.split(".")[0]: read_log(path).costs for path in sorted(directory.glob("*.parquet"))}
     return {name: values[np.isfinite(values)] for name, values in costs.items()}
 
 

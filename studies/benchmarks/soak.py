@@ -51,7 +51,7 @@ from searchlab.measure.table import TableMeasurer
 from searchlab.policy import POLICIES
 
 HERE = Path(__file__).parent
-TABLES = [HERE.parent / f"suite/v1/tables/gemm-{name}-1t.jsonl.gz" for name in ("31x256x128-knob", "64x64x64-trace")]
+TABLES = [HERE.parent / f"suite/v1/tables/gemm-{name}-1t.parquet" for name in ("31x256x128-knob", "64x64x64-trace")]
 OPTIONS: dict[str, dict[str, Any]] = {
     "autotvm-xgb": {"chains": 16, "steps": 10},
     "autotvm-xgb-rank": {"chains": 16, "steps": 10},
@@ -220,7 +220,7 @@ def commands(folder: Path) -> list[Command]:
         Command(
             "suite run",
             [["suite", "run", "v1/dev", "--policy", "evolutionary", "--seeds", "4", "--jobs", "2", "--out", "out"]],
-            ["out/logs/**/*.jsonl*", "out/result.json.gz"],
+            ["out/logs/**/*.jsonl*", "out/result.runs.parquet"],
         ),
         Command(
             "suite build",

@@ -36,7 +36,7 @@ Curves = list[Array]
 
 def curves(logs: Sequence[Path]) -> dict[str, Curves]:
     """Return, by strategy, each run's best throughput so far, relative to the best in the table."""
-    table = read_log(HERE / "gemm-knob-template.jsonl.gz")
+    table = read_log(HERE / "gemm-knob-template.parquet")
     best = min(float(np.mean(trial.measurement.seconds)) for trial in table.trials if np.isfinite(trial.cost))
     found: dict[str, Curves] = {}
     for log in map(read_log, logs):

@@ -47,7 +47,7 @@ def original(label: str) -> str:
 def main() -> None:
     out = Path(sys.argv[1])
     runs, _ = Study.load(STUDY).plan()
-    table = {trial.config: trial for trial in read_log(HERE / "gemm-knob-template.jsonl.gz").trials}
+    table = {trial.config: trial for trial in read_log(HERE / "gemm-knob-template.parquet").trials}
     for run in runs:
         recording = RECORDINGS.get(run.strategy.name)
         if recording is None:

@@ -46,7 +46,7 @@ from searchlab_policies.tabu_grey_wolf import TabuGreyWolf
 from searchlab_spaces.templates.space import KnobTemplate
 
 HERE = Path(__file__).parent
-TABLE = HERE / "gemm-knob-template.jsonl.gz"
+TABLE = HERE / "gemm-knob-template.parquet"
 
 Answers = Mapping[Config, Measurement]
 

@@ -11,7 +11,7 @@ import pytest
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.plan import PLAN, Budget, PlannedRun, read_plan, write_plan
-from searchlab.log.writer import LogWriter, pack
+from searchlab.log.writer import LogWriter, compress
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
@@ -64,7 +64,7 @@ def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp
 def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
     write_plan(tmp_path, [planned(path, tmp_path, *of, trials=4) for of, path in study.items() if of[0] == "a"])
     for path in study.values():
-        pack(path, path.with_name(f"{path.name}.gz"))
+        compress(path, path.with_name(f"{path.name}.gz"))
     with pytest.warns(SearchlabWarning, match="no longer part|more trials"):
         (item,) = summarize(read_runs(tmp_path)).workloads
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [4, 4]}

@@ -190,7 +190,7 @@ def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, un
         (["none"], "cannot report on none: there is no such directory or log"),
         (["logs", "none.jsonl"], "cannot report on none.jsonl: there is no such directory or log"),
         (["logs", "empty"], "empty contains no logs"),
-        (["notes.txt"], "notes.txt is not a log: log names end in .jsonl or .jsonl.gz"),
+        (["notes.txt"], "notes.txt is not a log: log names end in .jsonl, .jsonl.gz, .parquet"),
         (["bad.jsonl"], "bad.jsonl is not a searchlab log"),
         ([], "pass a directory of logs, or a log"),
     ],

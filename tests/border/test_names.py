@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin
-from searchlab.suite.trajectories import Trajectories
-from searchlab.suite.verify import replay
+from searchlab.suite.trajectories import Trajectories, write_trajectories
+from searchlab.suite.verify import RESULT, replay
 from tests.support.cli import searchlab
 
 DATA = Path(__file__).parent / "data"
@@ -130,7 +130,8 @@ def write_bundle(folder: Path, tables: dict[str, object]) -> None:
     """Write a bundle of ``suite run`` by a stranger, whose policy is in ``evil.py``."""
     runs = {"trajectories": 1, "suite": "s", "strategy": "evil", "policy": {"name": "evil:f"}, "batch": 1, "trials": 1}
     (folder / "bundle").mkdir()
-    (folder / "bundle" / "result.json.gz").write_bytes(gzip.compress(json.dumps(runs | {"tables": tables}).encode()))
+    trajectories = msgspec.convert(runs | {"tables": tables}, Trajectories)
+    write_trajectories(folder / "bundle" / RESULT, trajectories)
 
 
 @pytest.mark.parametrize("tables", [{}, {"y": {"digest": "0", "runs": []}}], ids=["none", "other"])

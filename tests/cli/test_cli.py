@@ -38,7 +38,7 @@ measure = { kind = "table", path = "table.jsonl" }
 """
 
 
-OLD_TABLE = Path(__file__).parents[2] / "studies" / "fidelity" / "gemm-knob-template.jsonl.gz"
+OLD_TABLE = Path(__file__).parents[2] / "studies" / "fidelity" / "gemm-knob-template.parquet"
 """A table that was measured while the machine drifted."""
 
 

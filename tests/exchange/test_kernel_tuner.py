@@ -335,12 +335,12 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
 
 
 def test_autotvm_learns_from_knobs_where_there_are_no_programs(tmp_path: Path) -> None:
-    import_file(CACHE, tmp_path / "table.packed", As())
+    import_file(CACHE, tmp_path / "table.parquet", As())
     wanted: dict[str, Any] = {
         "space": "parameters",
         "trials": 6,
         "batch": 3,
-        "measure": {"kind": "table", "path": str(tmp_path / "table.packed")},
+        "measure": {"kind": "table", "path": str(tmp_path / "table.parquet")},
         "policy": Plugin("autotvm-xgb", {"plan_size": 3, "steps": 5}),
     }
     with pytest.warns(

@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pyarrow import parquet
+
 from searchlab.log.format import Log
 
 
@@ -29,15 +31,19 @@ def seen(log: Log) -> dict[str, Any]:
 
 def read(path: Path) -> dict[str, Any]:
     """By a program that knows the specification only."""
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    header, *lines = [json.loads(line) for line in data.decode().split("\n")[:-1]]
-    draft = header["searchlab_log"] == 1
-    assert draft or (header["searchlab_log"] in ("1.0", "1.2") and header["kind"] == "header")
-    trials = [line for line in lines if draft or line["kind"] == "trial"]
+    if path.suffix == ".parquet":
+        header = json.loads(parquet.read_metadata(path).metadata[b"searchlab"])
+        rows = parquet.read_table(path).to_pylist()
+        lines = [{"kind": "trial", "index": index, **row} for index, row in enumerate(rows)]
+    else:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        header, *lines = [json.loads(line) for line in data.decode().split("\n")[:-1]]
+    assert header["searchlab_log"] in ("1.0", "1.2") and header["kind"] == "header"
+    trials = [line for line in lines if line["kind"] == "trial"]
     assert [trial["index"] for trial in trials] == list(range(len(trials)))
-    batches = [trial["index"] // header["batch"] if draft else trial["batch"] for trial in trials]
+    batches = [trial["batch"] for trial in trials]
     sizes = Counter(batches)
-    last = [line for line in lines if not draft and line["kind"] != "trial" and line["trials"] == len(trials)]
+    last = [line for line in lines if line["kind"] != "trial" and line["trials"] == len(trials)]
     return {
         "workload": header["workload"],
         "policy": header["policy"]["name"],

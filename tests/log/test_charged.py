@@ -37,7 +37,7 @@ def test_no_more_workers_build_than_a_batch_has_programs(workers: int, builders:
     np.testing.assert_allclose(log.elapsed, np.cumsum(log.charged[:, 0] + build + 1))
 
 
-def test_in_the_draft_format_batches_have_the_requested_size() -> None:
+def test_unnumbered_batches_have_the_requested_size() -> None:
     records = tuple(Record(index=index, config={}) for index in range(10))
     assert Log(Path("a"), msgspec.structs.replace(HEADER, batch=4), records).starts == [0, 4, 8]
 
@@ -55,8 +55,8 @@ numbers = st.integers(0, 4) | st.just(2**70)  # a log may have any
 
 @settings(max_examples=50)
 @given(numbered, st.booleans(), numbers)
-def test_batches_begin_where_the_specification_says(batches: list[int], draft: bool, number: int) -> None:
-    own = [None if draft else batch for batch in batches]
+def test_batches_begin_where_the_specification_says(batches: list[int], unnumbered: bool, number: int) -> None:
+    own = [None if unnumbered else batch for batch in batches]
     records = tuple(
         Record(index=index, batch=batch, config={}, propose_seconds=index % 2, build_seconds=index)
         for index, batch in enumerate(own)

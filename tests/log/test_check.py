@@ -89,7 +89,7 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
         (b"", "the log is empty"),
         (b"dear diary\n", "damaged"),
         (b'{"searchlab_log":99}\n', "log format is 99"),
-        (b'{"searchlab_log":1}\n', "the header is damaged"),
+        (b'{"searchlab_log":"1.0"}\n', "the header is damaged"),
         (b'{"index":0,"config":{}}\n', "not a searchlab log, or its first line is missing"),
     ],
 )

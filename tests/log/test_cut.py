@@ -57,7 +57,7 @@ def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert path.read_bytes() == (bytes(range(256)) * 100)[:25_555]
 
 
-@pytest.mark.parametrize("name", ["x.log", "x.packed", "x.jsonl.gz", "x.json", "x", "x.JSONL", ".jsonl"])
+@pytest.mark.parametrize("name", ["x.log", "x.parquet", "x.jsonl.gz", "x.json", "x", "x.JSONL", ".jsonl"])
 def test_names_under_which_no_log_is_found_are_refused(name: str, tmp_path: Path) -> None:
     header = read_log(begun(tmp_path / "whole.jsonl")).header
     with pytest.raises(SearchlabError, match=r"ends in \.jsonl"):

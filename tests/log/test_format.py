@@ -105,7 +105,7 @@ def test_a_torn_header_is_rewritten_but_no_foreign_file(tmp_path: Path) -> None:
         (1, b'{"kind":"trial","index":0,"config":{},"failure":"gremlins"}', "line 2: it is damaged.*gremlins"),
         (1, b'{"index":0,"config":{}}', "line 2: it is damaged.*kind"),
         (2, b'{"kind":"trial","index":1,"batch":-1,"config":{}}', "line 3: it is damaged.*batch"),
-        (0, b'{"searchlab_log":1}', "line 1: the header is damaged"),
+        (0, b'{"searchlab_log":"1.0"}', "line 1: the header is damaged"),
         (0, b'{"searchlab_log":99}', "format is 99; this version of searchlab reads formats 1.x"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_suite_of_files_of_others(theirs: Path, tmp_path: Path) -> None:
     done = searchlab("suite", "build", theirs, "--from", FILES)
     assert done.returncode == 0 and done.stdout.count("configs") == 2
     tables = {path.name: path.read_bytes() for path in (theirs / "tables").iterdir()}
-    assert set(tables) == {"gemm-t4.packed", "gemm-cache.packed"}
+    assert set(tables) == {"gemm-t4.parquet", "gemm-cache.parquet"}
     assert searchlab("suite", "build", theirs, "--from", FILES).stdout.count("there already") == 2
     shutil.rmtree(theirs / "tables")
     build(find_suite(theirs), FILES)
@@ -87,7 +87,7 @@ def test_what_cannot_be_built_is_refused(theirs: Path, bare: Path, tmp_path: Pat
     with pytest.raises(SearchlabError, match=r"gemm_t4.json.gz leads to .*, outside .*empty"):
         build(find_suite(theirs), tmp_path / "empty")
     (theirs / "tables").symlink_to(tmp_path / "empty")
-    with pytest.raises(SearchlabError, match=r"tables/gemm-t4.packed leads to .*, outside .*theirs"):
+    with pytest.raises(SearchlabError, match=r"tables/gemm-t4.parquet leads to .*, outside .*theirs"):
         build(suite, FILES)
     (theirs / "tables").unlink()
     with pytest.raises(SearchlabError, match="specifies no file to import; use `searchlab table build`"):

@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: st
 
 
 def change_header(directory: Path, table: str, **changes: Any) -> None:
-    path = directory / "tables" / f"{table}.jsonl.gz"
+    path = directory / "tables" / f"{table}.parquet"
     first, rest = gzip.decompress(path.read_bytes()).split(b"\n", 1)
     path.write_bytes(gzip.compress(json.dumps(json.loads(first) | changes).encode() + b"\n" + rest))
 
@@ -181,7 +181,7 @@ def test_missing_tables_and_foreign_spaces_are_named(copy: Path) -> None:
     change_header(copy, TEST[0], target={"kind": "llvm", "mcpu": "znver2"})
     with pytest.raises(SearchlabError, match=r"guided-1t was not measured in the space that suite.toml specifies"):
         study(str(copy / "test")).plan()
-    (copy / "tables" / f"{TEST[0]}.jsonl.gz").unlink()
+    (copy / "tables" / f"{TEST[0]}.parquet").unlink()
     with pytest.raises(SearchlabError, match=r"the table mini/.*guided-1t is missing.*download the suite again"):
         study(str(copy / "test")).plan()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from searchlab.analysis import summarize
 from searchlab.analysis.stats.random_search import difficulty_trials, draws_for, expected_draws
 from searchlab.errors import SearchlabError
-from searchlab.log.format import read_log
+from searchlab.log.columns import Columns
+from searchlab.log.format import Passes, read_log
+from searchlab.log.writer import compress, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
 from searchlab.suite import verify
@@ -35,7 +37,7 @@ from searchlab.suite.trajectories import (
     write_trajectories,
 )
 from searchlab.suite.verify import RESULT, seal, verify_bundle, verify_suite
-from searchlab.tables.build import pack
+from tests.log.test_columns import same
 from tests.support import toys
 from tests.support.cli import imported, searchlab
 from tests.support.logs import write_table
@@ -99,10 +101,10 @@ def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
 
 
 def test_a_table_in_which_all_fail_has_a_card(copy: Path) -> None:
-    path = copy / "tables" / "gemm-4x5x6-knob-1t.jsonl.gz"
-    header, *lines = gzip.decompress(path.read_bytes()).splitlines()
-    failed = [{k: v for k, v in json.loads(line).items() if k != "seconds"} | {"failure": "crash"} for line in lines]
-    path.write_bytes(gzip.compress(b"\n".join([header, *map(msgspec.json.encode, failed), b""])))
+    path = copy / "tables" / "gemm-4x5x6-knob-1t.parquet"
+    log = read_log(path)
+    failed = (msgspec.structs.replace(record, seconds=(), failure="crash") for record in log.records)
+    write_log(path, replace(log, records=tuple(failed)))
     text = TableCard(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).text()
     assert "no config runs" in text and "144 (100.0 %)" in text
 
@@ -125,14 +127,14 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
             path.write_bytes(old)
         return said
 
-    table = "tables/gemm-4x5x6-knob-1t.jsonl.gz"
+    table = "tables/gemm-4x5x6-knob-1t.parquet"
     assert any("is missing; fetch it again" in said for said in spoilt(table, None))
     assert spoilt("more.txt", b"x") == ["more.txt is not in manifest.json; remove it"]
     card = "cards/gemm-4x5x6-knob-1t.md"
     changed, anew = spoilt(card, (sealed / card).read_bytes() + b"x")
     assert changed.startswith(f"{card} has changed: its SHA-256 is") and "does not match its table" in anew
-    lines = gzip.decompress((copy / table).read_bytes()).splitlines(keepends=True)
-    said = spoilt(table, gzip.compress(b"".join(lines[:-1])))
+    log = read_log(copy / table)
+    said = spoilt(table, encode_log(log.path, replace(log, records=log.records[:-1])))
     assert any("contains only 143 of the 144 configs in its space" in one for one in said)
     assert any("was run on a different version of mini/gemm-4x5x6-knob-1t: its SHA-256 was" in one for one in said)
     toml = (copy / "suite.toml").read_text()
@@ -142,24 +144,19 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     assert any("was measured with 2 threads instead of 3" in one for one in said)
     said = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
     assert any("was not measured in the space that suite.toml specifies" in one for one in said)
-    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.json.gz", b"x"))
+    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.runs.parquet", b"x"))
     assert problems(copy) == []
 
 
 def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
-    path = copy / "tables" / "gemm-4x5x6-knob-1t.jsonl.gz"
-    first, *lines = gzip.decompress(path.read_bytes()).splitlines()
-    passes = {"count": 2, "block": 32, "sentinel": [[0.0, 1e-6], [1.0, 1e-6], [2.0, 1.3e-6]]}
-    path.write_bytes(
-        gzip.compress(b"\n".join([json.dumps(json.loads(first) | {"passes": passes}).encode(), *lines, b""]))
-    )
+    path = copy / "tables" / "gemm-4x5x6-knob-1t.parquet"
+    log, passes = read_log(path), Passes(count=2, block=32, sentinel=((0.0, 1e-6), (1.0, 1e-6), (2.0, 1.3e-6)))
+    write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
     assert any("is not steady" in said and "1.30 times as long as usual at 2 s" in said for said in problems(copy))
     with pytest.raises(SearchlabError, match="cannot be sealed: .*rebuild this table"):
         seal(find_suite(copy))
-    passes["sentinel"] = [[0.0, 1e-6]]
-    path.write_bytes(
-        gzip.compress(b"\n".join([json.dumps(json.loads(first) | {"passes": passes}).encode(), *lines, b""]))
-    )
+    passes = msgspec.structs.replace(passes, sentinel=((0.0, 1e-6),))
+    write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
     assert "in 2 passes, each in another order" in TableCard(RecordedTable(find_suite(copy).tables[0])).text()
 
 
@@ -184,25 +181,21 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 # --- baselines ----------------------------------------------------------------------------------------
 
 
-def test_the_ansor_baseline_is_read_with_renamed_features() -> None:
-    path = SUITE / "baselines" / "ansor.json.gz"
-    assert json.loads(gzip.decompress(path.read_bytes()))["features"] == "store"
-    (ansor,) = baselines(find_suite(SUITE), ["ansor"])
-    assert ansor.features == "per-store"
-
-
 def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:
     suite = find_suite(sealed)
-    tables = RecordedTables(suite)
+    tables, unlike = RecordedTables(suite), ("path", "header", "ended")
     for one in baselines(suite):
         assert one.own_seconds > 0 and one.host
         for name in one.tables:
             for run in one.tables[name].runs:
                 log = read_log(results / name / one.strategy / f"seed{run.seed}.jsonl")
-                rebuilt = tables[name].rebuilt(one, run)
-                assert rebuilt.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
-                unlogged = {"propose_seconds": 0.0, "train_seconds": 0.0, "time": 0.0, "model": None}
-                assert rebuilt.records == tuple(msgspec.structs.replace(r, **unlogged) for r in log.records)
+                columns = tables[name].run_columns(one, run)
+                assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
+                unlogged = {"propose_seconds": 0.0, "train_seconds": 0.0, "model": None}
+                records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
+                expected = Columns.from_log(replace(log, records=records), {})
+                assert bool(columns.ended) == bool(log.ended)
+                assert same(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
 
 
 def test_trajectories_are_small_and_always_the_same_bytes(sealed: Path, tmp_path: Path) -> None:
@@ -417,7 +410,7 @@ def test_runs_over_another_table_are_not_compared(copy: Path, tmp_path: Path) ->
     (one,) = baselines(find_suite(copy), ["random"])
     name, runs = next(iter(one.tables.items()))
     tables = {**one.tables, name: msgspec.structs.replace(runs, digest="0")}
-    write_trajectories(tmp_path / "out" / "result.json.gz", msgspec.structs.replace(one, tables=tables))
+    write_trajectories(tmp_path / "out" / RESULT, msgspec.structs.replace(one, tables=tables))
     said: list[str] = []
     assert not verify_bundle(tmp_path / "out", lambda _, found: said.extend(found), where=str(copy))
     assert len(said) == 1 and "was run on a different version of mini/" in said[0]
@@ -440,9 +433,9 @@ def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> N
     report = searchlab("suite", "report", copy, "--baselines", "random,xgb", "--out", tmp_path / "page")
     assert report.returncode == 0 and "across all 4 workloads" in " ".join(report.stdout.split()), report.stderr
     assert (tmp_path / "page" / "report.html").exists() and (tmp_path / "page" / "overall-ranks.png").exists()
-    (copy / "baselines" / "random.json.gz").unlink()
+    (copy / "baselines" / "random.runs.parquet").unlink()
     gone = searchlab("suite", "verify", copy)
-    assert gone.returncode == 1 and "baselines/random.json.gz is missing" in gone.stdout
+    assert gone.returncode == 1 and "baselines/random.runs.parquet is missing" in gone.stdout
     unknown = searchlab("suite", "run", copy, "--policy", "random", "--against", "evolutionry")
     assert unknown.returncode == 2 and "no baseline 'evolutionry'; did you mean 'evolutionary'" in unknown.stderr
 
@@ -454,14 +447,14 @@ def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, r
     words = ("suite", "report", f"{sealed}/test", kept, "--baselines", "random", "--out", tmp_path / "page")
     twice = searchlab(*words)
     assert twice.returncode == 2 and "two results are called 'random'; omit one" in twice.stderr
-    (kept / "random.json.gz").unlink()
+    (kept / "random.runs.parquet").unlink()
     report = searchlab(*words)
     assert report.returncode == 0, report.stderr
     compared = json.loads((tmp_path / "page" / "summary.json").read_text())["overall"]["strategies"]
     assert sorted(one["strategy"] for one in compared) == ["evolutionary", "random", "xgb"]
     (tmp_path / "none").mkdir()
     none = searchlab("suite", "report", sealed, tmp_path / "none")
-    assert none.returncode == 2 and "contains no runs (*.json.gz)" in none.stderr
+    assert none.returncode == 2 and "contains no runs (*.runs.parquet)" in none.stderr
 
 
 def test_a_suite_is_described_without_tvm(copy: Path) -> None:
@@ -476,7 +469,7 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
         'split = "dev"\nworkload = "gemm:64x64x64"\nspace = { name = "tests.support.toys:Small" }\n'
     )
     log = write_table(directory / "tables" / "small.jsonl", toys.Small(), toys.smooth, counted=True)
-    pack(log, log.with_name("small.jsonl.gz"))
+    compress(log, log.with_name("small.parquet"))
     with trust_plugins():
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
         result = read_trajectories(tmp_path / "out" / RESULT)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from searchlab.conformance.toys import Cost
 from searchlab.log.format import Header, Record
-from searchlab.log.writer import LogWriter
+from searchlab.log.writer import LogWriter, compress
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import SPACES
-from searchlab.tables.build import pack
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.support import toys
@@ -61,4 +60,4 @@ def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: 
     for index, config in enumerate(space.enumerate()):
         writer.append(Record.from_trial(Trial(index, config, cost(config)), 0.0, 0.0))
     writer.close()
-    pack(log, log.with_name(log.name + ".gz"))
+    compress(log, log.with_suffix(".parquet"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 from pathlib import Path
 
@@ -77,17 +76,16 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
         build_tables(study, runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), quiet)
 
     build(5, tmp_path / "a.jsonl")
-    first = (tmp_path / "a.jsonl").read_bytes()
-    build(9, tmp_path / "a.jsonl.gz")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
-    packed = (tmp_path / "a.jsonl.gz").read_bytes()
-    log = read_log(tmp_path / "a.jsonl.gz")
-    assert gzip.decompress(packed).startswith(first)
-    assert len(log.records) == 9 and TableInfo(log).exhaustive is False
-    build(9, tmp_path / "a.jsonl.gz")
-    assert (tmp_path / "a.jsonl.gz").read_bytes() == packed
+    first = read_log(tmp_path / "a.jsonl")
+    build(9, tmp_path / "a.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    before = (tmp_path / "a.parquet").read_bytes()
+    log = read_log(tmp_path / "a.parquet")
+    assert log.records[:5] == first.records and len(log.records) == 9 and TableInfo(log).exhaustive is False
+    build(9, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == before
     with pytest.raises(SearchlabError, match="complete table of 9 configs instead of 12; remove it"):
-        build(12, tmp_path / "a.jsonl.gz")
+        build(12, tmp_path / "a.parquet")
 
 
 def test_a_study_gives_a_table_of_each_workload_and_space() -> None:

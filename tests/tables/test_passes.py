@@ -168,7 +168,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A real table, of a machine that may be busy with other tests."""
     folder = tmp_path_factory.mktemp("table")
     study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
-    tables = runs_for_tables(plan_tables(study)[0], folder / "a.jsonl.gz", Path(), passes=2)
+    tables = runs_for_tables(plan_tables(study)[0], folder / "a.parquet", Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)
         shown = io.StringIO()
@@ -177,7 +177,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
         assert "pass 2 of 2" in shown.getvalue() or "the fastest, in turn" in shown.getvalue()
         before = tables[0].path.read_bytes()
         build_tables(study, tables, quiet)
-    assert [path.name for path in folder.iterdir()] == ["a.jsonl.gz"] and tables[0].path.read_bytes() == before
+    assert [path.name for path in folder.iterdir()] == ["a.parquet"] and tables[0].path.read_bytes() == before
     return read_log(tables[0].path)
 
 

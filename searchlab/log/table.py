@@ -1,0 +1,148 @@
+"""Tables at rest: logs as Parquet files, with a row for each trial.
+
+A column ``config.NAME`` contains the values of a knob, the column ``cost`` each trial's cost, and the other columns the
+fields of trials under the same names as in logs; those with the default value in all trials are omitted. The header is
+JSON in the key-value metadata, under the key ``searchlab``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import SearchlabError
+from ..parquet import KEY, NUMBERS, decode, encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LINES, _JSON = "searchlab.lines", "searchlab.json"
+_CONFIG, _MODEL = "config.", "model."
+_SCALARS = {bool: "bool", int: "int64", float: "double", str: "string"}
+_TYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("seconds", "at"), (NUMBERS,)),
+    **dict.fromkeys(("failure", "message", "program", "statistic"), ("string",)),
+    **dict.fromkeys(("build_seconds", "run_seconds", "connect_seconds"), ("double",)),
+    **dict.fromkeys(("propose_seconds", "train_seconds", "time", "sentinel"), ("double",)),
+    **dict.fromkeys(("reused", "nearest", "pruned"), ("bool",)),
+    "batch": ("int64",),
+    _CONFIG: tuple(_SCALARS.values()),
+    _MODEL: ("int64", "double"),
+}
+
+
+@dataclass(frozen=True)
+class TableContent:
+    """The content of a table's file, as plain data. Only its types have been checked.
+
+    Attributes:
+        header: The header as JSON.
+        lines: The other lines that are not trials, as a JSON array.
+        trials: The fields of each trial.
+    """
+
+    header: bytes
+    lines: bytes
+    trials: list[dict[str, Any]]
+
+
+def encode_table(header: bytes, lines: bytes, records: Sequence[Any]) -> bytes:
+    """Return the file of a table; for the arguments, see :class:`TableContent`.
+
+    Raises TypeError, ValueError or OverflowError if no table can contain these values.
+    """
+    import pyarrow as pa
+
+    columns, encoded = _knob_columns([record.config for record in records])
+    columns["cost"] = pa.array([record.cost for record in records], "double")
+    for field in msgspec.structs.fields(type(records[0])) if records else ():
+        values = [getattr(record, field.name) for record in records]
+        if field.name in _TYPES and any(value != field.default for value in values):
+            (kind,) = _TYPES[field.name]
+            columns[field.name] = pa.array(values, pa.list_(pa.float64()) if kind == NUMBERS else kind)
+    models = [msgspec.to_builtins(record.model) or {} for record in records]
+    for name in dict.fromkeys(name for model in models for name in model):
+        columns[_MODEL + name] = pa.array([model.get(name) for model in models])
+    return encode(columns, {KEY: header, _LINES: lines, _JSON: msgspec.json.encode(encoded)})
+
+
+def _knob_columns(configs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, pa.Array], list[str]]:
+    """Return a column for each knob, and the names of the knobs whose values are encoded as JSON.
+
+    The columns are in the order of the knobs in the configs, as far as this is the same in all of them. The value of a
+    knob that a config lacks is null. Values are encoded unless they are all booleans, integers, numbers or text.
+    """
+    import pyarrow as pa
+
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for names in dict.fromkeys(map(tuple, configs)):
+        for name in names:
+            order.add(name)
+        for before, name in pairwise(names):
+            order.add(name, before)
+    try:
+        knobs = list(order.static_order())
+    except CycleError:
+        knobs = list(dict.fromkeys(name for config in configs for name in config))
+    columns, encoded = {}, []
+    for name in knobs:
+        kinds = {type(config[name]) for config in configs if name in config}
+        if len(kinds) == 1 and kinds <= _SCALARS.keys():
+            columns[_CONFIG + name] = pa.array([config.get(name) for config in configs], _SCALARS[kinds.pop()])
+        else:
+            texts = [msgspec.json.encode(config[name]).decode() if name in config else None for config in configs]
+            columns[_CONFIG + name] = pa.array(texts, "string")
+            encoded.append(name)
+    return columns, encoded
+
+
+def decode_header(path: Path, data: bytes) -> bytes:
+    """Return the header, as JSON, of the table whose bytes are ``data``. Raises SearchlabError if it is damaged."""
+    return _header(path, decode(path, data, {})[0])
+
+
+def decode_table(path: Path, data: bytes) -> TableContent:
+    """Decode the table whose bytes are ``data``.
+
+    Raises SearchlabError, or an error in :data:`~searchlab.schema.UNREADABLE`, if it is damaged or too large.
+    """
+    from pyarrow import compute
+
+    about, table = decode(path, data, _TYPES)
+    for field in table.schema:
+        if str(field.type) == "double" and compute.all(compute.is_finite(table[field.name])).as_py() is False:
+            raise msgspec.ValidationError(f"its column {field.name!r} contains a number that is not finite")
+    configs = _rows(table, _CONFIG)
+    if any(table[name].null_count for name in table.column_names if name.startswith(_CONFIG)):
+        configs = [{name: value for name, value in config.items() if value is not None} for config in configs]
+    for name in msgspec.json.decode(about.get(_JSON, b"[]"), type=set[str]):
+        values: dict[str, Any] = {}
+        for config in configs:
+            if isinstance(text := config.get(name), str):
+                config[name] = values[text] if text in values else values.setdefault(text, msgspec.json.decode(text))
+    trials = _rows(table, "")
+    for index, (trial, config, model) in enumerate(zip(trials, configs, _rows(table, _MODEL), strict=True)):
+        trial |= {"index": index, "config": config}
+        if fields := {name: value for name, value in model.items() if value is not None}:
+            trial["model"] = fields
+    return TableContent(_header(path, about), about.get(_LINES, b"[]"), trials)
+
+
+def _rows(table: pa.Table, prefix: str) -> list[dict[str, Any]]:
+    """Return the values in each row of those columns whose names begin with ``prefix``."""
+    names = [name for name in table.column_names if name.startswith(prefix) and ("." in name) == bool(prefix)]
+    part = table.select(names).rename_columns([name.removeprefix(prefix) for name in names])
+    rows: list[dict[str, Any]] = part.to_pylist() if names else [{} for _ in range(len(table))]
+    return rows
+
+
+def _header(path: Path, about: Mapping[str, bytes]) -> bytes:
+    if KEY not in about:
+        raise SearchlabError(f"{path} is not a table of searchlab: its metadata have no key {KEY!r}")
+    return about[KEY]

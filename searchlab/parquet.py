@@ -1,0 +1,121 @@
+"""Parquet files for tables and trajectories: small, typed, and open to every tool that reads Parquet.
+
+Files may come from strangers. Only columns with the expected names and types are read, a few rows at a time until their
+size exceeds a limit, and nothing in a file is executed.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import SearchlabError, first_line
+from .files import check_unpacked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARQUET = ".parquet"
+"""The file-name ending of Parquet files."""
+
+KEY = "searchlab"
+"""The key in a file's metadata under which JSON describes its content."""
+
+MOST_ROWS = 10_000_000
+"""The maximum number of rows in a file."""
+
+NUMBERS, INTEGERS = "list<element: double>", "list<element: int64>"
+"""The types of columns whose values are arrays, in Arrow's notation."""
+
+_ROWS = 4096  # the number of rows to decode at a time
+_PAGE = 1 << 26  # bytes; a column has few pages, since long ones compress well
+
+
+def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes]) -> bytes:
+    """Return a Parquet file with these columns, and with ``about`` as its key-value metadata.
+
+    Equal arguments yield equal bytes with the same version of pyarrow.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table, file = pa.table(dict(columns)), io.BytesIO()
+    with parquet.ParquetWriter(
+        file,
+        table.schema,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=[field.name for field in table.schema if str(field.type) in ("string", "int64", "bool")],
+        column_encoding={
+            f"{field.name}.list.element": "BYTE_STREAM_SPLIT"  # the high bytes of small integers are all 0
+            for field in table.schema
+            if field.type == pa.list_(pa.int64())
+        },
+        data_page_size=_PAGE,
+        store_schema=False,
+        write_statistics=False,
+        write_page_checksum=True,
+    ) as writer:
+        writer.add_key_value_metadata(dict(about))
+        writer.write_table(table, row_group_size=max(1, len(table)))
+    return file.getvalue()
+
+
+def decode(path: Path, data: bytes, types: Mapping[str, Collection[str]]) -> tuple[dict[str, bytes], pa.Table]:
+    """Decode the Parquet file whose bytes are ``data``.
+
+    Args:
+        path: The path of the file, for messages.
+        data: The content of the file.
+        types: The columns to read, each with its possible types in Arrow's notation. A name that ends in ``.`` stands
+            for all names that begin with it.
+
+    Returns:
+        The key-value metadata, and those columns in ``types`` that the file has.
+
+    Raises:
+        SearchlabError: If the file is damaged, too large, or has columns of other types.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    source = pa.BufferReader(data)
+    try:
+        file = parquet.ParquetFile(source)
+        about = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
+        fields: dict[str, pa.Field] = {}
+        for field in file.schema_arrow:
+            key = field.name if field.name in types else field.name.partition(".")[0] + "."
+            if key in types:
+                if field.name in fields:
+                    raise ValueError(f"it has two columns {field.name!r}")
+                if str(field.type) not in types[key]:
+                    raise ValueError(f"its column {field.name!r} is {field.type} instead of {' or '.join(types[key])}")
+                fields[field.name] = field
+        if (rows := file.metadata.num_rows) > MOST_ROWS:
+            raise ValueError(f"it has {rows:,} rows, and at most {MOST_ROWS:,} are read")
+        if types and rows and not fields:
+            raise ValueError("it has none of the columns that searchlab writes")
+        # A dictionary contains each text once, so texts that are repeated in many rows are not copied unchecked.
+        texts = [name for name, field in fields.items() if field.type == pa.string()]
+        file = parquet.ParquetFile(source, read_dictionary=texts, page_checksum_verification=True)
+        size, batches = 0, []
+        for batch in file.iter_batches(_ROWS, columns=list(fields), use_threads=False) if fields else ():
+            batch.validate(full=True)
+            size += batch.nbytes + sum(_text_size(batch[name]) for name in texts)
+            check_unpacked(path, len(data), size)
+            arrays = [batch[name].cast("string") if name in texts else batch[name] for name in fields]
+            batches.append(pa.RecordBatch.from_arrays(arrays, list(fields)))
+        schema = pa.schema([pa.field(name, field.type) for name, field in fields.items()])
+        return about, pa.Table.from_batches(batches, schema)
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise SearchlabError(f"cannot read {path}: it is damaged ({first_line(error)}); download it again") from None
+
+
+def _text_size(texts: pa.DictionaryArray) -> int:
+    """Return the number of bytes of all texts in a column."""
+    from pyarrow import compute
+
+    return compute.sum(compute.binary_length(texts.dictionary).take(texts.indices)).as_py() or 0
