@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import tempfile
@@ -56,12 +55,6 @@ def trusting() -> Iterator[None]:
     """Logs may name spaces and cost models of tests, which no installed package registers."""
     with searchlab.trust_plugins():
         yield
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports that are made in this process have no pictures, which take most of their time."""
-    monkeypatch.setattr(importlib.import_module("searchlab.analysis.charts.pictures"), "draw_all", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,10 +16,10 @@ from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
-from .charts.figures import BY_TRIALS, LineStyles, all_figures, differences
-from .charts.figures import Figure as LineChart
+from .charts.figures import BY_TRIALS, LineStyles, all_figures
+from .charts.vegalite import Chart, Format, Spec, all_charts, altair_chart, titled
 from .measures import AREA, Shown, table
-from .model import Overall, Summary, WorkloadSummary
+from .model import Summary, WorkloadSummary
 from .read import group_runs, planned_claims, read_runs
 from .report import number_tables, run_programs, write_report
 from .runs import ComparedRuns as Runs
@@ -29,8 +28,8 @@ from .summary import summarize
 from .words import counted
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
-    from matplotlib.figure import Figure
 
 T = TypeVar("T")
 
@@ -125,7 +124,7 @@ def _check_comparable(runs: Runs) -> Runs:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
-    """The content of a report as text, pandas frames and matplotlib figures, as returned by :func:`compare`.
+    """The content of a report as text, pandas frames and Altair charts, as returned by :func:`compare`.
 
     Methods that plot one workload expect its name as in :attr:`workloads`, which may be omitted if there is only one.
 
@@ -151,12 +150,9 @@ class Comparison:
         return summarize(self.runs, self.claims)
 
     @cached_property
-    def _figures(self) -> dict[str, list[LineChart]]:
-        return all_figures(self.summary, self.runs)
-
-    @cached_property
-    def _styles(self) -> LineStyles:
-        return LineStyles.from_summary(self.summary, self.runs)
+    def _charts(self) -> dict[str, dict[str, Chart]]:
+        styles = LineStyles.from_summary(self.summary, self.runs)
+        return all_charts(self.summary, all_figures(self.summary, self.runs), styles)
 
     @property
     def workloads(self) -> list[str]:
@@ -224,63 +220,61 @@ class Comparison:
     def _frame(self, name: str, *, every_trial: bool = False) -> pd.DataFrame:
         return number_tables(self.summary, self.runs, run_programs(self.runs), every_trial=every_trial)[name].frame()
 
-    def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
+    def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
-        return self._line_chart(self._item(workload).workload, "convergence", by)
+        return self._plot(self._item(workload).workload, "convergence", by)
 
-    def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
+    def plot_regret(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot how much slower than the best known program the best program so far is, on a logarithmic axis."""
         item = self._item(workload)
-        return self._line_chart(item.workload, "convergence", by, best=item.best.gflops if item.best else math.inf)
+        if item.best is None:
+            raise SearchlabError(_WITHOUT["ecdf"].format(workload=item.workload))
+        return self._plot(item.workload, "convergence", f"regret by {by}")
 
-    def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> Figure:
+    def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the fraction of all (seed, target) pairs that have been reached."""
-        return self._line_chart(self._item(workload).workload, "ecdf", by)
+        return self._plot(self._item(workload).workload, "ecdf", by)
 
-    def plot_score(self, workload: object = None) -> Figure:
+    def plot_score(self, workload: object = None) -> alt.LayerChart:
         """Plot the score relative to random search over the budget."""
-        return self._line_chart(self._item(workload).workload, "score", BY_TRIALS)
+        return self._plot(self._item(workload).workload, "score", BY_TRIALS)
 
-    def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> Figure:
+    def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> alt.LayerChart:
         """Plot how well cost models predicted each batch before they were trained on it."""
-        return self._line_chart(self._item(workload).workload, "models", metric)
+        return self._plot(self._item(workload).workload, "models", metric)
 
-    def plot_profile(self, *, by: str = BY_TRIALS) -> Figure:
+    def plot_profile(self, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the performance profile over all workloads."""
-        self._overall()
-        return self._line_chart("", "profile", by)
+        return self._plot(self._over_all(), "profile", by)
 
-    def plot_runs(self) -> Figure:
+    def plot_runs(self) -> alt.LayerChart:
         """Plot the distribution of runs by area under the curve, over all workloads."""
-        self._overall()
-        return self._line_chart("", "runs", AREA)
+        return self._plot(self._over_all(), "runs", AREA)
 
-    def plot_ranks(self) -> Figure:
+    def plot_ranks(self) -> alt.LayerChart:
         """Plot the critical difference diagram: average ranks over all workloads."""
-        from .charts.pictures import draw_diagram
+        return self._plot(self._over_all(), "ranks")
 
-        return draw_diagram(self._overall().diagram, self._styles)
-
-    def plot_differences(self, reference: str | None = None) -> Figure:
-        """Plot each strategy's area under the curve minus that of ``reference``, over all workloads.
+    def plot_differences(self, reference: str | None = None) -> alt.LayerChart:
+        """Plot each strategy's area under the curve minus that of a reference, over all workloads.
 
         Args:
-            reference: The name of a strategy, by default the opponent in the first registered contrast, or random.
+            reference: The name of the strategy that is selected at first, by default the opponent in the first
+                registered contrast, or random.
         """
-        from .charts.pictures import gaps_picture
+        spec = self._spec("" if self.summary.overall else self.workloads[0], "differences")
+        if reference is not None:
+            (selected,) = spec["params"]
+            names = {name: name for name in selected["bind"]["options"]}
+            spec["params"] = [selected | {"value": _pick(names, reference, "strategy")}]
+        return altair_chart(spec)
 
-        gaps = differences(self.summary)
-        if not gaps:
-            raise SearchlabError("no differences to plot: no two strategies ran on every workload")
-        name = next(iter(gaps)) if reference is None else reference
-        return gaps_picture(name, _pick(gaps, name, "strategy"), self._styles)
-
-    def save(self, out: str | Path) -> Path:
+    def save(self, out: str | Path, *, figures: Format | None = None) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
 
         See :func:`~searchlab.analysis.report.report` for the files.
         """
-        write_report(self.runs, Path(out), self.claims)
+        write_report(self.runs, Path(out), self.claims, figures=figures)
         return Path(out) / "report.html"
 
     def __repr__(self) -> str:
@@ -307,33 +301,31 @@ class Comparison:
             raise SearchlabError(f"there are {len(items)} workloads; specify one: {', '.join(items)}")
         return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
 
-    def _overall(self) -> Overall:
+    def _over_all(self) -> str:
         if self.summary.overall is None:
             raise SearchlabError(
                 "this chart compares strategies across several workloads, but no two strategies share more than one "
                 "workload; run the study on more workloads, or plot one workload with plot_convergence()"
             )
-        return self.summary.overall
+        return ""
 
-    def _line_chart(self, workload: str, key: str, by: str, best: float = 0.0) -> Figure:
-        from .charts.pictures import line_picture
+    def _plot(self, workload: str, key: str, view: str = "") -> alt.LayerChart:
+        return altair_chart(self._spec(workload, key, view))
 
-        figure = next((figure for figure in self._figures[workload] if figure.key == key), None)
-        if figure is None:
+    def _spec(self, workload: str, key: str, view: str = "") -> Spec:
+        chart = self._charts[workload].get(key)
+        if chart is None:
             raise SearchlabError(_WITHOUT[key].format(workload=workload))
-        views = {view.key: view for view in figure.views}
-        if by not in views:
-            raise SearchlabError(f"{figure.title.lower()} cannot be drawn by {by!r}{did_you_mean(str(by), views)}")
-        picture = line_picture(workload, figure, views[by], self._styles, best=best)
-        if picture is None:
-            raise SearchlabError(f"for {workload}, no strategy found a program in at least half of its runs")
-        return picture
+        if view not in chart.views:
+            raise SearchlabError(f"{chart.title.lower()} cannot be drawn by {view!r}{did_you_mean(view, chart.views)}")
+        return titled(chart.views[view], workload, chart, view)
 
 
 _WITHOUT = {
     "convergence": "no trials of {workload} have been measured yet",
     "ecdf": "no trials of {workload} have succeeded yet",
     "score": "{workload} has no scores: it has neither a complete table nor a run of the random policy",
+    "differences": "no differences to plot: no two strategies ran on every workload",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
 """For each line chart, the reason why it may be missing."""

@@ -146,13 +146,11 @@ def _write(folder: Path, result: Publication) -> Path:
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     write_file(folder / SUMS, text)
     rows = [(name, quote(name), _size(folder / name)) for name in sums if not name.startswith(f"{LOGS}/")]
-    pictures = [row for row in rows if row[0].endswith((".png", ".svg"))]
     _render(
         folder / "index.html",
         title=card.title,
         card=card,
-        files=[row for row in rows if row not in pictures],
-        pictures=pictures,
+        files=rows,
         logs=sum(name.startswith(f"{LOGS}/") for name in sums),
         commands=[f"pip install searchlab=={version('searchlab')}", f"sha256sum --check {SUMS}", *result.commands],
         cite=result.cite,

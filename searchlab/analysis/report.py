@@ -1,4 +1,4 @@
-"""Writing reports on logs: tables, data files, pictures and a page."""
+"""Writing reports on logs: tables, data files, charts and a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +23,8 @@ from ..log.format import LOGS, read_header
 from ..log.plan import Claim
 from ..log.result import fastest
 from . import measures
-from .charts.figures import Figure, all_figures, steps
+from .charts.figures import SEEDS, Figure, LineStyles, all_figures, steps
+from .charts.vegalite import Format, all_charts, save_charts
 from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, get_path
 from .model import BestProgram, ClaimVerdict, Comparand, Summary
 from .page.render import page
@@ -43,11 +43,11 @@ def report(
     out: str | Path | None = None,
     everything: bool = False,
     every_trial: bool = False,
+    figures: Format | None = None,
 ) -> Summary:
-    """Compare the runs in logs, and write a page, pictures and data files.
+    """Compare the runs in logs, and write a page and data files.
 
-    - ``report.html``: the report as one page that needs no other files and no network. Its charts are also written as
-      PNG and SVG files or, with more than 12 workloads, only the charts over all workloads (``overall-*``).
+    - ``report.html``: the report as one page that needs no other files and no network.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``contrasts.csv``: a row for each pair of strategies, measure and workload. ``workload`` is empty in rows over all
       workloads.
@@ -56,9 +56,10 @@ def report(
     - ``published_claims.csv``: a row for each opponent in each published claim of the study.
     - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
       seconds since the start of the run, and the best GFLOPS so far, which stay the same until the next row.
-    - ``figures.json``, ``figures.csv``: the data behind the charts. For step lines, the CSV file contains only the
-      points at which they change or end.
-    - ``programs.json``: each strategy's best program on each workload. ``programs.csv``: the best program of each run.
+    - ``figures.csv``: the data behind the line charts. For step lines, it contains only the points at which they change
+      or end.
+    - ``programs.csv``: the best program of each run.
+    - ``WORKLOAD-CHART.KIND``: each chart, if ``figures`` is the kind of file: pdf, svg or png.
 
     Args:
         *where: Logs, or directories in which all logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are read. A log that is
@@ -68,6 +69,7 @@ def report(
         everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
             are currently part of the study.
         every_trial: Whether ``curves.csv`` has a row for every trial.
+        figures: The format in which all charts are written to files. By default, they are only on the page.
 
     Raises:
         SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
@@ -76,36 +78,41 @@ def report(
     paths = [Path(path) for path in where]
     directory = report_directory(*paths, out=out)
     comparison = read_runs(*paths, everything=everything, readings=False)
-    return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial)
+    return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial, figures=figures)
 
 
 def write_report(
-    comparison: ComparedRuns, out: Path, claims: Sequence[Claim] = (), *, every_trial: bool = False
+    comparison: ComparedRuns,
+    out: Path,
+    claims: Sequence[Claim] = (),
+    *,
+    every_trial: bool = False,
+    figures: Format | None = None,
 ) -> Summary:
     """Write the report on ``comparison`` and the published ``claims`` to ``out``; see :func:`report`."""
-    from .charts.pictures import draw_all  # imported here because importing matplotlib is slow
-
     programs = run_programs(comparison)
-    best = best_programs(programs)
     summary = summarize(comparison, claims)
-    figures = all_figures(summary, comparison)
+    lines = all_figures(summary, comparison)
+    styles = LineStyles.from_summary(summary, comparison)
+    charts = all_charts(summary, lines, styles)
     write_json(out / "summary.json", summary)
-    write_file(out / "figures.json", msgspec.json.encode(figures) + b"\n", under=out)
     tables = number_tables(summary, comparison, programs, every_trial=every_trial)
-    for name, (columns, rows) in (tables | {"figures": figure_rows(figures)}).items():
+    for name, (columns, rows) in (tables | {"figures": figure_rows(lines)}).items():
         if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
             write_csv(out / f"{name}.csv", columns, rows, under=out)
-    draw_all(out, summary, comparison, figures)
-    write_json(out / "programs.json", best)
-    write_file(out / "report.html", page(summary, comparison, figures, best, out), under=out)
+    if figures:
+        save_charts(out, charts, figures)
+    text = page(summary, comparison, charts, styles, best_programs(programs), out)
+    write_file(out / "report.html", text, under=out)
     return summary
 
 
 def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: str) -> str:
     """Return the page of the report, and write nothing. The page reloads itself when ``version`` is outdated."""
     summary = summarize(comparison, claims)
-    figures = all_figures(summary, comparison)
-    return page(summary, comparison, figures, best_programs(run_programs(comparison)), version=version)
+    styles = LineStyles.from_summary(summary, comparison)
+    charts = all_charts(summary, all_figures(summary, comparison), styles)
+    return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version=version)
 
 
 def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
@@ -353,18 +360,16 @@ def number_tables(
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
     """Return a row for each point of each line in the charts. Step lines have points only where they change or end."""
+    names = ("strategy", "x", "y", "lower", "upper")
     rows = (
-        (workload, figure.key, view.key, line.strategy, *point)
-        for workload, charts in figures.items()
-        for figure in charts
+        (workload, figure.key, view.key, *map(row.get, names))
+        for workload, group in figures.items()
+        for figure in group
         for view in figure.views
-        for line in view.series
-        for edges in [zip(view.x, line.y, line.lower or repeat(None), line.upper or repeat(None), strict=False)]
-        for points in [[point for point in edges if point[1] is not None]]
-        for before, point in pairwise([(), *points])
-        if not figure.step or point[1:] != before[1:] or point is points[-1]
+        if view.key != SEEDS and not view.best  # these have the numbers of curves.csv, and of another view
+        for row in view.rows
     )
-    return Rows(("workload", "figure", "view", "strategy", "x", "y", "lower", "upper"), rows)
+    return Rows(("workload", "figure", "view", *names), rows)
 
 
 def write_json(path: Path, value: Any) -> None:

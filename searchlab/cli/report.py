@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis import report as write_report
+from ..analysis.charts.vegalite import Format
 from ..analysis.power import power_plan
 from ..analysis.publish import Publication, publish, study_result
 from ..analysis.report import write_report as write_comparison
@@ -51,6 +52,10 @@ def report(
     every_trial: Annotated[
         bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the previous best.")
     ] = False,
+    figures: Annotated[
+        Format | None,
+        Option(help="Write all charts to files too. A chart can also be saved from the page.", metavar="pdf|svg|png"),
+    ] = None,
     site: Annotated[
         Path | None,
         Option(
@@ -64,15 +69,15 @@ def report(
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs: print tables, and write a page (report.html), charts, CSV and JSON to the report's directory.
+    """Compare runs: print tables, and write a page (report.html), CSV and JSON to the report's directory.
 
     In a study's directory, only the runs that are currently part of the study are compared: those of the last
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
     if site:
-        if directory or everything or every_trial or as_json:
+        if directory or everything or every_trial or figures or as_json:
             raise SearchlabError(
-                "--publish cannot be combined with --out, --all, --csv or --json; run `report` separately for those"
+                "--publish cannot be combined with --out, --all, --csv, --figures or --json; run `report` for those"
             )
         cards = publish(site, [_result(folder, suite) for folder in where])
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
@@ -80,9 +85,11 @@ def report(
     if any(path.suffix == ".toml" for path in where):
         study, folder = _of_study(where)
         where = [folder]
-        summary = report_on_study(study, folder, directory, everything=everything, every_trial=every_trial)
+        summary = report_on_study(
+            study, folder, directory, everything=everything, every_trial=every_trial, figures=figures
+        )
     else:
-        summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial)
+        summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial, figures=figures)
     if as_json:
         say_json(summary.to_json())
         return
@@ -115,12 +122,18 @@ def _result(directory: Path, suite: str) -> Publication:
 
 
 def report_on_study(
-    study: Study, logs: Path, out: Path | None = None, *, everything: bool = False, every_trial: bool = False
+    study: Study,
+    logs: Path,
+    out: Path | None = None,
+    *,
+    everything: bool = False,
+    every_trial: bool = False,
+    figures: Format | None = None,
 ) -> Summary:
     """Write the report on the logs of ``study``; see :func:`read_study_runs`."""
     directory = report_directory(logs, out=out)
     runs = read_study_runs(study, logs, everything=everything)
-    return write_comparison(runs, directory, claims=study.spec.claims, every_trial=every_trial)
+    return write_comparison(runs, directory, study.spec.claims, every_trial=every_trial, figures=figures)
 
 
 def read_study_runs(study: Study, logs: Path, *, everything: bool = False) -> ComparedRuns:
@@ -153,7 +166,7 @@ def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:
 def show_report(summary: Summary, directory: Path, *, full: bool) -> None:
     """Print the tables of ``summary``, only the most important ones unless ``full``, and the path of its page."""
     out.print(*summary_table(summary, full=full), sep="\n")
-    say(f"the report: {directory / 'report.html'} (charts and data are next to it)")
+    say(f"the report: {directory / 'report.html'} (its data are next to it)")
 
 
 def power(

@@ -1,23 +1,22 @@
-"""Comparing from Python: the same numbers and pictures as the report's, and one sentence for each mistake."""
+"""Comparing from Python: the same numbers and charts as the report's, and one sentence for each mistake."""
 
 from __future__ import annotations
 
 import csv
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import altair as alt
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 import searchlab
 from searchlab import Comparison, SearchlabError, compare, load_log
-from searchlab.analysis.charts.pictures import picture_name
 from searchlab.log.result import Result, Results
 from tests.support.analysis.logs import WORKLOAD, write
-from tests.support.cli import python
 
 OTHER = "gemm:100x100x500"
 
@@ -92,60 +91,42 @@ def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:
     )
 
 
-PICTURES = {
-    "convergence": ("trials", {}),
-    "regret": ("regret", {}),
-    "ecdf": ("ecdf", {}),
-    "score": ("score", {}),
+CHARTS = {
+    "convergence": (WORKLOAD, {}, "best GFLOPS so far"),
+    "regret": (OTHER, {"by": "seconds"}, "regret, % over the time of the best known"),
+    "ecdf": (OTHER, {"by": "seconds"}, "fraction of all (seed, target) pairs"),
+    "score": (WORKLOAD, {}, "score against random search"),
+    "profile": ("", {}, "fraction of all (workload, seed) pairs"),
+    "runs": ("", {}, "fraction of all runs above it"),
 }
 
 
-def pixels(picture: Any) -> bytes:
-    data, size = picture._repr_png_()
-    assert data.startswith(b"\x89PNG") and size["width"] == 800
-    return bytes(data)
+@pytest.mark.parametrize("name", CHARTS)
+def test_charts_are_those_of_the_report(comparison: Comparison, name: str) -> None:
+    workload, options, quantity = CHARTS[name]
+    spec = getattr(comparison, f"plot_{name}")(*[workload] * bool(workload), **options).to_dict()
+    title = spec["title"]["text"]
+    assert title.startswith(workload or "Across all workloads") and ("seconds" in title) == bool(options)
+    assert quantity in {layer.get("encoding", {}).get("y", {}).get("title") for layer in spec["layer"]}
+    (data,) = (rows for key, rows in spec["datasets"].items() if key == spec["data"]["name"])
+    assert {row["strategy"] for row in data} == {"fast", "random"}
 
 
-def test_figures_are_the_pictures_of_the_report(comparison: Comparison, saved: Path, tmp_path: Path) -> None:
-    calls = [(name, (WORKLOAD,), {}, WORKLOAD, chart) for name, (chart, _) in PICTURES.items()]
-    calls += [(name, (OTHER,), {"by": "seconds"}, OTHER, f"{name}-seconds") for name in ("regret", "ecdf")]
-    calls += [("convergence", (OTHER,), {"by": "seconds"}, OTHER, "seconds")]
-    calls += [(name, (), {}, "", name) for name in ("profile", "runs", "ranks", "differences")]
-    for name, where, how, workload, chart in calls:
-        figure = getattr(comparison, f"plot_{name}")(*where, **how)
-        assert isinstance(figure, Figure)
-        figure.save(tmp_path / "one")  # type: ignore[attr-defined]
-        kept = saved / f"{picture_name(workload, chart)}.png"
-        assert (tmp_path / "one.png").read_bytes() == kept.read_bytes(), name
+def test_another_reference_is_selected_at_first(comparison: Comparison) -> None:
+    (default,) = comparison.plot_differences().to_dict()["params"]
+    (chosen,) = comparison.plot_differences("fast").to_dict()["params"]
+    assert (default["value"], chosen["value"], chosen["bind"]["options"]) == ("random", "fast", ["random", "fast"])
 
 
-def texts(figure: Figure) -> list[str]:
-    (axes,) = figure.axes
-    return [text.get_text() for text in axes.texts]
-
-
-def test_a_figure_does_not_take_the_style_of_the_user(directory: Path) -> None:
-    code = f"""
-import matplotlib, searchlab, sys
-one = searchlab.compare({str(directory)!r})
-def drawn(): return one.plot_regret({WORKLOAD!r})._repr_png_()
-before = drawn()
-matplotlib.rcParams.update({{"grid.color": "red", "font.size": 30, "lines.linewidth": 9, "savefig.dpi": 50}})
-print(drawn() == before, "matplotlib.pyplot" in sys.modules, "tvm" in sys.modules)
-"""
-    done = python("-c", code)
-    assert done.stdout == "True False False\n", done.stderr
-
-
-def test_regret_ends_at_the_floor_for_the_best_known(comparison: Comparison) -> None:
-    """Seed 0 of ``fast`` finds the best known; its median takes 11 % longer, and random's more than twice as long."""
-    figure = comparison.plot_regret(WORKLOAD)
-    (axes,) = figure.axes
-    assert axes.get_yscale() == "log"
-    fast, rand = (
-        next(text for text in texts(figure) if text.startswith(name)).split()[-1] for name in ("fast", "random")
-    )
-    assert float(fast) == pytest.approx(100 * (10 / 9 - 1), abs=0.06) and float(rand) == pytest.approx(233.3, abs=0.06)
+def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path: Path) -> None:
+    chart = comparison.plot_convergence(WORKLOAD).properties(width=200, title="mine").configure_axis(grid=False)
+    chart.save(tmp_path / "one.svg")
+    assert "mine" in (tmp_path / "one.svg").read_text()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the legends of both highlight strategies in both
+        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_regret(WORKLOAD) & comparison.plot_ranks()
+        both.save(tmp_path / "all.png")
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_verdicts_are_those_of_the_report(comparison: Comparison) -> None:
@@ -158,7 +139,8 @@ def test_verdicts_are_those_of_the_report(comparison: Comparison) -> None:
 def test_one_workload_needs_no_name(tmp_path: Path) -> None:
     one = compare(study(tmp_path))
     assert one.verdict == one.verdicts[WORKLOAD]
-    assert pixels(one.plot_convergence()) == pixels(one.plot_convergence(searchlab.parse_workload(WORKLOAD)))
+    charts = [one.plot_convergence(), one.plot_convergence(searchlab.parse_workload(WORKLOAD))]
+    assert charts[0].to_dict() == charts[1].to_dict()
 
 
 def test_labels_name_strategies(directory: Path, tmp_path: Path) -> None:
@@ -226,11 +208,11 @@ def test_what_has_not_succeeded_is_said(tmp_path: Path, found: list[Any]) -> Non
 
 def test_frames_and_figures_are_typed() -> None:
     """So that a type checker knows them in a user's script."""
-    names = {"pd": pd, "Figure": Figure}
+    names = {"pd": pd, "alt": alt}
     for kind in (Comparison, Result, Results):
         for name in dir(kind):
             if name.endswith("_frame"):
                 assert get_type_hints(getattr(kind, name), localns=names)["return"] is pd.DataFrame
             if name.startswith("plot_"):
-                assert get_type_hints(getattr(kind, name), localns=names)["return"] is Figure
+                assert get_type_hints(getattr(kind, name), localns=names)["return"] is alt.LayerChart
     assert (Path(searchlab.__file__).parent / "py.typed").is_file()

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from searchlab.analysis.charts.figures import LineStyles
-from searchlab.analysis.charts.pictures import draw_diagram
+from searchlab.analysis.charts.vegalite import altair_chart, ranks_chart
 from searchlab.analysis.model import Diagram
 from searchlab.analysis.summary import diagram
 
@@ -26,13 +24,17 @@ def test_two_strategies_that_differ() -> None:
     assert diagram(["a", "b"], scores, [frozenset("ab")]) == Diagram(["b", "a"], [1, 2], 6, [])
 
 
-@pytest.mark.parametrize("number", [2, 7, 12])
-def test_a_diagram_is_drawn_and_the_same_again(tmp_path: Path, number: int) -> None:
-    names = [f"a-name-that-is-far-too-long-for-a-picture-$_{i}" for i in range(number)]
-    found = diagram(names, np.random.default_rng(number).normal(size=(9, number)) + np.arange(number) / 3, [])
-    drawn = []
-    for name in ("one", "two"):
-        draw_diagram(found, LineStyles(names, names[0], names)).save(tmp_path / name)
-        drawn.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("png", "svg")])
-        assert all(len(data) > 5_000 for data in drawn[-1])
-    assert drawn[0] == drawn[1]
+def test_a_diagram_has_a_column_of_dots_for_each_clique() -> None:
+    names = ["a", "b.c", "d"]
+    chart = ranks_chart(Diagram(names, [1.0, 2.4, 2.6], 12, [[0, 1], [1, 2]]), LineStyles(names, None, names))
+    (spec,) = chart.views.values()
+    ranks, line, dots = spec["layer"]
+    assert [row["rank"] for row in ranks["data"]["values"]] == [1.0, 2.4, 2.6]
+    assert [(row["strategy"], row["group"]) for row in dots["data"]["values"]] == [
+        ("a", 0),
+        ("b.c", 0),
+        ("b.c", 1),
+        ("d", 1),
+    ]
+    assert line["data"] == dots["data"] and min(row["rank"] for row in dots["data"]["values"]) > 3, "beside the ranks"
+    assert altair_chart(spec).to_dict()["layer"]

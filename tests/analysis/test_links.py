@@ -16,8 +16,6 @@ from tests.support.analysis.logs import write
 
 SECRET = "the secret of the user"
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
@@ -47,7 +45,7 @@ def test_neither_report_nor_site_contains_what_links_lead_to(results: Path) -> N
 
 
 def test_a_report_overwrites_nothing_outside(results: Path) -> None:
-    names = ["report.html", "summary.json", "summary.csv", "programs.json", "figures.json"]
+    names = ["report.html", "summary.json", "summary.csv", "programs.csv", "figures.csv"]
     for name in names:
         link(results / "report" / name, "../../secret")
     report(results)

@@ -51,7 +51,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(kind.measures, name, measure)
 
 
-def test_a_new_measure_is_everywhere(tmp_path: Path, undrawn: None, declared: None) -> None:
+def test_a_new_measure_is_everywhere(tmp_path: Path, declared: None) -> None:
     for workload in ("gemm:100x100x50", OTHER):
         for seed in range(3):
             write(tmp_path, "slow", seed, [1.25, 2, 3], workload=workload)

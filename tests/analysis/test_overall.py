@@ -14,8 +14,6 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
 from tests.support.analysis.logs import write
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]
 
 

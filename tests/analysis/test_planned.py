@@ -17,8 +17,6 @@ from tests.support.cli import searchlab
 from tests.support.logs import write_table
 from tests.support.toys import Small, flaky
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 def planned(path: Path, directory: Path, strategy: str, seed: int, **budget: Any) -> PlannedRun:
     return PlannedRun(

@@ -19,7 +19,7 @@ def again(path: Path, gflops: dict[int, float]) -> None:
         file.write(msgspec.json.encode(Final(trials=3, finalists=finalists)) + b"\n")
 
 
-def test_the_best_program_of_each_run_and_strategy(tmp_path: Path, undrawn: None) -> None:
+def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
     """The winner where the fastest were measured again, at what it then gave; else the fastest trial."""
     write(tmp_path, "a", 0, [1, "crash", 3])
     again(write(tmp_path, "a", 1, [2, 4, 3.9]), {1: 3.5, 2: 3.7})

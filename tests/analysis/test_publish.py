@@ -19,8 +19,6 @@ from searchlab.log.plan import TOML
 from tests.support.analysis.logs import WORKLOAD, write
 from tests.support.cli import searchlab
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 def study(directory: Path, *, better: float = 5.0) -> Path:
     for seed in range(6):

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,9 +20,9 @@ from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
-CONVERGENCE = [f"gemm-100x100x50-{axis}.{kind}" for axis in ("seconds", "trials") for kind in ("png", "svg")]
-OTHERS = ("differences", "ecdf", "ecdf-seconds", "regret", "regret-seconds", "score")
-PICTURES = [*CONVERGENCE, *(f"gemm-100x100x50-{what}.{kind}" for what in OTHERS for kind in ("png", "svg"))]
+CHARTS = ("convergence", "convergence-each-seed", "convergence-regret-by-seconds", "convergence-regret-by-trials")
+CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "score", "time")
+FILES = ["contrasts.csv", "curves.csv", "figures.csv", "programs.csv", "report.html", "summary.csv", "summary.json"]
 
 
 def study(directory: Path) -> Path:
@@ -41,28 +42,19 @@ def rendered(summary: Summary) -> str:
 def test_files(tmp_path: Path) -> None:
     summary = report(study(tmp_path))
     out = tmp_path / "report"
-    assert sorted(p.name for p in out.iterdir()) == sorted(
-        [
-            *PICTURES,
-            "contrasts.csv",
-            "curves.csv",
-            "figures.csv",
-            "figures.json",
-            "programs.csv",
-            "programs.json",
-            "report.html",
-            "summary.csv",
-            "summary.json",
-        ]
-    )
-    for name in PICTURES:
-        data = (out / name).read_bytes()
-        assert len(data) > 10_000
-        assert data.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
+    assert sorted(path.name for path in out.iterdir()) == FILES
     assert json.loads((out / "summary.json").read_text()) == summary.to_json()
 
 
-def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path, undrawn: None) -> None:
+@pytest.mark.parametrize(("kind", "start"), [("pdf", b"%PDF"), ("svg", b"<svg"), ("png", b"\x89PNG")])
+def test_charts_are_written_on_demand(tmp_path: Path, kind: Any, start: bytes) -> None:
+    report(study(tmp_path), figures=kind)
+    charts = [path for path in (tmp_path / "report").iterdir() if path.name not in FILES]
+    assert {path.name for path in charts} == {f"gemm-100x100x50-{name}.{kind}" for name in CHARTS}
+    assert all(path.read_bytes().startswith(start) for path in charts)
+
+
+def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> None:
     for name, batch in (("alike", 1), ("different", 64)):
         write(tmp_path / name, "a", 0, [1, 2], batch=1)
         write(tmp_path / name, "b", 0, [2, 3], batch=batch)
@@ -75,7 +67,7 @@ def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path, undraw
     assert {row["strategy"]: row["batch"] for row in rows} == {"a": "1", "b": "64"}
 
 
-def test_tables_of_numbers(tmp_path: Path, undrawn: None) -> None:
+def test_tables_of_numbers(tmp_path: Path) -> None:
     report(study(tmp_path))
     curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
     assert [row["trials"] for row in curves] == ["1", "2", "3", "4", "1", "2", "3", "4", "1", "2", "4", "1", "2", "4"]
@@ -121,14 +113,14 @@ MANY = {(f"a-name-that-is-far-too-long-for-a-picture-{i}", 0): [float(i + 1)] * 
 def test_odd_studies_are_drawn(tmp_path: Path, runs: dict[tuple[str, int], list[float]], seconds: float) -> None:
     for (name, seed), found in runs.items():
         write(tmp_path, name, seed, found, spent=(0, 0, 0, seconds))
-    summary = report(tmp_path)
-    assert all((tmp_path / "report" / name).stat().st_size > 5_000 for name in CONVERGENCE)
+    summary = report(tmp_path, figures="svg")
+    assert (tmp_path / "report" / "gemm-100x100x50-convergence.svg").stat().st_size > 5_000
     assert max(map(len, rendered(summary).splitlines())) <= 100
 
 
-def test_a_study_that_has_only_begun_has_no_picture(tmp_path: Path) -> None:
+def test_a_study_that_has_only_begun_has_no_chart(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [])
-    assert "No trials have been measured yet." in rendered(report(tmp_path))
+    assert "No trials have been measured yet." in rendered(report(tmp_path, figures="png"))
     assert not list((tmp_path / "report").glob("*.png"))
 
 
@@ -143,7 +135,7 @@ def page_of(directory: Path) -> str:
     return (directory / "report.html").read_text("utf-8")
 
 
-def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path, undrawn: None) -> None:
+def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path) -> None:
     whole = report(study(tmp_path / "logs"))
     logs = sorted((tmp_path / "logs").glob("*.jsonl"))
     out = tmp_path / "deep" / "out"
@@ -157,7 +149,7 @@ def spreads(summary: Summary) -> list[Spread]:
     return [row.area for item in summary.workloads for row in item.strategies]
 
 
-def test_a_log_and_its_directory_are_one_log(tmp_path: Path, undrawn: None) -> None:
+def test_a_log_and_its_directory_are_one_log(tmp_path: Path) -> None:
     study(tmp_path / "logs")
     logs = sorted((tmp_path / "logs").glob("*.jsonl"))
     twice = report(tmp_path / "logs", logs[0], logs[0], tmp_path / "logs" / ".." / "logs", out=tmp_path / "out")
@@ -165,7 +157,7 @@ def test_a_log_and_its_directory_are_one_log(tmp_path: Path, undrawn: None) -> N
     assert not (tmp_path / "logs" / "report").exists()
 
 
-def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> None:
+def test_where_a_report_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     log = write(tmp_path / "a", "a", 0, [1])
     packed = write(tmp_path / "b", "b", 0, [2])
@@ -214,7 +206,7 @@ def test_a_best_program_beyond_the_common_trials_is_drawn(tmp_path: Path) -> Non
     assert report(tmp_path).workloads[0].best is not None
 
 
-def test_tables_for_the_terminal(tmp_path: Path, undrawn: None) -> None:
+def test_tables_for_the_terminal(tmp_path: Path) -> None:
     for space in ("knob-template", "sketch"):
         write(tmp_path, "metaschedule-with-a-long-name", 0, [1, 2, 2, 2], space=Plugin(space))
     summary = report(study(tmp_path))
@@ -245,13 +237,12 @@ class Block:
 sys.meta_path.insert(0, Block())
 import pkgutil, importlib, searchlab.analysis
 for module in pkgutil.walk_packages(searchlab.analysis.__path__, "searchlab.analysis."):
-    if module.name != "searchlab.analysis.charts.pictures":  # which is imported to draw
-        importlib.import_module(module.name)
-assert "matplotlib" not in sys.modules
+    importlib.import_module(module.name)
+assert "vl_convert" not in sys.modules
 searchlab.analysis.report(sys.argv[1])
-assert "matplotlib" in sys.modules and "matplotlib.pyplot" not in sys.modules
+assert "vl_convert" in sys.modules and "altair" not in sys.modules
 """
 
 
-def test_matplotlib_is_imported_only_to_draw(tmp_path: Path) -> None:
+def test_a_renderer_is_imported_only_to_draw(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", BLOCKED, str(study(tmp_path))], check=True)

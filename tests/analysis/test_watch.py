@@ -315,7 +315,7 @@ def test_a_browser_may_close_its_connection(server: WatchServer, capfd: pytest.C
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_on_a_running_study_tells_its_progress(logs: Path, undrawn: None) -> None:
+def test_a_report_on_a_running_study_tells_its_progress(logs: Path) -> None:
     (log,) = logs.iterdir()
     assert "trials done" not in searchlab("report", logs).stdout
     with LogWriter(log, read_header(log)):

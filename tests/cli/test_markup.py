@@ -11,8 +11,6 @@ from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 NAMES = ("[/b]", "[bold]x", "[link=a]:smile:[/link]", "$_{", "</script><b>")
 
 

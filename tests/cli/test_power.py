@@ -11,8 +11,6 @@ from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 STUDY = """
 workloads = ["gemm:64x64x64"]
 spaces = [{ name = "tests.support.toys:Small", label = "small" }]

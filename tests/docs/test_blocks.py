@@ -14,8 +14,6 @@ from tests.support.cli import python, searchlab
 
 from .pages import BLOCKS, PAGES, ROOT, Block
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 EXECUTED = [
     page for page in PAGES if any(block.page == page and block.language in ("python", "toml") for block in BLOCKS)
 ]

@@ -25,8 +25,6 @@ from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from tests.support.exchange import DATA, made_log
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 CACHE, T4 = DATA / "kernel_tuner" / "gemm_cache.json.gz", DATA / "kernel_tuner" / "gemm_t4.json.gz"
 KERNEL = "kernel:gemm-96x96:1769472flop"
 

@@ -115,9 +115,7 @@ def test_few_logs_have_none(logs: Path, read: list[str], monkeypatch: pytest.Mon
     assert len(check(logs, read)) == 9 and not (logs / CACHE).exists()
 
 
-def test_a_report_is_the_same_with_a_cache_and_without(
-    logs: Path, tmp_path: Path, read: list[str], undrawn: None
-) -> None:
+def test_a_report_is_the_same_with_a_cache_and_without(logs: Path, tmp_path: Path, read: list[str]) -> None:
     reports = []
     for number in (9, 0):
         read.clear()

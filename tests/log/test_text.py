@@ -20,8 +20,6 @@ from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table, written
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 LONE = "half a pair: \ud800"
 
 

@@ -81,7 +81,7 @@ def test_a_builder_imports_no_slow_module_without_need(native: Target) -> None:
         built, told = measurer.measure(Telltale(WORKLOAD, native), [Config({"do": "build"}), Config({"do": "tell"})])
     modules = told.message.split()
     assert built.failure is None and "tvm" in modules
-    assert not {"tvm.s_tir.tensor_intrin", "torch", "xgboost", "optuna", "matplotlib"} & set(modules)
+    assert not {"tvm.s_tir.tensor_intrin", "torch", "xgboost", "optuna", "vl_convert"} & set(modules)
 
 
 # --- suspended -----------------------------------------------------------------------------------------

@@ -26,8 +26,6 @@ from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, decided, write_table
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 BATCH = 4
 
 

@@ -22,8 +22,6 @@ from searchlab.run.study import Study
 from tests.support.cli import searchlab
 from tests.support.executing import Elsewhere, Refuses, decided_in, table_study
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 BAD = {"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}
 
 

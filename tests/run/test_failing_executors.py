@@ -14,8 +14,6 @@ from searchlab.errors import RunsFailed, SearchlabError
 from searchlab.executors.contract import RunExecutor, parse_executor
 from tests.support.executing import decided_in, table_study
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 class OddFuture(Future[Any]):
     def exception(self, timeout: float | None = None) -> BaseException | None:

@@ -15,8 +15,6 @@ from searchlab.run.plan import Run, in_shard, parse_shard
 from tests.support.cli import searchlab
 from tests.support.executing import decided_in, table_study
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:

@@ -201,7 +201,6 @@ def test_tables_and_options_are_not_made_over_a_suite(bare: Path, tmp_path: Path
         assert done.returncode == 2 and "suite" in done.stderr
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_baselines_answer_claims_without_a_run(sealed: Path, tmp_path: Path) -> None:
     claims = [
         '[[claims]]\ntext = "xgb is best."\nsource = "nobody"\nstrategy = "xgb"\nagainst = ["random", "evolutionary"]\n'
@@ -218,7 +217,6 @@ def test_baselines_answer_claims_without_a_run(sealed: Path, tmp_path: Path) -> 
     assert searchlab("report", file, out, "--json").stdout == json.dumps(written, indent=2) + "\n"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_baselines_join_the_runs_of_a_study_that_refers_to_them(sealed: Path, results: Path, tmp_path: Path) -> None:
     """The same runs again, called by another name, are level with the baseline."""
     claims = '[[claims]]\ntext = "Again."\nsource = "nobody"\nstrategy = "again"\nagainst = "evolutionary"\n'

@@ -16,7 +16,7 @@ from unittest import mock
 from searchlab.cli.app import main
 
 PLUG_INS = ("searchlab_spaces", "searchlab_policies", "searchlab_costmodels")
-HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", *PLUG_INS)
+HEAVY = ("tvm", "xgboost", "lightgbm", "sklearn", "optuna", "pandas", "altair", *PLUG_INS)
 
 
 def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

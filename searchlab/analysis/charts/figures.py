@@ -1,13 +1,13 @@
-"""The charts in a report as plain numbers, for the report's page, pictures and files."""
+"""The numbers in a report's charts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
 from ...arrays import Floats, Ints
@@ -23,81 +23,92 @@ from ..stats.ranks import ALPHA
 from ..summary import paired_areas
 from ..words import listed
 
-BY_TRIALS, BY_SECONDS = "trials", "seconds"  # the keys of a figure's views
+BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of a figure's views
 AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
 POINTS = 200  # maximum number of points in a line; a longer run is sampled
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
+FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
 _ESTIMATES = 40  # maximum number of trials at which a score is drawn with its interval
 
 # Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
-# except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021).
+# except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021). All have a
+# contrast of at least 3 with white. The page replaces them in the dark; see report.css.
 COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
+    "#0072b2",
+    "#c94f00",
+    "#00815e",
+    "#b95c93",
+    "#a06e00",
+    "#2a86bd",
     "#333333",
-    "#999933",
+    "#77771f",
     "#882255",
     "#332288",
 )
 
 
-class Series(msgspec.Struct, frozen=True):
-    """The line and band of one strategy: a value for each ``x`` of the view, or None where there is no line."""
-
-    strategy: str
-    y: Sequence[float | None]
-    lower: Sequence[float | None] | None = None
-    upper: Sequence[float | None] | None = None
+Row = dict[str, Any]
+"""A row of a chart's data: ``strategy``, ``x``, ``y`` and, if there is a band, ``lower`` and ``upper``."""
 
 
-class Level(msgspec.Struct, frozen=True):
+class Level(NamedTuple):
     """A horizontal line and its name."""
 
     y: float
     name: str
 
 
-class Shade(msgspec.Struct, frozen=True):
+class Shade(NamedTuple):
     """A named part of the x axis, from its start to ``end``."""
 
     end: float
     name: str
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to draw a figure."""
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One way to draw a line chart."""
 
     key: str
-    name: str  # text on the button that selects the view
-    label: str  # label of the x axis
-    x: list[float]  # shared by all lines
-    series: list[Series]
-    quantity: str
-    levels: list[Level] = []
-    bottom: float | None = None  # lower end of the y axis; None to fit the lines (pictures always include 0)
-    top: float | None = None
+    x: str  # title of the x axis
+    y: str  # title of the y axis
+    rows: list[Row]
+    levels: list[Level] = field(default_factory=list)
+    domain: tuple[float | None, float | None] = (None, None)  # ends of the y axis; None to fit the lines
     shade: Shade | None = None
+    best: float = 0.0  # if not 0, draw the regret relative to this throughput instead of the throughput
 
     @property
     def log(self) -> bool:
-        return len(self.x) > 1 and self.x[0] > 0 and self.x[-1] / self.x[0] >= LOG_FROM
+        """Whether the x axis is logarithmic."""
+        every = [row["x"] for row in self.rows]
+        return bool(every) and min(every) > 0 and max(every) / min(every) >= LOG_FROM
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart."""
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A line chart with one or more views."""
 
     key: str
     title: str
-    brief: str  # the line under the picture's title
+    brief: str  # the subtitle
     says: str  # how to read the chart
     views: list[View]
-    step: bool = True  # whether lines are constant between points
+    steps: Literal["rising", "falling", ""] = "rising"  # how lines change in steps; empty if they are straight
     digits: int = 2  # decimal places
-    ends: bool = True  # whether the value at the end of a line is meaningful
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """A chart of stacked bars: ``rows`` have a ``strategy``, a ``part`` and a ``value``."""
+
+    key: str
+    title: str
+    brief: str
+    says: str
+    quantity: str
+    parts: Sequence[str]
+    rows: list[Row]
 
 
 def sample_positions(last: int, most: int) -> list[int]:
@@ -178,30 +189,27 @@ def band_of(group: StrategyRuns, axis: str) -> Band:
     return group.band_over_trials if axis == BY_TRIALS else group.band_over_seconds
 
 
-def _series(strategy: str, y: Floats, lower: Floats, upper: Floats) -> Series:
-    """Return a line with its band. NaN values become None, and a band without any value is omitted."""
-    line, *band = ([None if math.isnan(value) else value for value in shorten(edge)] for edge in (y, lower, upper))
-    return Series(strategy, line, *band) if any(end is not None for end in band[0]) else Series(strategy, line)
+def _line(strategy: str, x: Floats, *edges: Floats, steps: bool = True) -> list[Row]:
+    """Return the rows of a line, whose edges are y or (y, lower, upper). Points without y are omitted.
+
+    A band without ends has no width. A line with steps only has rows for the points at which it changes, and the last.
+    """
+    defined = ~np.isnan(edges[0])
+    every = np.stack(edges)[:, defined]
+    every = np.where(np.isnan(every), every[0], every)
+    kept = np.ones(every.shape[1], dtype=bool)
+    if steps:
+        kept[1:-1] = (np.diff(every) != 0).any(axis=0)[:-1]
+    values = [shorten(edge) for edge in (x[defined][kept], *every[:, kept])]
+    names = ("x", "y", "lower", "upper")[: len(values)]
+    return [{"strategy": strategy} | dict(zip(names, point, strict=True)) for point in zip(*values, strict=True)]
 
 
-def _sample(strategy: str, band: Band, at: Floats) -> Series:
-    """Sample ``band`` at the places in ``at``, in ascending order, that are within its range."""
-    first, last = np.searchsorted(at, band.x[[0, -1]])
-    indices = np.searchsorted(band.x, at, side="right") - 1
-    indices[indices < 0] = 0
-    defined = (np.arange(len(at)) >= first) & (np.arange(len(at)) <= last)
-    return _series(
-        strategy, *(np.where(defined, edge[indices], np.nan) for edge in (band.median, band.lower, band.upper))
-    )
-
-
-def _at(strategy: str, band: Band, at: Floats) -> Series:
-    """Return the values of ``band`` at the places in ``at`` where it has one."""
-    indices = np.minimum(np.searchsorted(band.x, at), len(band.x) - 1)
-    defined = band.x[indices] == at
-    return _series(
-        strategy, *(np.where(defined, edge[indices], np.nan) for edge in (band.median, band.lower, band.upper))
-    )
+def _sample(strategy: str, band: Band, at: Floats) -> list[Row]:
+    """Return the rows of ``band`` at the places in ``at``, in ascending order, that are within its range."""
+    within = at[(at >= band.x[0]) & (at <= band.x[-1])]
+    indices = np.searchsorted(band.x, within, side="right") - 1
+    return _line(strategy, within, band.median[indices], band.lower[indices], band.upper[indices])
 
 
 def _steps(bands: Iterable[Band], last: float) -> Floats:
@@ -231,16 +239,28 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
         views.append(
             View(
                 key=key,
-                name=key,
-                label=label,
-                x=at.tolist() if by_trials else shorten(at),
+                x=label,
+                y=f"best {item.unit} so far",
+                rows=[row for name, band in bands.items() for row in _sample(name, band, at)],
                 levels=levels,
-                series=[_sample(name, band, at) for name, band in bands.items()],
-                quantity=f"best {item.unit} so far",
-                top=short(best * 1.08 or 1.0),
                 shade=Shade(start, "shared random start") if by_trials and start else None,
             )
         )
+    if best:
+        regrets = [Level(max(FLOOR, short(100 * (best / level.y - 1))), level.name) for level in levels]
+        views += [
+            replace(
+                view,
+                key=f"regret by {view.key}",
+                y="regret, % over the time of the best known",
+                levels=regrets,
+                best=best,
+                shade=None,
+            )
+            for view in views
+        ]
+        seeds = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
+        views.append(replace(views[0], key=SEEDS, rows=seeds))
     shaded = ""
     if start:
         trials = f"{start} trial{'s' * (start > 1)}"
@@ -253,8 +273,17 @@ def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
         brief=_seeds(item),
         says="Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
         "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
-        f"running.{shaded}",
+        "running. Regret is how much slower the best program so far is than the best known one, in percent; regret "
+        f"below {FLOOR:g} % is drawn at {FLOOR:g} %.{shaded}",
     )
+
+
+def _seed(strategy: str, run: LoggedRun) -> list[Row]:
+    """Return the rows of one run: the trials at which it found a faster program, and its last trial."""
+    at = steps(run)
+    at = at[run.curve[at] > 0]
+    values = zip((at + 1).tolist(), shorten(run.curve[at]), strict=True)
+    return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in values]
 
 
 def _seeds(item: WorkloadSummary) -> str:
@@ -273,22 +302,21 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     if not scored:
         return None
     at = sample_positions(max(row.score_trials or 0 for row in scored), _ESTIMATES)
-    series = [_score_series(row.strategy, runs.score_curves[row.strategy], at) for row in scored]
+    rows = [point for row in scored for point in _score_line(row.strategy, runs.score_curves[row.strategy], at)]
+    lowest = min(0.0, *(min(row["y"], row.get("lower", 0.0)) for row in rows))
     view = View(
         key=BY_TRIALS,
-        name=BY_TRIALS,
-        label="trials",
-        x=[float(position) for position in at],
-        series=series,
-        quantity="score against random search",
-        bottom=max(-1.0, min(0.0, *_lowest(series))),
+        x="trials",
+        y="score against random search",
+        rows=rows,
+        domain=(max(-1.0, lowest), None),
         levels=[Level(0.0, "random search"), Level(1.0, "the best known")],
     )
     return Figure(
         key="score",
         title="Score over budget",
         views=[view],
-        step=False,
+        steps="",
         brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
         says=(
             "The fraction of the gap in log latency between random search at this budget and the best known program "
@@ -300,17 +328,13 @@ def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
     )
 
 
-def _lowest(series: Sequence[Series]) -> list[float]:
-    return [value for line in series for value in (*line.y, *(line.lower or ())) if value is not None]
-
-
-def _score_series(strategy: str, scores: Floats, at: Sequence[int]) -> Series:
+def _score_line(strategy: str, scores: Floats, at: Sequence[int]) -> list[Row]:
     """Return the mean of ``scores``, shape (runs, trials), with its interval, at the trials ``at`` where it exists."""
-    indices = np.array([trial - 1 for trial in at if trial <= scores.shape[1]], dtype=np.int64)
-    edges = np.full((3, len(at)), np.nan)
-    edges[:, : len(indices)] = mean_intervals(scores[:, indices])
-    edges[:, ~np.isfinite(edges[0])] = np.nan
-    return _series(strategy, edges[0], edges[1], np.minimum(edges[2], 1.0))
+    trials = np.array([trial for trial in at if trial <= scores.shape[1]], dtype=np.int64)
+    mean, lower, upper = mean_intervals(scores[:, trials - 1])
+    finite = np.isfinite(mean)
+    edges = [edge[finite] for edge in (mean, lower, np.minimum(upper, 1.0))]
+    return _line(strategy, trials[finite].astype(float), *edges, steps=False)
 
 
 def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
@@ -328,12 +352,12 @@ def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         views.append(
             View(
                 key=key,
-                name=key,
-                label=label,
-                x=shorten(at),
-                quantity="fraction of all (seed, target) pairs",
-                top=1.0,
-                series=[Series(row.strategy, shorten(ecdf(hits[row.strategy], at))) for row in item.strategies],
+                x=label,
+                y="fraction of all (seed, target) pairs",
+                domain=(0.0, 1.0),
+                rows=[
+                    point for row in item.strategies for point in _line(row.strategy, at, ecdf(hits[row.strategy], at))
+                ],
             )
         )
     return Figure(
@@ -355,18 +379,18 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
         if not bands:
             continue
-        at = np.unique(np.concatenate([band.x for band in bands.values()]))
-        at = at[[position - 1 for position in sample_positions(len(at), POINTS)]]
         views.append(
             View(
                 key=metric.field,
-                name=metric.name,
-                label="trials",
-                x=at.tolist(),
-                quantity=metric.name,
-                series=[_at(name, band, at) for name, band in bands.items()],
+                x="trials",
+                y=metric.name,
+                rows=[
+                    row
+                    for name, band in bands.items()
+                    for row in _line(name, band.x, band.median, band.lower, band.upper, steps=False)
+                ],
                 levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [],
-                top=metric.top,
+                domain=(None, metric.top),
             )
         )
     if not views:
@@ -375,7 +399,7 @@ def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
         key="models",
         title="Cost models, round by round",
         views=views,
-        step=False,
+        steps="",
         brief="predictions for a batch compared with its measurements: median and quartiles over seeds",
         says="The cost model's predictions for each batch before it was measured, compared with the measurements: the "
         "median over seeds, and the band between the quartiles. The policy chooses the programs in a batch, so they "
@@ -411,12 +435,10 @@ def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, Strat
         views.append(
             View(
                 key=key,
-                name=key,
-                label=f"multiple of the quickest strategy's {key}",
-                x=shorten(at),
-                top=1.0,
-                quantity="fraction of all (workload, seed) pairs",
-                series=[Series(name, shorten(ecdf(own, at))) for name, own in zip(names, ratios.T, strict=True)],
+                x=f"multiple of the quickest strategy's {key}",
+                y="fraction of all (workload, seed) pairs",
+                domain=(0.0, 1.0),
+                rows=[row for name, own in zip(names, ratios.T, strict=True) for row in _line(name, at, ecdf(own, at))],
             )
         )
     return Figure(
@@ -448,24 +470,22 @@ def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], 
 
 def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
     at = np.linspace(0, 1, 101)
-    series = [
-        Series(name, shorten(run_score_profile([np.array(row[name].area.by_seed) for row in rows], at)))
-        for name in names
-    ]
     view = View(
         key="area",
-        name="area",
-        label="area under the curve",
-        x=shorten(at),
-        series=series,
-        top=1.0,
-        quantity="fraction of all runs above it",
+        x="area under the curve",
+        y="fraction of all runs above it",
+        domain=(0.0, 1.0),
+        rows=[
+            point
+            for name in names
+            for point in _line(name, at, run_score_profile([np.array(row[name].area.by_seed) for row in rows], at))
+        ],
     )
     return Figure(
         key="runs",
         title="Distribution of runs",
         views=[view],
-        ends=False,
+        steps="falling",
         brief="how many of all runs have a larger area under the curve",
         says="The fraction of all runs on all workloads whose area under the convergence curve is above a value. A "
         "line that is above another everywhere is better by any criterion.",
@@ -537,21 +557,6 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
     return {name: sorted(gaps[name], key=lambda gap: -gap.difference.value) for name in order}
 
 
-class Bar(NamedTuple):
-    """The bar of one strategy: a value for each part, and the total of which these are parts."""
-
-    strategy: str
-    values: Sequence[float]
-    total: float
-
-
-class Bars(NamedTuple):
-    """A bar for each strategy on a workload, in the order of the summary."""
-
-    parts: Sequence[str]
-    rows: Sequence[Bar]
-
-
 def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Figure]]:
     """Return the line charts of each workload and, under the key "", those over all workloads, if any."""
     figures = {item.workload: workload_figures(item, comparison[item.workload]) for item in summary.workloads}
@@ -562,18 +567,53 @@ def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Fi
 
 def time_bars(item: WorkloadSummary) -> Bars:
     """Return how each strategy's seconds were spent, as an average over seeds."""
-    rows = []
-    for row in item.strategies:
-        runs = len(row.trials_by_seed)
-        values = [getattr(row.seconds, part) / runs for part in TIME_PARTS]
-        rows.append(Bar(row.strategy, values, row.seconds.total / runs))
-    return Bars(TIME_PARTS, rows)
+    rows = [
+        {
+            "strategy": row.strategy,
+            "part": part,
+            "value": short(getattr(row.seconds, part) / len(row.trials_by_seed)),
+        }
+        for row in item.strategies
+        for part in TIME_PARTS
+    ]
+    return Bars(
+        key="time",
+        title="Where the time went",
+        brief="mean over seeds of the seconds counted for all trials",
+        says="Mean over seeds of the seconds counted for all trials in the logs. Building time is divided by the "
+        "number of workers, and a program that was measured before counts with its recorded time.",
+        quantity="seconds per seed",
+        parts=TIME_PARTS,
+        rows=rows,
+    )
 
 
-def failure_bars(item: WorkloadSummary) -> Bars:
-    """Return each strategy's failed trials by kind, with its number of trials as the total."""
+def failure_bars(item: WorkloadSummary) -> Bars | None:
+    """Return each strategy's failed trials by kind, in percent of its trials, or None if no trial has failed."""
     kinds = [kind for kind in FAILURES if any(row.failures[kind] for row in item.strategies)]
     rows = [
-        Bar(row.strategy, [row.failures[kind] for kind in kinds], sum(row.trials_by_seed)) for row in item.strategies
+        {
+            "strategy": row.strategy,
+            "part": kind,
+            "value": short(100 * row.failures[kind] / sum(row.trials_by_seed)),
+        }
+        for row in item.strategies
+        for kind in kinds
     ]
-    return Bars(kinds, rows)
+    says = (
+        "Trials without a program that runs and gives the right answer, by kind, over all seeds. They still count as "
+        "trials."
+    )
+    return (
+        Bars(
+            key="failures",
+            title="Failures",
+            brief="trials without a program that runs and gives the right answer, by kind",
+            says=says,
+            quantity="failed trials, %",
+            parts=kinds,
+            rows=rows,
+        )
+        if kinds
+        else None
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import os
 import time
 import zlib
@@ -17,49 +16,30 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from ...arrays import Ints
 from ...errors import encodable
 from ...log.format import Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
-from ..charts.figures import (
-    COLOURS,
-    Bar,
-    Bars,
-    Figure,
-    Gap,
-    LineStyles,
-    View,
-    differences,
-    eventful,
-    failure_bars,
-    short,
-    shorten,
-    steps,
-    time_bars,
-)
-from ..measures import TIME_PARTS, Row, Shown, StrategySummary, Table, table
+from ..charts.figures import COLOURS, LineStyles
+from ..charts.vegalite import Chart, javascript, share_data, small_chart
+from ..measures import Row, Shown, StrategySummary, Table, table
 from ..model import BestProgram, Summary, WorkloadSummary
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..stats.inference import ROPE
 from ..stats.intervals import Interval
-from ..verdict import signed
 from ..words import listed, number_text, p_text
 
-_COLUMNS = 10  # approximate number of columns with numbers in a figure's table
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
-TRACED = "convergence"  # the figure that can also show individual seeds
 
 
 def page(
     summary: Summary,
     comparison: ComparedRuns,
-    figures: Mapping[str, Sequence[Figure]],
+    charts: Mapping[str, Mapping[str, Chart]],
+    styles: LineStyles,
     programs: Sequence[BestProgram],
     out: Path | None = None,
     version: str = "",
@@ -69,60 +49,60 @@ def page(
     Args:
         summary: The summary of ``comparison``.
         comparison: The runs.
-        figures: The line charts by workload; see :func:`~searchlab.analysis.charts.figures.all_figures`.
+        charts: The charts by workload and key; see :func:`~searchlab.analysis.charts.vegalite.all_charts`.
+        styles: The order and highlighting of strategies.
         programs: The best programs.
         out: The page's directory, to which links to logs are relative. If it is None, the page contains no links.
         version: The version of a page that is served, which follows its study; see :func:`waiting_page`.
     """
-    looks = LineStyles.from_summary(summary, comparison)
-    numbers = {name: number for number, name in enumerate(looks.names)}
+    numbers = {name: number for number, name in enumerate(styles.names)}
     several, packed = len(summary.workloads) > 1, len(summary.workloads) > INLINE
     templates = environment()
     templates.globals |= {
         "numbers": numbers,
         "colours": len(COLOURS),
-        "own": looks.subject,
-        "rope": ROPE,
-        "parts": TIME_PARTS,
+        "own": styles.subject,
         "measures": StrategySummary.compared_by(),
         "target": summary.target,
         "several": several,
-        "forests": [_forest(reference, gaps) for reference, gaps in differences(summary).items()],
     }
     sections = []
     for number, item in enumerate(summary.workloads):
-        fields = _section(item, comparison[item.workload], figures[item.workload], programs, f"w{number}", out)
+        fields = _section(item, comparison[item.workload], charts[item.workload], programs, f"w{number}", out)
         text = templates.get_template("section.html.jinja").render(fields)
         sections.append(
             {
                 "id": f"w{number}",
                 "item": item,
-                "figures": figures[item.workload],
+                "charts": charts[item.workload],
                 "html": Markup(text),
                 "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
-                "spark": _spark(figures[item.workload][0].views[0], looks) if item.strategies else (),
             }
         )
+    small = {
+        f"card{number}-small": small_chart(charts[item.workload]["convergence"], styles)
+        for number, item in enumerate(summary.workloads)
+        if several and "convergence" in charts[item.workload]
+    }
+    over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
-    lit = [numbers[name] for name in looks.lit]
-    data = {"strategies": looks.names, "lit": lit, "own": numbers.get(looks.subject or ""), "colours": len(COLOURS)}
+    data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
     runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
-        **page_assets("report.js", *([WATCH] if version else [])),
+        **page_assets("report.js", *([WATCH] if version else []), draws=True),
         version=version,
         data=embed_json(data),
         summary=summary,
-        names=looks.names,
-        lit=looks.lit,
-        legend=[*looks.lit, *(name for name in looks.names if name not in looks.lit)],
+        names=styles.names,
+        lit=styles.lit,
+        legend=[*styles.lit, *(name for name in styles.names if name not in styles.lit)],
         sections=sections,
         packed=packed,
         overall=overall,
         overall_ranking=_by_rank(summary),
         overall_notes=interval_notes(overall.strategies if overall else ()),
-        overall_figures=figures.get("", ()),
-        overall_tables={figure.key: figure_tables(figure) for figure in figures.get("", ())},
-        overall_data=embed_json({f"all-{figure.key}": figure for figure in figures.get("", ())}),
+        charts=charts,
+        shared=embed_json(share_data(over_all | small, "all")),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
@@ -152,12 +132,13 @@ def environment() -> Environment:
     return made
 
 
-def page_assets(*scripts: str) -> dict[str, str]:
+def page_assets(*scripts: str, draws: bool = False) -> dict[str, str]:
     """Return a page's style and script, and a content security policy that allows only these two, by their hashes.
 
-    A page with the script :data:`WATCH` may also send requests to its own server.
+    A page with the script :data:`WATCH` may also send requests to its own server. The script of a page that ``draws``
+    charts begins with Vega.
     """
-    style, code = _asset("report.css"), "\n".join(map(_asset, scripts))
+    style, code = _asset("report.css"), "\n".join([*([javascript()] if draws else []), *map(_asset, scripts)])
     sources = _digest(code) if scripts else "'none'"
     server = "'self'" if WATCH in scripts else "'none'"
     allowed = (
@@ -174,22 +155,17 @@ def _asset(name: str) -> str:
 def _section(
     item: WorkloadSummary,
     runs: WorkloadRuns,
-    figures: Sequence[Figure],
+    charts: Mapping[str, Chart],
     programs: Sequence[BestProgram],
     name: str,
     out: Path | None,
 ) -> dict[str, Any]:
     """Return the values that a section's template needs."""
     notes = {(contrast.measure, contrast.note) for contrast in item.contrasts if contrast.note}
-    data: dict[str, Any] = {f"{name}-{figure.key}": figure for figure in figures}
-    if item.best and f"{name}-{TRACED}" in data:
-        traces = {strategy: [_trace(run) for run in group.runs] for strategy, group in runs.strategies.items()}
-        data[f"{name}-{TRACED}"] = msgspec.to_builtins(figures[0]) | {"best": short(item.best.gflops), "traces": traces}
     return {
         "id": name,
         "item": item,
-        "figures": figures,
-        "tables": {figure.key: figure_tables(figure) for figure in figures},
+        "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
         "pairs": {measure: item.pairs(measure) for measure in StrategySummary.compared_by()},
         "pair_notes": {
@@ -197,12 +173,9 @@ def _section(
         },
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
         "interval_notes": interval_notes(item.strategies),
-        "failures": bar_rows(failure_bars(item), shares=True),
-        "kinds": failure_bars(item).parts,
-        "spent": bar_rows(time_bars(item)),
         "facts": facts(runs.runs),
         "logs": log_links(runs.runs, out),
-        "data": embed_json(data),
+        "data": embed_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
 
 
@@ -225,124 +198,11 @@ def embed_json(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def figure_tables(figure: Figure) -> list[dict[str, Any]]:
-    """Return a table for each view of a figure: the values of its lines at the places where the most lines change."""
-    tables = []
-    for view in figure.views:
-        positions = eventful(_changes(view), _COLUMNS)
-        rows = []
-        for series in view.series:
-            values = []
-            for position in positions:
-                y = series.y[position]
-                text = number_text(y, figure.digits)
-                low, high = (ends[position] if ends else None for ends in (series.lower, series.upper))
-                if low is not None and high is not None:
-                    text += f" [{number_text(low, figure.digits)}, {number_text(high, figure.digits)}]"
-                values.append(text)
-            rows.append((series.strategy, values))
-        tables.append({"view": view, "heads": [number_text(view.x[position]) for position in positions], "rows": rows})
-    return tables
-
-
-def _changes(view: View) -> Ints:
-    """Count the lines that change at each place in ``view.x``."""
-    changes = np.zeros(len(view.x), dtype=np.int64)
-    for series in view.series:
-        y = np.array(series.y, dtype=np.float64)  # NaN where there is no value
-        changes[1:] += (y[1:] != y[:-1]) & ~np.isnan(y[1:])
-    return changes
-
-
 def interval_notes(rows: Sequence[Row]) -> list[str]:
     """Return the reasons why estimates in ``rows`` have no interval, without duplicates."""
     names = {measure.name for row in rows[:1] for measure, column in row.columns() if column.shown & Shown.PAGE}
     estimates = [row.values[name] for row in rows for name in names]
     return sorted({estimate.note for estimate in estimates if isinstance(estimate, Interval) and estimate.note})
-
-
-def bar_rows(bars: Bars, *, shares: bool = False) -> list[tuple[Bar, list[dict[str, Any]]]]:
-    """Return each bar with its pieces, relative to the largest total or, with ``shares``, to the largest share."""
-    longest = max((sum(bar.values) / bar.total if shares else bar.total for bar in bars.rows), default=0.0)
-    return [(bar, _pieces(bars.parts, bar.values, bar.total * longest if shares else longest)) for bar in bars.rows]
-
-
-def _pieces(names: Sequence[str], values: Sequence[float], total: float) -> list[dict[str, Any]]:
-    """Return a bar's pieces from the left, in percent of its full length."""
-    pieces, left = [], 0.0
-    for index, (name, value) in enumerate(zip(names, values, strict=True)):
-        width = 100 * value / total if total else 0.0
-        if width:
-            pieces.append({"name": name, "place": index, "value": value, "x": f"{left:.2f}", "width": f"{width:.2f}"})
-        left += width
-    return pieces
-
-
-def _trace(run: LoggedRun) -> tuple[list[int], list[float], list[float]]:
-    """Return the trials at which a run found a faster program and its last trial, with their throughput and seconds."""
-    at = steps(run)
-    return (at + 1).tolist(), shorten(run.curve[at]), shorten(run.elapsed[at])
-
-
-def _spark(view: View, looks: LineStyles) -> list[tuple[str, str]]:
-    """Return each line of a view as an SVG path in a 100 x 40 box with logarithmic x, highlighted lines last."""
-    x = np.array(view.x)
-    at = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 40)).clip(max=len(x) - 1))
-    lines = {series.strategy: np.array(series.y, dtype=np.float64)[at] for series in view.series}
-    every = np.concatenate(list(lines.values()))
-    low, high = np.nanmin(every), np.nanmax(every)
-    across = 100 * np.log(x[at] / x[0]) / (math.log(x[-1] / x[0]) or 1.0)
-    paths = []
-    for name, y in sorted(lines.items(), key=lambda line: (line[0] == looks.subject, line[0] in looks.lit)):
-        down = 38 - 36 * (y - low) / ((high - low) or 1.0)
-        points = [
-            f"{position:.0f} {height:.1f}"
-            for position, height in zip(across, down, strict=True)
-            if not math.isnan(height)
-        ]
-        paths.append((name, f"M{'L'.join(points)}"))
-    return paths
-
-
-def _forest(reference: str, gaps: Sequence[Gap]) -> dict[str, Any]:
-    """Return the template's values for the chart of differences. Positions are in percent of the chart's width."""
-    ends = [
-        end
-        for gap in gaps
-        for end in (gap.difference.value, gap.difference.lower, gap.difference.upper)
-        if end is not None
-    ]
-    low, high = min(-ROPE, *ends), max(ROPE, *ends)
-    low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
-
-    def to_percent(value: float) -> str:
-        return f"{100 * (value - low) / (high - low):.2f}"
-
-    step = min((m * 10.0**e for e in range(-4, 1) for m in (1, 2, 5)), key=lambda step: abs((high - low) / step - 4))
-    ticks = np.arange(math.ceil(low / step), math.floor(high / step) + 1) * step
-    rows = []
-    for gap in gaps:
-        value, lower, upper = gap.difference.value, gap.difference.lower, gap.difference.upper
-        rows.append(
-            {
-                "strategy": gap.strategy,
-                "p": gap.p,
-                "mark": "" if gap.significant else "open",
-                "x": to_percent(value),
-                "lower": "" if lower is None else to_percent(lower),
-                "upper": "" if upper is None else to_percent(upper),
-                "text": signed(value),
-                "interval": "-" if lower is None or upper is None else f"{signed(lower)} to {signed(upper)}",
-            }
-        )
-    zone = to_percent(-ROPE), f"{100 * 2 * ROPE / (high - low):.2f}"
-    return {
-        "reference": reference,
-        "rows": rows,
-        "zone": zone,
-        "zero": to_percent(0.0),
-        "ticks": [(to_percent(tick), f"{tick:.4g}") for tick in ticks.tolist()],
-    }
 
 
 def strategies(comparison: ComparedRuns) -> list[dict[str, Any]]:

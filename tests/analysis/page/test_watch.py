@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 PROGRESS = "document.getElementById('progress')?.textContent"  # none while the page is loaded again
 VERSION = "document.getElementById('progress')?.dataset.version"
 PRESSED = "[...document.querySelectorAll('[data-toggle]')].map(b => b.getAttribute('aria-pressed'))"
-REGRET = "document.querySelector('[data-scale=regret]')?.getAttribute('aria-pressed')"
+VIEW = "document.querySelector('#w0-convergence select')?.value"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_report_is_watched_to_the_end_of_its_study(
         try:
             browser.size(1400)
             browser.open(f"http://localhost:{server.server_port}/prefix/")
-            wait_for(browser, "document.querySelectorAll('svg[role=img]').length > 0", True)
+            wait_for(browser, "document.querySelectorAll('.plot svg').length > 0", True)
             begun = "2 of 4 runs finished, 1 running, 1 not started; 56 trials done, at most 40 left"
             wait_for(browser, f"{PROGRESS}?.startsWith('{begun}')", True)
             for width in (1400, 500, 360):
@@ -98,7 +98,7 @@ def test_a_report_is_watched_to_the_end_of_its_study(
                 assert browser.run("document.documentElement.scrollWidth") == width
             browser.size(1400)
             browser.click("[data-toggle='0']")
-            browser.click("[data-scale='regret']")
+            browser.choose("#w0-convergence select", "regret by trials")
             browser.run("scrollTo(0, 1000)")
             version = browser.run(VERSION)
             go_on.set()
@@ -107,7 +107,7 @@ def test_a_report_is_watched_to_the_end_of_its_study(
                 browser, f"{PROGRESS} === '4 of 4 runs finished; 96 trials done' && {VERSION} !== '{version}'", True
             )
             wait_for(browser, PRESSED, ["false", "true"])
-            wait_for(browser, REGRET, "true")
+            wait_for(browser, VIEW, "regret by trials")
             wait_for(browser, "scrollY > 500", True)
             browser.screenshot(tmp_path / "finished.png")
         finally:

@@ -7,11 +7,7 @@
   const has_report = document.getElementById("data") !== null;
 
   function reload() {
-    if (has_report) {
-      const states = strategies.map((name, s) => [name, lit.has(s)]);
-      const changed = states.filter(([, on], s) => on !== first.includes(s));
-      sessionStorage.setItem(kept, JSON.stringify({ changed, chosen }));
-    }
+    if (has_report) sessionStorage.setItem(kept, JSON.stringify({ highlighted: [...lit], chosen }));
     location.reload();
   }
 
@@ -19,7 +15,8 @@
     const before = JSON.parse(sessionStorage.getItem(kept));
     sessionStorage.removeItem(kept);
     if (!before) return;
-    for (const [name, on] of before.changed) lit[on ? "add" : "delete"](PLACE.get(name));
+    lit.clear();
+    for (const name of before.highlighted) if (strategies.includes(name)) lit.add(name);
     Object.assign(chosen, before.chosen);
     refresh();
   }

@@ -1,0 +1,460 @@
+"""A report's charts as Vega-Lite specifications, which pages, files and notebooks draw.
+
+Nothing here imports altair or vl-convert before a chart is returned to a user or written to a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ...files import file_name, write_file
+from ..model import Diagram, Summary
+from ..stats.inference import ROPE
+from ..verdict import signed
+from ..words import p_text
+from .figures import COLOURS, FLOOR, Bars, Figure, Gap, LineStyles, Row, View, differences, failure_bars, time_bars
+
+if TYPE_CHECKING:
+    import altair
+
+Spec = dict[str, Any]
+"""A Vega-Lite specification without a size and a title."""
+
+Format = Literal["pdf", "svg", "png"]
+"""The formats of files with charts."""
+
+# The numbers of colours and dashes differ so that no two of the first 20 strategies look the same.
+DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
+GREY = "#767676"
+WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
+ROWS = 22  # maximum number of strategies in a column of a legend
+STRATEGY: Spec = {"field": "strategy", "type": "nominal", "title": None}
+HIGHLIGHTED = {"param": "highlighted", "empty": False}
+
+
+class Chart(NamedTuple):
+    """A chart with one or more views."""
+
+    key: str
+    title: str
+    brief: str  # the subtitle
+    says: str  # how to read the chart
+    views: Mapping[str, Spec]
+
+
+def workload_charts(figures: Sequence[Figure], bars: Sequence[Bars], styles: LineStyles) -> list[Chart]:
+    """Return the charts for ``figures`` and ``bars``. Views in which no line has a value are omitted."""
+    charts = []
+    for figure in figures:
+        views = {view.key: line_chart(figure, view, styles) for view in figure.views if view.rows}
+        if views:
+            charts.append(Chart(figure.key, figure.title, figure.brief, figure.says, views))
+    return charts + [Chart(bar.key, bar.title, bar.brief, bar.says, {"": bar_chart(bar)}) for bar in bars]
+
+
+def all_charts(
+    summary: Summary, figures: Mapping[str, Sequence[Figure]], styles: LineStyles
+) -> dict[str, dict[str, Chart]]:
+    """Return all charts by workload and key. The workload of charts over all workloads is ""."""
+    charts = {"": workload_charts(figures.get("", ()), (), styles)}
+    for item in summary.workloads:
+        bars = [bar for bar in (time_bars(item), failure_bars(item)) if bar] if item.strategies else []
+        charts[item.workload] = workload_charts(figures[item.workload], bars, styles)
+    if summary.overall:
+        charts[""].append(ranks_chart(summary.overall.diagram, styles))
+    if gaps := differences(summary):
+        where = f"average across these {len(summary.workloads)} workloads" if summary.overall else "this workload"
+        workload = "" if summary.overall else summary.workloads[0].workload
+        charts[workload].insert(1, differences_chart(gaps, styles, where))
+    return {workload: {chart.key: chart for chart in group} for workload, group in charts.items()}
+
+
+# Lines
+
+
+def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
+    """Return a chart with a line for each strategy, and a band if there is one. Pointing at it shows all values."""
+    drawn = {row["strategy"] for row in view.rows}
+    names = [name for name in styles.names if name in drawn]
+    numbers = [styles.names.index(name) for name in names]
+    colour, dash = (
+        STRATEGY | {"scale": {"domain": names, "range": [of[number % len(of)] for number in numbers]}}
+        for of in (COLOURS, DASHES)
+    )
+    colour["legend"] = {
+        "columns": 1 + (len(names) - 1) // ROWS,
+        "symbolLimit": 0,  # no limit
+        "symbolOpacity": 1,
+        "symbolSize": 400,
+        "symbolType": "stroke",
+    }
+    low, high = view.domain
+    x = {"field": "x", "type": "quantitative", "title": view.x} | _scale(view.log, nice=False)
+    ends = {"domainMin": low, "domainMax": high, "zero": None if view.best else bool(figure.steps)}
+    ends = {name: end for name, end in ends.items() if end is not None}
+    y = {"field": "y", "type": "quantitative", "title": view.y} | _scale(bool(view.best), **ends)
+    mark = {"clip": True, "interpolate": "step-after" if figure.steps else "linear"}
+    by_seed = "seed" in view.rows[0]
+    width: Spec = {"value": 0.8 if by_seed else 1.8}
+    if styles.subject and not by_seed:
+        width["condition"] = {"test": {"field": "strategy", "equal": styles.subject}, "value": 3.2}
+    line: Spec = {
+        "params": [
+            {
+                "name": HIGHLIGHTED["param"],
+                "select": {"type": "point", "fields": ["strategy"], "toggle": "true"},
+                "bind": "legend",
+                "value": [{"strategy": name} for name in names if name in styles.lit],
+            }
+        ],
+        "mark": {"type": "line"} | mark,
+        "encoding": {
+            "x": x,
+            "y": y,
+            "color": colour,
+            "strokeDash": dash,
+            "strokeWidth": width,
+            "opacity": {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.15},
+        },
+    }
+    layers: list[Spec] = [*_shade(view), *_levels(view)]
+    if by_seed:
+        line["encoding"]["detail"] = {"field": "seed"}
+        line["encoding"]["tooltip"] = [{"field": "strategy"}, {"field": "seed"}]
+    elif "lower" in view.rows[0]:
+        shade = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
+        encoding = {"x": x, "y": y | {"field": "lower"}, "y2": {"field": "upper"}, "color": colour, "opacity": shade}
+        layers.append({"mark": {"type": "area"} | mark, "encoding": encoding})
+    layers.append(line)
+    if not by_seed:
+        layers.append(_readout(figure, view, names, x))
+    height = max(HEIGHT, 16 * min(len(names), ROWS))
+    chart: Spec = {"data": {"values": view.rows}, "height": height, "layer": layers}
+    if view.best:
+        chart["transform"] = _regret(view)
+    return chart
+
+
+def _scale(log: bool, **options: Any) -> Spec:
+    """Return a scale and, if it is logarithmic, an axis with few grid lines."""
+    kind = "log" if log else "linear"
+    return {"scale": {"type": kind} | options} | ({"axis": {"gridOpacity": 0.4, "tickCount": 5}} if log else {})
+
+
+def _regret(view: View) -> list[Spec]:
+    """Return the transforms from throughput to regret. A lower end of 0 would be infinite, so the band ends there."""
+
+    def regret(field: str) -> str:
+        return f"max({FLOOR}, 100 * ({view.best} / datum.{field} - 1))"
+
+    if "lower" not in view.rows[0]:
+        return [{"filter": "datum.y > 0"}, {"calculate": regret("y"), "as": "y"}]
+    return [
+        {"filter": "datum.y > 0"},
+        {"calculate": f"datum.lower > 0 ? {regret('lower')} : {regret('y')}", "as": "top"},
+        {"calculate": regret("upper"), "as": "lower"},
+        {"calculate": "datum.top", "as": "upper"},
+        {"calculate": regret("y"), "as": "y"},
+    ]
+
+
+def _shade(view: View) -> list[Spec]:
+    if view.shade is None:
+        return []
+    first = min(row["x"] for row in view.rows)
+    x = {"datum": first if view.log else 0, "type": "quantitative"}
+    text = f"{view.shade.name}: {view.shade.end:g} {view.x}"
+    area = {
+        "mark": {"type": "rect", "color": GREY, "opacity": 0.12},
+        "encoding": {"x": x, "x2": {"datum": view.shade.end}},
+    }
+    label = {
+        "mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY, "text": text},
+        "encoding": {"x": x, "y": {"value": "height"}},
+    }
+    return [{"data": {"values": [{}]}, "layer": [area, label]}]
+
+
+def _levels(view: View) -> list[Spec]:
+    if not view.levels:
+        return []
+    y = {"field": "y", "type": "quantitative"}
+    text = {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "dy": -2, "color": GREY}
+    rule = {"mark": {"type": "rule", "color": GREY, "strokeDash": [5, 4]}, "encoding": {"y": y}}
+    label = {"mark": text, "encoding": {"x": {"value": 0}, "y": y, "text": {"field": "name"}}}
+    return [{"data": {"values": [level._asdict() for level in view.levels]}, "layer": [rule, label]}]
+
+
+def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:
+    """Return invisible areas, each from one point of any line to the next, that show the values of all lines there.
+
+    Steps are held up to the next point: a rising line has its largest value so far. There is no selection, because
+    Altair cannot combine charts with selections in several layers.
+    """
+    falling = bool(view.best) != (figure.steps == "falling")
+    held = {"op": "min" if falling else "max", "field": "y", "as": "y"}
+    hold: list[Spec] = [
+        {"impute": "y", "key": "x", "groupby": ["strategy"], "value": None},
+        {"window": [held], "groupby": ["strategy"], "sort": [{"field": "x"}], "frame": [None, 0]},
+    ]
+    # Fields are numbered since a name may contain dots, brackets and quotes. Vega-Lite does not escape backslashes.
+    number = f"'s' + indexof({json.dumps(names)}, datum.strategy)"
+    fields = [
+        {
+            "field": f"s{place}",
+            "title": name.replace("\\", "\\\\"),
+            "type": "quantitative",
+            "format": f".{figure.digits}f",
+        }
+        for place, name in enumerate(names)
+    ]
+    return {
+        "transform": [
+            *(hold if figure.steps else ()),
+            {"calculate": number, "as": "number"},
+            {"pivot": "number", "value": "y", "groupby": ["x"]},
+            {"window": [{"op": "lead", "field": "x", "as": "next"}], "sort": [{"field": "x"}]},
+        ],
+        "mark": {"type": "rect", "opacity": 0, "tooltip": True},
+        "encoding": {
+            "x": x,
+            "x2": {"field": "next"},
+            "tooltip": [{"field": "x", "title": view.x, "type": "quantitative"}, *fields],
+        },
+    }
+
+
+# Other charts
+
+
+def bar_chart(bars: Bars) -> Spec:
+    """Return a chart with a stacked bar for each strategy."""
+    names = list(dict.fromkeys(row["strategy"] for row in bars.rows))
+    parts = {"domain": list(bars.parts), "range": list(COLOURS[: len(bars.parts)])}
+    return {
+        "data": {"values": bars.rows},
+        "height": ROW * len(names),
+        "mark": {"type": "bar", "tooltip": True},
+        "encoding": {
+            "y": STRATEGY | {"sort": names},
+            "x": {"field": "value", "type": "quantitative", "title": bars.quantity},
+            "color": {"field": "part", "type": "nominal", "scale": parts, "title": None},
+        },
+    }
+
+
+def differences_chart(gaps: Mapping[str, Sequence[Gap]], styles: LineStyles, where: str) -> Chart:
+    """Return the chart of all strategies' differences from a reference, which the reader can choose."""
+    rows = [
+        {
+            "reference": other,
+            "strategy": gap.strategy,
+            "difference": gap.difference.value,
+            "lower": gap.difference.value if gap.difference.lower is None else gap.difference.lower,
+            "upper": gap.difference.value if gap.difference.upper is None else gap.difference.upper,
+            "significant": gap.significant,
+            "text": "the reference" if gap.strategy == other else _difference_text(gap),
+        }
+        for other, others in gaps.items()
+        for gap in others
+    ]
+    colour = STRATEGY | {
+        "scale": {
+            "domain": styles.names,
+            "range": [COLOURS[number % len(COLOURS)] for number in range(len(styles.names))],
+        },
+        "legend": None,
+    }
+    y = STRATEGY | {"sort": {"field": "difference", "op": "max", "order": "descending"}}
+    x = {"field": "difference", "type": "quantitative", "title": "difference of the area under the curve"}
+    spec = {
+        "data": {"values": rows},
+        "height": ROW * len(gaps),
+        "params": [
+            {
+                "name": "reference",
+                "value": next(iter(gaps)),
+                "bind": {"input": "select", "options": list(gaps), "name": "each strategy minus "},
+            }
+        ],
+        "transform": [{"filter": "datum.reference === reference"}],
+        "layer": [
+            {
+                "data": {"values": [{"lower": -ROPE, "upper": ROPE}]},
+                "mark": {"type": "rect", "color": GREY, "opacity": 0.15},
+                "encoding": {"x": x | {"field": "lower"}, "x2": {"field": "upper"}},
+            },
+            {"mark": {"type": "rule", "color": GREY}, "encoding": {"x": {"datum": 0}}},
+            {
+                "mark": {"type": "rule", "size": 2},
+                "encoding": {"y": y, "x": x | {"field": "lower"}, "x2": {"field": "upper"}, "color": colour},
+            },
+            {
+                "mark": {"type": "point", "size": 60, "opacity": 1},
+                "encoding": {
+                    "y": y,
+                    "x": x,
+                    "color": colour,
+                    "fill": {"condition": {"test": "datum.significant"} | colour, "value": "white"},
+                    "tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}],
+                },
+            },
+            {
+                "mark": {"type": "text", "align": "left", "dx": 8, "color": GREY},
+                "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}},
+            },
+        ],
+    }
+    return Chart(
+        "differences",
+        "Differences",
+        f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
+        f"Each strategy's area under the curve minus the reference's, on {where}, over the seeds that both have, with "
+        "its 95 % interval (for that difference alone). A filled dot marks a difference that is significant after "
+        "correction for all tests in this report. Shaded: the zone of practical equivalence, for differences of at "
+        f"most {ROPE:g}.",
+        {"": spec},
+    )
+
+
+def _difference_text(gap: Gap) -> str:
+    text = signed(gap.difference.value)
+    if gap.difference.lower is not None and gap.difference.upper is not None:
+        text += f" [{signed(gap.difference.lower)}, {signed(gap.difference.upper)}]"
+    return text if gap.p is None else f"{text}, p {p_text(gap.p)}"
+
+
+def ranks_chart(diagram: Diagram, styles: LineStyles) -> Chart:
+    """Return the critical difference diagram: average ranks, and a column of dots at the right for each clique.
+
+    It is that of Demsar (JMLR 7, 2006, figure 1) with a row for each strategy.
+    """
+    last = len(diagram.strategies)
+    ranks = [
+        {"strategy": name, "rank": round(rank, 4)} for name, rank in zip(diagram.strategies, diagram.ranks, strict=True)
+    ]
+    dots = [
+        {"strategy": diagram.strategies[index], "rank": last + 0.04 * last * (number + 1), "group": number}
+        for number, clique in enumerate(diagram.cliques)
+        for index in clique
+    ]
+    axis = {"values": list(range(1, last + 1))}
+    x = {"field": "rank", "type": "quantitative", "title": "average rank", "scale": {"zero": False}, "axis": axis}
+    y = STRATEGY | {"sort": diagram.strategies}
+    group = {"data": {"values": dots}, "encoding": {"x": x, "y": y, "detail": {"field": "group"}}}
+    spec = {
+        "height": ROW * last,
+        "layer": [
+            {
+                "data": {"values": ranks},
+                "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
+                "encoding": {"x": x, "y": y, "tooltip": [{"field": "strategy"}, {"field": "rank"}]},
+            },
+            group | {"mark": {"type": "line", "color": GREY, "strokeDash": [1, 3]}},
+            group | {"mark": {"type": "point", "filled": True, "color": GREY, "opacity": 1}},
+        ],
+    }
+    brief = f"across {diagram.workloads} workloads; strategies with dots in one column cannot be told apart"
+    return Chart("ranks", "Average ranks", brief, "", {"": spec})
+
+
+def small_chart(chart: Chart, styles: LineStyles) -> Chart:
+    """Return a small convergence chart of the highlighted strategies, without axes and legend."""
+    spec = chart.views["trials"]
+    rows = [row for row in spec["data"]["values"] if row["strategy"] in styles.lit]
+    x, y, colour = (spec["layer"][-2]["encoding"][channel] for channel in ("x", "y", "color"))
+    plain: Spec = {
+        "data": {"values": [{key: row[key] for key in ("strategy", "x", "y")} for row in rows]},
+        "height": 60,
+        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
+        "encoding": {"x": x | {"axis": None}, "y": y | {"axis": None}, "color": colour | {"legend": None}},
+    }
+    return Chart("small", chart.title, "", "", {"": plain})
+
+
+# Pages, files and notebooks
+
+
+def share_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
+    """Return the specifications of all views by chart, and their data by name, which begins with ``prefix``."""
+    names: dict[int, str] = {}
+    data: dict[str, list[Row]] = {}
+    specs: dict[str, dict[str, Spec]] = {key: {} for key in charts}
+    for key, chart in charts.items():
+        for view, spec in chart.views.items():
+            rows = spec.get("data", {}).get("values", [])
+            name = names.setdefault(id(rows), f"{prefix}-{len(names)}")
+            data[name] = rows
+            specs[key][view] = spec | {"data": {"name": name}}
+    return {"data": data, "charts": specs}
+
+
+def titled(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
+    """Return a complete specification: with a size, a title and a subtitle."""
+    by = f", {view.replace('_', ' ')}" if len(chart.views) > 1 else ""
+    title = {
+        "text": f"{workload or 'Across all workloads'}: {chart.title.lower()}{by}",
+        "subtitle": chart.brief,
+        "anchor": "start",
+        "subtitleColor": GREY,
+        "offset": 10,
+    }
+    return {"width": WIDTH, "title": title} | spec
+
+
+def altair_chart(spec: Spec) -> altair.LayerChart:
+    """Return a layered ``spec`` as an Altair chart, which notebooks show, and which can be restyled and combined."""
+    import altair
+
+    parts = {
+        "layer": [altair_chart(layer) if "layer" in layer else _altair_layer(layer) for layer in spec["layer"]],
+        "params": [altair.VariableParameter.from_dict(param) for param in spec.get("params", ())],
+    }
+    return altair.LayerChart(**spec | parts)
+
+
+def _altair_layer(spec: Spec) -> altair.Chart:
+    import altair
+
+    chart = altair.Chart.from_dict({"data": {"values": []}} | spec)
+    if "data" not in spec:
+        chart.data = altair.Undefined  # it is that of all layers
+    return chart
+
+
+def save_charts(out: Path, charts: Mapping[str, Mapping[str, Chart]], kind: Format) -> None:
+    """Write each view of each chart to a file in the directory ``out``."""
+    for workload, group in charts.items():
+        for chart in group.values():
+            for index, (view, spec) in enumerate(chart.views.items()):
+                name = chart_name(workload, f"{chart.key} {view}" if index else chart.key)
+                write_file(out / f"{name}.{kind}", draw(titled(spec, workload, chart, view), kind), under=out)
+
+
+def chart_name(workload: str, chart: str) -> str:
+    """Return the name of a chart's file, without suffix. ``workload`` is "" for charts over all workloads."""
+    return file_name(re.sub(r"[^A-Za-z0-9.]+", "-", f"{workload or 'overall'}-{chart}"))
+
+
+def draw(spec: Spec, kind: Format) -> bytes:
+    """Draw a complete specification, without a network."""
+    import vl_convert
+
+    if kind == "svg":
+        return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
+    if kind == "pdf":
+        return vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])
+    return vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])
+
+
+@cache
+def javascript() -> str:
+    """Return the JavaScript that draws specifications, for pages that make no requests. It defines ``vegaEmbed``."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

@@ -1,0 +1,91 @@
+"""Specifications of charts, which Altair validates, and which are drawn without warnings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vl_convert import vegalite_to_svg, vegalite_to_vega
+
+from searchlab.analysis import read_runs, summarize
+from searchlab.analysis.charts.figures import COLOURS, LineStyles, all_figures
+from searchlab.analysis.charts.vegalite import Chart, all_charts, altair_chart, draw, titled
+from tests.support.analysis.logs import WORKLOAD, write
+
+NAMES = ["mine", "random", "a.b[0]", 'it\'s "<b>\\x</b>"']
+START = [f"start {trial}" for trial in range(2)]
+
+
+@pytest.fixture(scope="module")
+def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Chart]]:
+    """The charts of strategies with names that are not names of fields, on two workloads."""
+    directory = tmp_path_factory.mktemp("logs")
+    for workload in (WORKLOAD, "gemm:100x100x500"):
+        for place, name in enumerate(NAMES):
+            for seed in range(4):
+                found = ["crash", 1.0, 2.0 + place, 2.0, 6.0 + seed - place]
+                write(
+                    directory,
+                    f"p{place}" if place != 1 else "random",
+                    seed,
+                    found,
+                    workload=workload,
+                    label=name,
+                    shared=START if place < 2 else (),
+                    contrasts=(("mine", "random"),),
+                )
+    runs = read_runs(directory)
+    summary = summarize(runs)
+    return all_charts(summary, all_figures(summary, runs), LineStyles.from_summary(summary, runs))
+
+
+def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
+    assert set(charts[WORKLOAD]) == {"convergence", "score", "ecdf", "time", "failures"}
+    assert set(charts[""]) == {"profile", "runs", "ranks", "differences"}
+    for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:
+        for view, spec in chart.views.items():
+            complete = titled(spec, WORKLOAD, chart, view)
+            svg = draw(complete, "svg").decode()
+            assert chart.title.lower() in svg and not {"NaN", "undefined", "Infinity"} & set(svg.split())
+            if "layer" in spec:
+                assert altair_chart(complete).to_dict()["title"]["subtitle"] == chart.brief
+
+
+def encodings(spec: dict[str, Any], channel: str) -> list[dict[str, Any]]:
+    return [layer["encoding"][channel] for layer in spec["layer"] if channel in layer.get("encoding", {})]
+
+
+def test_lines_have_colours_levels_and_a_shared_start(charts: dict[str, dict[str, Chart]]) -> None:
+    views = charts[WORKLOAD]["convergence"].views
+    trials = views["trials"]
+    assert {tuple(colour["scale"]["range"]) for colour in encodings(trials, "color")} == {COLOURS[:4]}
+    shade, levels, *_ = trials["layer"]
+    assert shade["layer"][1]["mark"]["text"] == "shared random start: 2 trials"
+    assert [level["name"] for level in levels["data"]["values"]] == ["best known 9.0", "95 % of the best known"]
+    assert trials["data"]["values"] is views["regret by trials"]["data"]["values"], "a page contains them once"
+    (line,) = (layer for layer in trials["layer"] if "params" in layer)
+    assert line["encoding"]["strokeWidth"]["condition"]["test"]["equal"] == "mine"
+    assert {row["seed"] for row in views["each seed"]["data"]["values"]} == {0, 1, 2, 3}
+
+
+def test_steps_have_rows_only_where_they_change(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path, name, 0, [1.0] * 5 + [2.0] * 20)
+    runs = read_runs(tmp_path)
+    figure, *_ = all_figures(summarize(runs), runs)[WORKLOAD]
+    assert [(row["x"], row["y"]) for row in figure.views[0].rows if row["strategy"] == "a"] == [(1, 1), (6, 2), (25, 2)]
+
+
+def test_a_score_has_no_steps(charts: dict[str, dict[str, Chart]]) -> None:
+    spec = charts[WORKLOAD]["score"].views["trials"]
+    assert {layer["mark"].get("interpolate") for layer in spec["layer"] if "interpolate" in layer.get("mark", {})} == {
+        "linear"
+    }
+
+
+def test_charts_are_drawn_without_a_network(charts: dict[str, dict[str, Chart]]) -> None:
+    chart = charts[""]["profile"]
+    assert "http" not in str(vegalite_to_vega(chart.views["trials"])).replace("https://vega.github.io/schema", "")
+    with pytest.raises(ValueError, match="access denied|allowed|External"):
+        vegalite_to_svg({"data": {"url": "https://example.org/data.csv"}, "mark": "point"}, allowed_base_urls=[])
