@@ -181,13 +181,17 @@ def _shade(view: View) -> list[Spec]:
 
 
 def _levels(view: View) -> list[Spec]:
-    if not view.levels:
-        return []
-    y = {"field": "y", "type": "quantitative"}
-    text = {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "dy": -2, "color": GREY}
-    rule = {"mark": {"type": "rule", "color": GREY, "strokeDash": [5, 4]}, "encoding": {"y": y}}
-    label = {"mark": text, "encoding": {"x": {"value": 0}, "y": y, "text": {"field": "name"}}}
-    return [{"data": {"values": [level._asdict() for level in view.levels]}, "layer": [rule, label]}]
+    """Return horizontal lines with their names: that of the first above its line, and others below."""
+    layers: list[Spec] = []
+    for place, level in enumerate(view.levels):
+        y = {"datum": level.y, "type": "quantitative"}
+        side = {"baseline": "top", "dy": 3} if place else {"baseline": "bottom", "dy": -2}
+        text = {"type": "text", "align": "left", "dx": 5, "color": GREY, "text": level.name} | side
+        layers += [
+            {"mark": {"type": "rule", "color": GREY, "strokeDash": [5, 4]}, "encoding": {"y": y}},
+            {"mark": text, "encoding": {"x": {"value": 0}, "y": y}},
+        ]
+    return [{"data": {"values": [{}]}, "layer": layers}] if layers else []
 
 
 def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:

@@ -210,7 +210,7 @@ def test_charts_are_drawn_as_they_come_into_sight(view: Browser) -> None:
     heights = view.run(
         "[...document.querySelectorAll('figure .plot')].map(plot => plot.getBoundingClientRect().height)"
     )
-    assert min(heights) >= 190, "the place of each is kept"
+    assert min(heights) >= 140, "the place of each is kept"
 
 
 def test_charts_follow_the_width_and_the_colour_scheme(view: Browser) -> None:
