@@ -40,7 +40,7 @@ NOTEBOOKS = {
         "plot_convergence": "Best GFLOPS so far over 48 trials for random and evolutionary: medians and quartiles of "
         "ten seeds, which overlap",
         "plot_ranks": "Average ranks of hill-climb, evolutionary and random over the twelve development tables, with "
-        "bars joining policies that cannot be distinguished",
+        "columns of dots for policies that cannot be distinguished",
     },
 }
 """The notebooks, and the alternative texts of the figures in which their cells end."""
@@ -374,8 +374,17 @@ def tutorial(name: str) -> str:
 
 
 def notebook(name: str) -> str:
-    """Return a notebook whose figures have alternative texts, in the way of MyST-NB."""
+    """Return a notebook whose charts are images with alternative texts, in the way of MyST-NB."""
     content = json.loads((ROOT / "studies" / "tutorials" / f"{name}.ipynb").read_text("utf-8"))
+    images = {
+        "cell_type": "code",
+        "id": "images",
+        "metadata": {"tags": ["remove-cell"]},
+        "execution_count": None,
+        "outputs": [],
+        "source": 'import altair\n\naltair.renderers.enable("png", scale_factor=2)',
+    }
+    content["cells"].insert(1, images)
     for cell in content["cells"]:
         if cell["cell_type"] == "code" and (plot := re.search(r"\.(plot_\w+)\(\)$", "".join(cell["source"]))):
             cell["metadata"] = {"mystnb": {"image": {"alt": NOTEBOOKS[name][plot[1]]}}}

@@ -1,4 +1,4 @@
-"""The analysis of logs: convergence curves, summaries, verdicts, tables and pictures. It does not need TVM."""
+"""The analysis of logs: convergence curves, summaries, verdicts, tables and charts. It does not need TVM."""
 
 from .comparison import Comparison, compare
 from .model import Summary

@@ -421,5 +421,5 @@ def _shares(groups: Sequence[StrategyRuns]) -> dict[str, int]:
 
 
 def strategy_order(comparison: ComparedRuns) -> list[str]:
-    """Return all strategies in alphabetical order, which determines their appearance in all pictures and charts."""
+    """Return all strategies in alphabetical order, which determines their appearance in all charts."""
     return sorted({strategy for item in comparison.values() for strategy in item.by_strategy})

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import vl_convert
 from recorded import HERE, RECORDINGS, original
 from scipy.stats import ks_2samp, mannwhitneyu
 
@@ -108,29 +109,28 @@ def origins_table(figures: dict[str, Any], same: dict[str, Any]) -> str:
 
 def draw(pairs: dict[str, tuple[Curves, Curves]], path: Path) -> None:
     """Draw a panel for each pair, with the medians and quartiles of the original and the reproduction overlaid."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    columns = 3
-    figure, axes = pyplot.subplots(-(-len(pairs) // columns), columns, figsize=(11, 9), sharex=True, sharey=True)
-    for axis, (name, (ours, theirs)) in zip(axes.flat, pairs.items(), strict=False):
-        for label, colour, some in (("TVM 0.17", "#d55e00", theirs), ("here", "#0072b2", ours)):
+    rows = []
+    for name, (ours, theirs) in pairs.items():
+        for label, some in (("TVM 0.17", theirs), ("here", ours)):
             length = min(map(len, some))
-            low, middle, high = np.quantile([curve[:length] for curve in some], [0.25, 0.5, 0.75], axis=0)
-            trials = np.arange(1, length + 1)
-            axis.fill_between(trials, low, high, step="post", alpha=0.15, color=colour, linewidth=0)
-            axis.step(trials, middle, where="post", color=colour, label=label, linewidth=1.8)
-        axis.set_title(name, fontsize=11)
-        axis.grid(alpha=0.3)
-    for axis in list(axes.flat)[len(pairs) :]:
-        axis.set_axis_off()
-    axes.flat[0].legend(loc="lower right", frameon=False)
-    figure.supxlabel("trials")
-    figure.supylabel("best so far, as a share of the table's best: median and quartiles over 30 seeds")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+            edges = np.quantile([curve[:length] for curve in some], [0.25, 0.5, 0.75], axis=0).round(4)
+            for trial, (low, middle, high) in enumerate(edges.T.tolist(), 1):
+                rows.append({"policy": name, "from": label, "trials": trial, "low": low, "y": middle, "high": high})
+    x = {"field": "trials", "type": "quantitative"}
+    y = {"type": "quantitative", "title": "best so far / the table's best"}
+    colour = {"field": "from", "scale": {"range": ["#d55e00", "#0072b2"]}, "title": None}
+    band = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}, "color": colour}
+    layers = [
+        {"mark": {"type": "area", "interpolate": "step-after", "opacity": 0.15}, "encoding": band},
+        {
+            "mark": {"type": "line", "interpolate": "step-after"},
+            "encoding": {"x": x, "y": y | {"field": "y"}, "color": colour},
+        },
+    ]
+    panel = {"width": 230, "height": 170, "layer": layers}
+    facet = {"field": "policy", "title": None}
+    spec = {"data": {"values": rows}, "columns": 3, "facet": facet, "spec": panel}
+    path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import vl_convert
 
 from searchlab.analysis.charts.figures import COLOURS
 from searchlab.measure.suite import Suite, find_suite
@@ -26,27 +27,32 @@ STRATEGIES = ("gp-prior", "baco", "xgb", "evolutionary-model", "tpe", "random")
 
 def draw(suites: Sequence[Suite], path: Path) -> None:
     """Draw a panel for each suite: how far the best program is below the optimum, as a mean over tables and runs."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(suites), figsize=(5 * len(suites), 4), sharey=True, squeeze=False)
-    for axis, suite in zip(axes.flat, suites, strict=True):
+    rows = []
+    for suite in suites:
         found = curves(suite, [one for one in baselines(suite) if one.strategy in STRATEGIES])
-        for name, colour in zip(STRATEGIES, COLOURS, strict=False):
+        for name in STRATEGIES:
             missing = np.mean([100 * (1 - curve).mean(axis=0) for curve in found[name].values()], axis=0)
-            axis.plot(np.arange(1, len(missing) + 1), missing, color=colour, label=name, linewidth=1.8)
-        axis.set(title=f"{suite.name} ({len(suite.tables)} tables)", xscale="log", yscale="log", xlabel="trials")
-        ticks = [tick for tick in (1, 2, 4, 8, 16, 32, 64, 128, 256) if tick <= len(missing)]
-        axis.set_xticks(ticks, [str(tick) for tick in ticks])
-        axis.set_yticks([1, 2, 5, 10, 20, 50], ["1 %", "2 %", "5 %", "10 %", "20 %", "50 %"])
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-    axes.flat[0].set_ylabel("below the optimum: mean over tables and runs")
-    axes.flat[0].legend(loc="lower left", frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+            title = f"{suite.name} ({len(suite.tables)} tables)"
+            points = enumerate(missing.round(3).tolist(), 1)
+            rows += [{"suite": title, "strategy": name, "trials": trials, "missing": value} for trials, value in points]
+    colours = {"domain": STRATEGIES, "range": COLOURS[: len(STRATEGIES)]}
+    spec = {
+        "data": {"values": rows},
+        "mark": {"type": "line", "strokeWidth": 1.8},
+        "encoding": {
+            "column": {"field": "suite", "sort": None, "title": None},
+            "x": {"field": "trials", "type": "quantitative", "scale": {"type": "log"}, "axis": {"tickCount": 8}},
+            "y": {
+                "field": "missing",
+                "type": "quantitative",
+                "title": "below the optimum, %: mean over tables and runs",
+                "scale": {"type": "log"},
+                "axis": {"tickCount": 6},
+            },
+            "color": {"field": "strategy", "scale": colours, "title": None},
+        },
+    }
+    path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
 
 
 def main() -> None:

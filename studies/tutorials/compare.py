@@ -38,9 +38,9 @@ print(comparison.strategies_frame()[["strategy", "trials_to_target_median", "are
 
 # %% [markdown]
 # The figures are the same as in the report: how far each policy is from the best program in the space, and the best
-# program so far. They are matplotlib figures: `savefig` writes one to a file, and a notebook shows the last one in a
-# cell. `comparison.save("DIR")` writes the complete report.
+# program so far. They are Altair charts: `save` writes one to a file, and a notebook shows the last one in a cell.
+# `comparison.save("DIR")` writes the complete report.
 
 # %%
-comparison.plot_regret().savefig("results/tutorials/compare/regret.png")
+comparison.plot_regret().save("results/tutorials/compare/regret.png")
 comparison.plot_convergence()

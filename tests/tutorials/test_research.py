@@ -42,4 +42,4 @@ def test_the_notebook_is_the_script_and_runs(text: str, folder: Path) -> None:
     nbclient.NotebookClient(made, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
     outputs = [output for cell in made.cells if cell.cell_type == "code" for output in cell.outputs]
     assert "".join(one.text for one in outputs if one.get("name") == "stdout") == text, "it resumes from the same logs"
-    assert sum("image/png" in one.get("data", {}) for one in outputs) == 2
+    assert sum("vegaEmbed" in one.get("data", {}).get("text/html", "") for one in outputs) == 2

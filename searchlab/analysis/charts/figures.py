@@ -25,7 +25,7 @@ from ..words import listed
 
 BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of a figure's views
 AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
-POINTS = 200  # maximum number of points in a line; a longer run is sampled
+POINTS = 120  # maximum number of points in a line; a longer run is sampled
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
 FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
 _ESTIMATES = 40  # maximum number of trials at which a score is drawn with its interval

@@ -17,7 +17,7 @@ from ..model import Diagram, Summary
 from ..stats.inference import ROPE
 from ..verdict import signed
 from ..words import p_text
-from .figures import COLOURS, FLOOR, Bars, Figure, Gap, LineStyles, Row, View, differences, failure_bars, time_bars
+from .figures import COLOURS, FLOOR, Bars, Figure, Gap, LineStyles, View, differences, failure_bars, time_bars
 
 if TYPE_CHECKING:
     import altair
@@ -133,7 +133,7 @@ def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
     layers.append(line)
     if not by_seed:
         layers.append(_readout(figure, view, names, x))
-    height = max(HEIGHT, 16 * min(len(names), ROWS))
+    height = max(HEIGHT, 18 * min(len(names), ROWS))
     chart: Spec = {"data": {"values": view.rows}, "height": height, "layer": layers}
     if view.best:
         chart["transform"] = _regret(view)
@@ -183,9 +183,9 @@ def _shade(view: View) -> list[Spec]:
 def _levels(view: View) -> list[Spec]:
     """Return horizontal lines with their names: that of the first above its line, and others below."""
     layers: list[Spec] = []
-    for place, level in enumerate(view.levels):
+    for index, level in enumerate(view.levels):
         y = {"datum": level.y, "type": "quantitative"}
-        side = {"baseline": "top", "dy": 3} if place else {"baseline": "bottom", "dy": -2}
+        side = {"baseline": "top", "dy": 3} if index else {"baseline": "bottom", "dy": -2}
         text = {"type": "text", "align": "left", "dx": 5, "color": GREY, "text": level.name} | side
         layers += [
             {"mark": {"type": "rule", "color": GREY, "strokeDash": [5, 4]}, "encoding": {"y": y}},
@@ -201,30 +201,30 @@ def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:
     Altair cannot combine charts with selections in several layers.
     """
     falling = bool(view.best) != (figure.steps == "falling")
-    held = {"op": "min" if falling else "max", "field": "y", "as": "y"}
+    last_value = {"op": "min" if falling else "max", "field": "y", "as": "y"}
     hold: list[Spec] = [
         {"impute": "y", "key": "x", "groupby": ["strategy"], "value": None},
-        {"window": [held], "groupby": ["strategy"], "sort": [{"field": "x"}], "frame": [None, 0]},
+        {"window": [last_value], "groupby": ["strategy"], "sort": [{"field": "x"}], "frame": [None, 0]},
     ]
     # Fields are numbered since a name may contain dots, brackets and quotes. Vega-Lite does not escape backslashes.
-    number = f"'s' + indexof({json.dumps(names)}, datum.strategy)"
+    field = f"'s' + indexof({json.dumps(names)}, datum.strategy)"
     fields = [
         {
-            "field": f"s{place}",
+            "field": f"s{number}",
             "title": name.replace("\\", "\\\\"),
             "type": "quantitative",
             "format": f".{figure.digits}f",
         }
-        for place, name in enumerate(names)
+        for number, name in enumerate(names)
     ]
     return {
         "transform": [
             *(hold if figure.steps else ()),
-            {"calculate": number, "as": "number"},
+            {"calculate": field, "as": "number"},
             {"pivot": "number", "value": "y", "groupby": ["x"]},
             {"window": [{"op": "lead", "field": "x", "as": "next"}], "sort": [{"field": "x"}]},
         ],
-        "mark": {"type": "rect", "opacity": 0, "tooltip": True},
+        "mark": {"type": "rect", "aria": False, "opacity": 0, "tooltip": True},
         "encoding": {
             "x": x,
             "x2": {"field": "next"},
@@ -385,15 +385,18 @@ def small_chart(chart: Chart, styles: LineStyles) -> Chart:
 
 
 def share_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
-    """Return the specifications of all views by chart, and their data by name, which begins with ``prefix``."""
+    """Return the specifications of all views by chart, and their data by name, which begins with ``prefix``.
+
+    The data are columns, which take half as many bytes as rows.
+    """
     names: dict[int, str] = {}
-    data: dict[str, list[Row]] = {}
+    data: dict[str, dict[str, list[Any]]] = {}
     specs: dict[str, dict[str, Spec]] = {key: {} for key in charts}
     for key, chart in charts.items():
         for view, spec in chart.views.items():
             rows = spec.get("data", {}).get("values", [])
             name = names.setdefault(id(rows), f"{prefix}-{len(names)}")
-            data[name] = rows
+            data[name] = {field: [row[field] for row in rows] for field in rows[0]} if rows else {}
             specs[key][view] = spec | {"data": {"name": name}}
     return {"data": data, "charts": specs}
 

@@ -67,10 +67,17 @@ class Page(HTMLParser):
 
     @property
     def charts(self) -> dict[str, Any]:
-        """The charts' data and specifications."""
+        """The charts' data, as rows, and specifications."""
         texts = [text for attributes, text in self._scripts if attributes.get("class") == "charts"]
         parts = [json.loads(text) for text in texts]
-        return {key: {name: value for part in parts for name, value in part[key].items()} for key in ("data", "charts")}
+        data, charts = (
+            {name: value for part in parts for name, value in part[key].items()} for key in ("data", "charts")
+        )
+        rows = {
+            name: [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            for name, columns in data.items()
+        }
+        return {"data": rows, "charts": charts}
 
     @property
     def _scripts(self) -> list[tuple[dict[str, str | None], str]]:

@@ -2,7 +2,7 @@
 // What the page does, without a request: draws charts as they come into view, and follows the legend and the selects.
 
 const { strategies, lit: first, colours } = JSON.parse(document.getElementById("data").textContent);
-const data = {}; // the charts' data by name, and their specifications by chart and view
+const data = {}; // the charts' data as columns by name, and their specifications by chart and view
 const specifications = {};
 const lit = new Set(first); // the highlighted strategies
 const chosen = { views: [], only: false }; // the latest view comes last
@@ -15,6 +15,11 @@ const all = (selector, within = document) => [...within.querySelectorAll(selecto
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Charts
+
+function rows(columns) {
+  const [[, first] = [null, []]] = Object.entries(columns);
+  return first.map((_, i) => Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[i]])));
+}
 
 // Returns the complete specification of a chart: on screen, with the page's colours and what is highlighted now.
 function specify(figure) {
@@ -32,7 +37,7 @@ function specify(figure) {
   const small = figure.classList.contains("small");
   return {
     width: paper && !small ? PAPER : plot.clientWidth, autosize: { type: "fit-x", contains: "padding" },
-    description: figure.querySelector("h3, b").textContent, ...spec, data: { values: data[spec.data.name] }, padding: small ? 0 : 5,
+    description: figure.querySelector("h3, b").textContent, ...spec, data: { values: rows(data[spec.data.name]) }, padding: small ? 0 : 5,
   };
 }
 
