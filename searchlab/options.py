@@ -187,6 +187,14 @@ def number_of(declared: Any) -> IntType | FloatType | None:
 def _alternatives(declared: Any) -> Sequence[Type]:
     """Return the types that ``declared`` allows, or an empty sequence if any part of it cannot be checked."""
     try:
+        return _inspect(declared)
+    except TypeError:  # it contains metadata that cannot be hashed
+        return _inspect.__wrapped__(declared)
+
+
+@functools.cache
+def _inspect(declared: Any) -> Sequence[Type]:
+    try:
         kind = msgspec.inspect.type_info(declared)
     except Exception:  # a type that msgspec does not know
         return ()
