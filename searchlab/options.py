@@ -222,8 +222,9 @@ def _fits(value: Any, kind: Type) -> bool:
     if isinstance(kind, LiteralType):
         return any(type(value) is type(literal) and value == literal for literal in kind.values)
     if isinstance(kind, ListType):
+        items = (*value[:1], *value[-1:]) if isinstance(value, range) else value  # a range may be of any length
         return (
-            isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(v, kind.item_type) for v in value)
+            isinstance(value, Sequence) and not isinstance(value, str) and all(_fits(v, kind.item_type) for v in items)
         )
     if isinstance(kind, IntType | FloatType):
         number = isinstance(value, int if isinstance(kind, IntType) else int | float) and not isinstance(value, bool)
