@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, describe, did_you_mean, first_line
+from ..files import open_file
 from ..options import checks_arguments
 from ..plugins import convert_foreign_errors, execute_file, load_attribute, place_in
 from ..space import SPACES
@@ -247,10 +248,9 @@ def load_model(spelled: str) -> tvm.IRModule:
     Raises:
         SearchlabError: If there is no such model, or if it cannot be converted to Relax.
     """
-    if spelled.endswith(".onnx"):
-        return _from_onnx(Path(spelled))
-    if spelled.endswith(".pt2"):
-        return _from_torch(Path(spelled))
+    if spelled.endswith((".onnx", ".pt2")):
+        open_file(spelled, kind="the model").close()  # it must exist, and be a regular file
+        return _from_onnx(Path(spelled)) if spelled.endswith(".onnx") else _from_torch(Path(spelled))
     source, _, name = spelled.rpartition(":")
     if not source:
         raise SearchlabError(
@@ -301,8 +301,6 @@ def _from_onnx(path: Path) -> tvm.IRModule:
         raise SearchlabError("reading an ONNX file requires onnx; run pip install 'searchlab[onnx]'") from None
     from tvm.relax.frontend.onnx import from_onnx
 
-    if not path.is_file():
-        raise SearchlabError(f"there is no ONNX file {path}")
     try:
         return from_onnx(onnx.load(str(path)))
     except Exception as error:  # onnx and TVM may raise anything
@@ -316,8 +314,6 @@ def _from_torch(path: Path) -> tvm.IRModule:
         raise SearchlabError("reading a PyTorch program requires PyTorch; run pip install 'searchlab[torch]'") from None
     from tvm.relax.frontend.torch import from_exported_program
 
-    if not path.is_file():
-        raise SearchlabError(f"no exported PyTorch program exists at {path}; use torch.export.save to create one")
     try:
         return from_exported_program(torch.export.load(str(path)))
     except Exception as error:  # PyTorch and TVM may raise anything
