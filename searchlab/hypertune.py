@@ -1,7 +1,7 @@
 """Searching for better options of a policy on recorded tables, and testing them on held-out workloads.
 
 A set of options is judged by replays, which are runs of the policy over a table, as in a study. Each replay is scored
-against random search (:class:`~searchlab.analysis.stats.random_search.RandomSearch`), because these scores are
+against random search (:class:`~searchlab.stats.random_search.RandomSearch`), because these scores are
 comparable between problems. A problem is a workload in a space, together with a table's measurements.
 """
 
@@ -29,8 +29,6 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from .analysis.stats.intervals import Interval, mean_of_means_interval
-from .analysis.stats.random_search import Draws, RandomSearch
 from .arrays import Floats
 from .errors import SearchlabError, cut, did_you_mean
 from .log.format import IDENTITY
@@ -43,6 +41,8 @@ from .policy import POLICIES
 from .run.loop import search
 from .run.plan import Run
 from .run.study import PolicyEntry, Study
+from .stats.intervals import Interval, mean_of_means_interval
+from .stats.random_search import Draws, RandomSearch
 from .workload import parse_workload
 
 FACTOR = 4

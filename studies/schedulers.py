@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from searchlab.analysis.stats.intervals import Interval, mean_interval
 from searchlab.arrays import Floats, Ints
 from searchlab.measure.suite import Suite, find_suite
 from searchlab.model import SCHEDULERS, ScheduledTask
 from searchlab.model.scheduler import choice, make_scheduler
 from searchlab.plugins import Plugin
+from searchlab.stats.intervals import Interval, mean_interval
 from searchlab.suite.trajectories import RecordedTables, baselines
 from searchlab.workload import parse_workload
 

@@ -2,7 +2,7 @@
 
 A claim compares a strategy with one or more opponents by one measure. Each comparison consists of a test and an
 interval for the mean difference or, if the measure has a unit, for the mean log ratio; see
-:func:`~searchlab.analysis.stats.inference.paired_difference`. If there are enough workloads, the comparison is about
+:func:`~searchlab.stats.inference.paired_difference`. If there are enough workloads, the comparison is about
 workloads like these; otherwise, it is only about these workloads. The p-values are corrected for all comparisons of all
 claims in a report (Holm), separately from the other tests in the report. The intervals are not corrected.
 """
@@ -18,11 +18,11 @@ import numpy as np
 
 from ..arrays import Floats
 from ..log.plan import UNLIMITED, Budget, Claim
+from ..stats.inference import Difference, paired_difference
+from ..stats.ranks import ALPHA, holm
 from .measures import AREA, SECONDS, TRIALS, StrategySummary
 from .model import ClaimVerdict, Comparand
 from .runs import TARGET, ComparedRuns, StrategyRuns, WorkloadRuns
-from .stats.inference import Difference, paired_difference
-from .stats.ranks import ALPHA, holm
 from .verdict import DIGITS, tally, these_workloads
 from .words import counted, listed, number_text, p_equals
 

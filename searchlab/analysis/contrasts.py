@@ -36,10 +36,10 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
+from ..stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
+from ..stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
 from .model import DESCRIBED, ONE_RUN, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
-from .stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
-from .stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
 from .words import counted, listed
 
 About = Callable[..., Contrast]

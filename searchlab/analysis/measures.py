@@ -20,8 +20,7 @@ import numpy as np
 
 from ..arrays import Floats
 from ..records import FAILURES
-from .runs import StrategyRuns
-from .stats.curves import (
+from ..stats.curves import (
     anytime,
     area_under_curve,
     ecdf_area,
@@ -31,7 +30,8 @@ from .stats.curves import (
     quartiles,
     seconds_of_hits,
 )
-from .stats.intervals import Interval, interquartile_interval, mean_interval, mean_of_means_interval, median_interval
+from ..stats.intervals import Interval, interquartile_interval, mean_interval, mean_of_means_interval, median_interval
+from .runs import StrategyRuns
 from .words import number_text
 
 Source = TypeVar("Source")

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from ..log.plan import Claim
+from ..stats.inference import Difference, Equivalence
+from ..stats.ranks import ALPHA
 from .measures import OverallStrategy, Row, StrategySummary
 from .runs import BestKnown
-from .stats.inference import Difference, Equivalence
-from .stats.ranks import ALPHA
 from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"

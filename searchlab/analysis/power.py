@@ -18,11 +18,11 @@ from scipy.special import stdtrit
 
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
+from ..stats.inference import FEWEST_WORKLOADS
+from ..stats.intervals import DECIMALS
+from ..stats.ranks import ALPHA
 from .measures import AREA, StrategySummary
 from .model import Summary
-from .stats.inference import FEWEST_WORKLOADS
-from .stats.intervals import DECIMALS
-from .stats.ranks import ALPHA
 
 MOST = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
 NEW = "a new policy"

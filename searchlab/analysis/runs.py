@@ -15,7 +15,7 @@ from ..arrays import Array, Floats
 from ..log.columns import Columns
 from ..log.format import Header
 from ..log.plan import Budget
-from .stats.curves import (
+from ..stats.curves import (
     Band,
     band_over_seconds,
     band_over_trials,
@@ -24,7 +24,7 @@ from .stats.curves import (
     precision_targets,
     seconds_of_hits,
 )
-from .stats.random_search import Draws, RandomSearch
+from ..stats.random_search import Draws, RandomSearch
 
 RANDOM = "random"  # the policy relative to which all others are scored
 TARGET = 0.95  # the fraction of the best known throughput that counts as converged

@@ -13,6 +13,9 @@ import numpy as np
 
 from ..arrays import Floats
 from ..log.plan import Claim
+from ..stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
+from ..stats.intervals import DECIMALS, Sample, share_interval
+from ..stats.ranks import ALPHA, average_ranks, cliques, rounded
 from .claims import claim_verdicts
 from .contrasts import Key, PageTests, contrasts, named_contrasts, p_values, tested, untested, with_adjusted
 from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
@@ -32,9 +35,6 @@ from .model import (
 )
 from .read import footing_notes
 from .runs import TARGET, ComparedRuns, WorkloadRuns, shared_prefix_length
-from .stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
-from .stats.intervals import DECIMALS, Sample, share_interval
-from .stats.ranks import ALPHA, average_ranks, cliques, rounded
 from .verdict import (
     answer,
     answer_word,

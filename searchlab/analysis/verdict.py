@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from ..stats.inference import ROPE, Answer, Difference, Equivalence
+from ..stats.intervals import Interval
+from ..stats.ranks import ALPHA
 from .contrasts import PageTests, seeds_needed
 from .measures import AREA, OverallStrategy, StrategySummary, TargetTimes, interval_text
 from .model import Comparand, Contrast, Outcome, Standing
-from .stats.inference import ROPE, Answer, Difference, Equivalence
-from .stats.intervals import Interval
-from .stats.ranks import ALPHA
 from .words import counted, listed, number_text, p_equals, p_text
 
 DIGITS = 3  # after the decimal point, for differences of the area under the curve

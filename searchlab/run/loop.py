@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import msgspec
 
-from ..analysis.stats.random_search import Draws
 from ..costmodel import scores_of
 from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
@@ -32,6 +31,7 @@ from ..plugins import noting_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures
 from ..space import Config, Space
+from ..stats.random_search import Draws
 from .open import discard
 from .plan import OnTrial, Run
 

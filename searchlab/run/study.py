@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from rich.console import Console
 
-from ..analysis.stats.random_search import difficulty_trials
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, cut, did_you_mean
 from ..executors.contract import EXECUTORS, RunExecutor, adapt, parse_executor, start
@@ -33,6 +32,7 @@ from ..plugins import Plugin, PluginKind, names_from, reference_of
 from ..policy import POLICIES
 from ..schema import convert
 from ..space import SPACES, Space
+from ..stats.random_search import difficulty_trials
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ..analysis.stats.random_search import difficulty, draws_for, expected_best, expected_draws
 from ..arrays import Floats
 from ..log.format import read_log
 from ..measure.suite import SuiteTable, read_suite
+from ..stats.random_search import difficulty, draws_for, expected_best, expected_draws
 from ..tables.info import NEAR, TableInfo, named_values, versions_text
 from .trajectories import RecordedTable
 

@@ -20,7 +20,6 @@ from ..analysis.measures import AREA
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns, pad_curves
-from ..analysis.stats.random_search import difficulty_trials
 from ..analysis.verdict import DIGITS, WORDS, effect_text, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
@@ -29,6 +28,7 @@ from ..log.columns import Columns
 from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
 from ..run.study import Study
+from ..stats.random_search import difficulty_trials
 from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
 from .verify import check_baselines
 

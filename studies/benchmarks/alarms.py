@@ -33,9 +33,9 @@ from simulation import TABLES, Runs, lucky_runs, read_tables
 
 from searchlab.analysis.contrasts import Key, PageTests
 from searchlab.analysis.model import PAIRED_T, SIGNED_RANK
-from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
+from searchlab.stats.inference import paired_difference
+from searchlab.stats.ranks import ALPHA, rank_sum_test, rounded, signed_rank
 
 COLUMNS = ("each verdict", "unregistered", "one contrast", "three contrasts")
 Page = list[list[Runs]]

@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, new_workload, read_tables
 
-from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.intervals import (
+from searchlab.arrays import Floats
+from searchlab.stats.inference import paired_difference
+from searchlab.stats.intervals import (
     Interval,
     improvement,
     improvement_interval,
@@ -32,7 +33,6 @@ from searchlab.analysis.stats.intervals import (
     median_interval,
     share_interval,
 )
-from searchlab.arrays import Floats
 
 POOL, POPULATION, OF_EACH = 20_000, 4_000, 32
 

@@ -18,11 +18,11 @@ from unittest.mock import patch
 import numpy as np
 
 from searchlab.analysis import summarize
-from searchlab.analysis.stats.inference import paired_difference
 from searchlab.arrays import Floats, Ints
 from searchlab.records import SHORTEST
 from searchlab.run.study import Study
 from searchlab.space import Config, Knob, Space, Value
+from searchlab.stats.inference import paired_difference
 from searchlab.suite.compare import compare
 from searchlab.suite.trajectories import collect
 from searchlab_policies import gaussian_process, gp_prior

@@ -40,8 +40,6 @@ from results import markdown, with_interval
 from searchlab.analysis import summarize
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns, WorkloadRuns
-from searchlab.analysis.stats.inference import paired_difference
-from searchlab.analysis.stats.random_search import difficulty_trials
 from searchlab.arrays import Floats
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
@@ -49,6 +47,8 @@ from searchlab.log.plan import Budget
 from searchlab.measure.suite import Suite, SuiteTable, find_suite
 from searchlab.records import Statistic, cost_of
 from searchlab.space import Config
+from searchlab.stats.inference import paired_difference
+from searchlab.stats.random_search import difficulty_trials
 from searchlab.suite.trajectories import Trajectories, baselines, read_results
 from searchlab.tables.info import TableInfo
 from searchlab.tables.landscape import NEAR, Landscape, encode, relative_spread

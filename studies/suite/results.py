@@ -22,10 +22,10 @@ from searchlab.analysis import summarize
 from searchlab.analysis.measures import OverallStrategy
 from searchlab.analysis.model import PairClaims, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
-from searchlab.analysis.stats.inference import Answer, paired_difference
 from searchlab.analysis.words import p_text
 from searchlab.log.format import find_logs, read_log
 from searchlab.measure.suite import find_suite
+from searchlab.stats.inference import Answer, paired_difference
 from searchlab.suite.compare import compare
 from searchlab.suite.trajectories import Trajectories, baselines, collect, read_results
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.analysis.stats.inference import Difference, Equivalence, paired_difference
 from searchlab.analysis.verdict import claims, equivalence_claim, headline
+from searchlab.stats.inference import Difference, Equivalence, paired_difference
 
 
 def difference(workloads: int, seeds: int) -> Difference:

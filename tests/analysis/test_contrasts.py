@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
 from searchlab.analysis.model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK
-from searchlab.analysis.stats.ranks import holm, rank_sum_test, signed_rank
 from searchlab.arrays import Floats
+from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
 
 

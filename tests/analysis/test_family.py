@@ -11,9 +11,9 @@ from searchlab.analysis.contrasts import Key, PageTests
 from searchlab.analysis.model import PAIRED_T, SIGNED_RANK, Summary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import summary_table
-from searchlab.analysis.stats.ranks import holm
 from searchlab.analysis.summary import summarize
 from searchlab.plugins import Plugin
+from searchlab.stats.ranks import holm
 from tests.support.analysis.logs import write
 
 WORKLOADS = ["gemm:100x100x50", "gemm:64x64x64"]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.stats.random_search import Draws
 from searchlab.analysis.summary import summarize
 from searchlab.log.format import Final, Finalist, RandomDraws, read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import FAILURES
+from searchlab.stats.random_search import Draws
 from tests.support.analysis.logs import WORKLOAD, write
 
 

@@ -12,13 +12,13 @@ from scipy.stats import binom
 
 from searchlab.analysis.model import RANK_SUM, SIGNED_RANK, Outcome, Summary
 from searchlab.analysis.runs import LoggedRun, WorkloadRuns
-from searchlab.analysis.stats.intervals import mean_interval
-from searchlab.analysis.stats.random_search import Draws, RandomSearch
-from searchlab.analysis.stats.ranks import rank_sum_test, signed_rank
 from searchlab.analysis.summary import summarize
 from searchlab.arrays import Floats
 from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record
+from searchlab.stats.intervals import mean_interval
+from searchlab.stats.random_search import Draws, RandomSearch
+from searchlab.stats.ranks import rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
 from tests.support.analysis.logs import WORKLOAD, header
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import summarize
-from searchlab.analysis.stats.random_search import difficulty_trials, draws_for, expected_draws
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns
 from searchlab.log.format import Passes, read_log
 from searchlab.log.writer import compress, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
+from searchlab.stats.random_search import difficulty_trials, draws_for, expected_draws
 from searchlab.suite import verify
 from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import compare, dev_areas

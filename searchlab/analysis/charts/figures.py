@@ -13,13 +13,13 @@ import numpy as np
 from ...arrays import Floats, Ints
 from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
+from ...stats.curves import Band, band_at, ecdf, performance_ratios, run_score_profile
+from ...stats.inference import paired_difference
+from ...stats.intervals import Interval, mean_intervals
+from ...stats.ranks import ALPHA
 from ..measures import AREA, SECONDS, TIME_PARTS, TRIALS, StrategySummary
 from ..model import Overall, Summary, WorkloadSummary
 from ..runs import RANDOM, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, strategy_order
-from ..stats.curves import Band, band_at, ecdf, performance_ratios, run_score_profile
-from ..stats.inference import paired_difference
-from ..stats.intervals import Interval, mean_intervals
-from ..stats.ranks import ALPHA
 from ..summary import paired_areas
 from ..words import listed
 

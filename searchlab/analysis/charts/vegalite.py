@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...files import file_name, write_file
+from ...stats.inference import ROPE
 from ..model import Diagram, Summary
-from ..stats.inference import ROPE
 from ..verdict import signed
 from ..words import p_text
 from .figures import COLOURS, FLOOR, Bars, Figure, Gap, LineStyles, View, differences, failure_bars, time_bars

@@ -23,12 +23,12 @@ from ...errors import encodable
 from ...log.format import Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
+from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
 from ..measures import Row, Shown, StrategySummary, Table, table
 from ..model import BestProgram, Summary, WorkloadSummary
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..stats.intervals import Interval
 from ..words import listed, number_text, p_text
 
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import ttest_1samp, ttest_rel
 
-from searchlab.analysis.stats.inference import FEWEST_WORKLOADS, Answer, paired_difference
 from searchlab.arrays import Floats
+from searchlab.stats.inference import FEWEST_WORKLOADS, Answer, paired_difference
 
 areas = arrays(np.float64, (3, 4), elements=st.floats(0, 1).map(lambda value: round(value, 6)))
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...arrays import Floats, Ints
+from ..arrays import Floats, Ints
 
 ALPHA = 0.05  # maximum probability that a family of tests calls any two equal strategies different
 EXACT_RANK_SUM = 100  # maximum total number of runs of both strategies for which the rank-sum test is exact

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.curves import (
+from searchlab.stats.curves import (
     Floats,
     area_under_curve,
     band_at,

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.curves import (
+from searchlab.arrays import Floats
+from searchlab.stats.curves import (
     COARSEST,
     FINEST,
     anytime,
@@ -20,7 +21,6 @@ from searchlab.analysis.stats.curves import (
     penalised_average,
     precision_targets,
 )
-from searchlab.arrays import Floats
 
 INF = math.inf
 rising = arrays(np.float64, (3, 12), elements=st.floats(0, 10)).map(

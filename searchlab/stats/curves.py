@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...arrays import Floats
+from ..arrays import Floats
 
 FINEST, COARSEST = 0.01, 10.0
 """The range of precisions (latency / lowest known latency - 1) that :func:`anytime` covers. 1 % is about the

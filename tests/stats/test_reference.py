@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.curves import run_score_profile
-from searchlab.analysis.stats.intervals import (
+from searchlab.arrays import Floats
+from searchlab.stats.curves import run_score_profile
+from searchlab.stats.intervals import (
     improvement,
     improvement_interval,
     interquartile_interval,
     interquartile_mean,
     mean_of_means_interval,
 )
-from searchlab.analysis.stats.random_search import cutoff, expected_best, mean_score, score_curve
-from searchlab.analysis.stats.ranks import holm
-from searchlab.arrays import Floats
+from searchlab.stats.random_search import cutoff, expected_best, mean_score, score_curve
+from searchlab.stats.ranks import holm
 
 WHY = "the dependency group `reference` is not installed"
 scores = arrays(np.float64, (7, 3), elements=st.integers(0, 9).map(lambda value: value / 9))

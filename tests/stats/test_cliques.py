@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.stats.ranks import cliques
+from searchlab.stats.ranks import cliques
 
 
 @given(

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import stdtr
 
-from ...arrays import Floats
+from ..arrays import Floats
 from .intervals import DECIMALS, Interval, satterthwaite, t_interval
 
 FEWEST_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant

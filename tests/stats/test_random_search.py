@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.random_search import (
+from searchlab.arrays import Floats
+from searchlab.stats.random_search import (
     Draws,
     RandomSearch,
     cutoff,
@@ -18,7 +19,6 @@ from searchlab.analysis.stats.random_search import (
     score_curve,
     weighted_median,
 )
-from searchlab.arrays import Floats
 
 tables = arrays(np.float64, st.integers(1, 8), elements=st.integers(1, 20) | st.just(math.inf))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
-from searchlab.analysis.stats.ranks import average_ranks, holm, rank_sum_test, rounded, signed_rank
 from searchlab.arrays import Floats
+from searchlab.stats.ranks import average_ranks, holm, rank_sum_test, rounded, signed_rank
 
 
 def signed_rank_test(first: Floats, second: Floats) -> float:

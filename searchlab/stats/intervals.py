@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betainc, betaincc, ndtri, stdtrit
 
-from ...arrays import Floats
+from ..arrays import Floats
 
 Sample = Sequence[Floats]
 

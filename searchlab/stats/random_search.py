@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from ...arrays import Floats
+from ..arrays import Floats
 
 PART = 0.96  # the fraction of the way from the median to the optimum at which random search ends a score
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, binom, ttest_1samp
 
-from searchlab.analysis.stats.intervals import (
+from searchlab.arrays import Floats
+from searchlab.stats.intervals import (
     Interval,
     Sample,
     improvement_interval,
@@ -22,7 +23,6 @@ from searchlab.analysis.stats.intervals import (
     median_interval,
     share_interval,
 )
-from searchlab.arrays import Floats
 
 INF = math.inf
 numbers = arrays(np.float64, st.integers(2, 9), elements=st.floats(0, 1).map(lambda value: round(value, 6)))

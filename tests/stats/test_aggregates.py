@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from searchlab.analysis.stats.curves import ecdf, performance_ratios, run_score_profile
-from searchlab.analysis.stats.intervals import improvement, interquartile_mean
 from searchlab.arrays import Floats
+from searchlab.stats.curves import ecdf, performance_ratios, run_score_profile
+from searchlab.stats.intervals import improvement, interquartile_mean
 
 INF = math.inf
 samples = st.lists(arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1)), min_size=1, max_size=4)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.stats.inference import Equivalence, bayesian_signed_rank
+from searchlab.stats.inference import Equivalence, bayesian_signed_rank
 
 
 def shares(found: Equivalence) -> tuple[float, float, float]:
