@@ -160,7 +160,9 @@ def test_the_files_of_a_directory_are_regular(tmp_path: Path) -> None:
     os.mkfifo(results / "e.jsonl")
     with pytest.warns(SearchlabWarning) as caught:
         assert find_files(results, (".jsonl",)) == [results / "deep" / "a.jsonl"]
-    assert [next(name for name in "bcde" if f"{name}.jsonl" in str(one.message)) for one in caught] == list("bcde")
+    assert [next(name for name in "bcde" if f"{name}.jsonl" in str(warning.message)) for warning in caught] == list(
+        "bcde"
+    )
 
 
 def test_one_bad_file_does_not_take_the_others_along(tmp_path: Path) -> None:

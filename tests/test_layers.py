@@ -64,27 +64,27 @@ CONTRACTS = {
 
 def modules() -> dict[str, Path]:
     """Every module of the four packages, by name."""
-    found = {}
+    paths = {}
     for package, source in SOURCES.items():
         for path in (source / package).rglob("*.py"):
             parts = path.relative_to(source).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 @cache
 def imports() -> dict[str, set[str]]:
     """The modules of the four packages that each of them imports; a package stands for its ``__init__``."""
-    known = modules()
+    paths = modules()
     graph: dict[str, set[str]] = {}
-    for name, path in known.items():
+    for name, path in paths.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         graph[name] = set()
         for node in ast.walk(ast.parse(path.read_text())):
             for target in named_by(node, package):
                 # ``from package import module`` names a module, ``from module import name`` what is in it.
-                module = target if target in known else target.rpartition(".")[0]
-                if module in known and module != name:
+                module = target if target in paths else target.rpartition(".")[0]
+                if module in paths and module != name:
                     graph[name].add(module)
                     # The packages above it are run too, but for those that the importer is in itself.
                     parents = (module[:i] for i, letter in enumerate(module) if letter == ".")

@@ -37,5 +37,5 @@ def test_a_claim_that_cannot_be_made_says_why() -> None:
 
 
 def test_equivalence_in_a_sentence() -> None:
-    said = equivalence_claim("a", "b", Equivalence(0.85, 0.1, 0.05), 0.01)
-    assert "better than b by more than 0.01 is 0.85" in said and "worse by more than that is 0.05" in said
+    text = equivalence_claim("a", "b", Equivalence(0.85, 0.1, 0.05), 0.01)
+    assert "better than b by more than 0.01 is 0.85" in text and "worse by more than that is 0.05" in text

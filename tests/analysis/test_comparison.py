@@ -133,7 +133,7 @@ def test_verdicts_are_those_of_the_report(comparison: Comparison) -> None:
     assert comparison.verdicts == {item.workload: item.verdict for item in comparison.summary.workloads}
     first, *others = comparison.verdict.splitlines()
     assert comparison.summary.overall and first == comparison.summary.overall.verdict
-    assert others == [f"{workload}: {said}" for workload, said in comparison.verdicts.items()]
+    assert others == [f"{workload}: {message}" for workload, message in comparison.verdicts.items()]
 
 
 def test_one_workload_needs_no_name(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda d: compare(), "nothing to compare: pass results, logs, or directories of logs"),
         (lambda d: compare([]), "nothing to compare: pass results, logs, or directories of logs"),
@@ -189,19 +189,19 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
         (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "no two strategies share more than one"),
     ],
 )
-def test_bad_input_is_one_sentence(directory: Path, call: Any, said: str) -> None:
-    with pytest.raises(SearchlabError, match=re.escape(said)) as caught:
+def test_bad_input_is_one_sentence(directory: Path, call: Any, message: str) -> None:
+    with pytest.raises(SearchlabError, match=re.escape(message)) as caught:
         call(directory)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("found", [[], ["crash", "crash"]])
-def test_what_has_not_succeeded_is_said(tmp_path: Path, found: list[Any]) -> None:
+@pytest.mark.parametrize("throughputs", [[], ["crash", "crash"]])
+def test_what_has_not_succeeded_is_said(tmp_path: Path, throughputs: list[Any]) -> None:
     for name in ("a", "b"):
-        write(tmp_path, name, 0, found)
+        write(tmp_path, name, 0, throughputs)
     one = compare(tmp_path)
-    assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if found else 0)
-    for name in ("regret", "ecdf", "score", *([] if found else ["convergence"])):
+    assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if throughputs else 0)
+    for name in ("regret", "ecdf", "score", *([] if throughputs else ["convergence"])):
         with pytest.raises(SearchlabError, match=WORKLOAD):
             getattr(one, f"plot_{name}")()
 

@@ -31,7 +31,7 @@ def runs(*values: float, first: int = 0) -> Runs:
 def test_pairs_are_corrected_as_a_family() -> None:
     compared = contrasts({"a": runs(1, 2, 3, 4), "b": runs(5, 6, 7, 8), "c": runs(1, 2, 3, INF)})
     assert [(c.first, c.second, c.measure, c.test, c.runs) for c in compared] == [
-        (one, other, "m", RANK_SUM, 4) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))
+        (first, second, "m", RANK_SUM, 4) for first, second in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
     assert compared[0].p == rank_sum_test(np.arange(1.0, 5), np.arange(5.0, 9))
     assert [c.adjusted for c in compared] == holm(np.array([c.p for c in compared])).tolist()
@@ -48,12 +48,14 @@ def test_a_measure_that_is_described_has_an_interval_and_no_p() -> None:
 
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
     values = {name: runs(*range(100 * i, 100 * i + 7)) for i, name in enumerate("abcdef")}
-    tests = PageTests.from_pairs([(one, other) for one in values for other in values if one < other], [], [("a", "b")])
+    tests = PageTests.from_pairs(
+        [(first, second) for first in values for second in values if first < second], [], [("a", "b")]
+    )
     assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
-    found = compare("m", values, (), tests.level)
-    assert [c.test for c in found] == [SIGNED_RANK, *[RANK_SUM] * 14]
-    adjusted = with_adjusted("w", found, tests.adjusted(p_values("w", found)))
-    assert found[0].p is not None and adjusted[0].adjusted == found[0].p
+    contrasts_of_all = compare("m", values, (), tests.level)
+    assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
+    adjusted = with_adjusted("w", contrasts_of_all, tests.adjusted(p_values("w", contrasts_of_all)))
+    assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p
 
 
 def test_who_is_ahead() -> None:

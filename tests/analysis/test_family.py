@@ -25,9 +25,9 @@ def summary(directory: Path, contrasts: list[tuple[str, str]], late: str = "") -
     for workload in WORKLOADS:
         for seed in range(4):
             for place, name in enumerate(("a", "b", "c")):
-                known = () if (name, seed) == (late, 0) else tuple(contrasts)
-                found = [1.0 + place, 4 + seed % 2 + place, 9, 10 + (seed + place) % 3]
-                write(directory, name, seed, found, workload=workload, contrasts=known)
+                registered = () if (name, seed) == (late, 0) else tuple(contrasts)
+                throughputs = [1.0 + place, 4 + seed % 2 + place, 9, 10 + (seed + place) % 3]
+                write(directory, name, seed, throughputs, workload=workload, contrasts=registered)
     return summarize(read_runs(directory))
 
 
@@ -107,9 +107,9 @@ def test_each_family_alarms_in_five_of_a_hundred(
     alarms: dict[bool, list[bool]] = {True: [], False: []}
     for p in random.random((1500, len(tests))).tolist():
         adjusted = page.adjusted({key: value if key in equal else 1e-9 for key, value in zip(tests, p, strict=True)})
-        for is_registered, found in alarms.items():
+        for is_registered, minima in alarms.items():
             family = [adjusted[key] for key in equal if (key[2:] in registered) == is_registered]
-            found.append(min(family, default=1.0) <= 0.05)
+            minima.append(min(family, default=1.0) <= 0.05)
     assert 0.03 <= np.mean(alarms[False]) <= 0.067
     assert np.mean(alarms[True]) <= 0.067
     if registered and not ahead:
@@ -117,23 +117,24 @@ def test_each_family_alarms_in_five_of_a_hundred(
 
 
 def test_without_contrasts_all_tests_are_one_family(tmp_path: Path) -> None:
-    found = summary(tmp_path, [])
-    assert found.overall is not None
-    compared = [c for item in found.workloads for c in item.contrasts] + found.overall.contrasts
+    explored = summary(tmp_path, [])
+    assert explored.overall is not None
+    compared = [c for item in explored.workloads for c in item.contrasts] + explored.overall.contrasts
     tested = {number: c.p for number, c in enumerate(compared) if c.p is not None}
-    assert len(tested) == found.family.tests == 9 and {compared[number].measure for number in tested} == {"area"}
+    assert len(tested) == explored.family.tests == 9 and {compared[number].measure for number in tested} == {"area"}
     adjusted = holm(np.array(list(tested.values())))
     assert [compared[number].adjusted for number in tested] == pytest.approx(adjusted)
-    assert "9 tests" in found.family.says and "No contrast was registered" in found.family.says
+    assert "9 tests" in explored.family.says and "No contrast was registered" in explored.family.says
 
 
 def test_a_contrast_is_registered_if_every_log_names_it(tmp_path: Path) -> None:
-    found = summary(tmp_path / "all", [("b", "a")])
-    assert found.family.registered == [("b", "a")] and "Registered before the runs: b against a" in found.family.says
+    facts = summary(tmp_path / "all", [("b", "a")])
+    assert facts.family.registered == [("b", "a")] and "Registered before the runs: b against a" in facts.family.says
     explored = summary(tmp_path / "none", [])
-    assert found.overall is not None and explored.overall is not None
+    assert facts.overall is not None and explored.overall is not None
     registered, alone = (
-        next(c for c in one.overall.contrasts if {c.first, c.second} == {"a", "b"}) for one in (found, explored)
+        next(c for c in facts_of_study.overall.contrasts if {c.first, c.second} == {"a", "b"})
+        for facts_of_study in (facts, explored)
     )
     assert registered.p == alone.p and registered.adjusted is not None and alone.adjusted is not None
     assert registered.adjusted < alone.adjusted
@@ -145,9 +146,9 @@ def test_a_contrast_is_registered_if_every_log_names_it(tmp_path: Path) -> None:
 
 
 def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
-    found = summary(tmp_path, [("b", "a"), ("a", "c")])
-    assert [(one.first, one.second) for one in found.answers] == [("b", "a"), ("a", "c")]
-    answer = found.answers[1]
+    facts = summary(tmp_path, [("b", "a"), ("a", "c")])
+    assert [(contrast.first, contrast.second) for contrast in facts.answers] == [("b", "a"), ("a", "c")]
+    answer = facts.answers[1]
     assert answer.verdict == ("better" if answer.difference.value > 0 else "worse")
     ends = answer.difference.on_these.difference
     assert ends.lower is not None and ends.upper is not None and ends.lower < answer.difference.value < ends.upper
@@ -156,9 +157,9 @@ def test_registered_contrasts_are_answered_in_order(tmp_path: Path) -> None:
     )
     assert "on these 2 workloads" in answer.says and "like these" not in answer.says
     comparison = Comparison(read_runs(tmp_path))
-    says = [one.says for one in found.answers]
+    says = [contrast.says for contrast in facts.answers]
     assert comparison.verdict.splitlines()[:2] == says
-    shown = [str(one) for one in summary_table(found)[:2]]
+    shown = [str(contrast) for contrast in summary_table(facts)[:2]]
     assert shown == says, "before all tables"
     page = (comparison.save(tmp_path / "report")).read_text()
     assert page.index(says[0].split(": ")[0]) < page.index(says[1].split(": ")[0]) < page.index('id="family"')
@@ -180,8 +181,8 @@ def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> N
     for seed in range(6):
         for place, name in enumerate(("a", "b")):
             write(tmp_path, name, seed, [1.0 + seed / 50, 5, 9 - 3 * place, 10], contrasts=(("b", "a"),))
-    found = summarize(read_runs(tmp_path))
-    (answer,), (contrast,) = found.answers, [c for c in found.workloads[0].contrasts if c.measure == "area"]
+    facts = summarize(read_runs(tmp_path))
+    (answer,), (contrast,) = facts.answers, [c for c in facts.workloads[0].contrasts if c.measure == "area"]
     assert answer.difference.on_these.p == contrast.adjusted and answer.difference.value < 0
     assert answer.verdict == ("worse" if contrast.significant else "undecided") and "on this workload" in answer.says
 

@@ -105,5 +105,5 @@ def test_a_column_without_a_number_is_left_out(tmp_path: Path) -> None:
 
 def test_rows_are_equal_where_their_numbers_are(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2])
-    one, other = (compare(tmp_path).summary.workloads[0].strategies[0] for _ in range(2))
-    assert one == other and repr(one) == "<StrategySummary of a>" and one.area.median == other.area.median
+    first, second = (compare(tmp_path).summary.workloads[0].strategies[0] for _ in range(2))
+    assert first == second and repr(first) == "<StrategySummary of a>" and first.area.median == second.area.median

@@ -39,21 +39,21 @@ def test_the_scores_are_those_of_the_package(case: tuple[str, Log]) -> None:
     """As recorded from the package's own reading of Kernel Tuner's file (``tests.support.analysis.methodology``)."""
     name, table = case
     expected = json.loads(RECORDED.read_text())[name]
-    over_trials, over_seconds = methodology_scores(table, [run_over(table, one) for one in draws(len(table.records))])
+    over_trials, over_seconds = methodology_scores(table, [run_over(table, draw) for draw in draws(len(table.records))])
     assert over_trials == pytest.approx(expected["score over trials"], abs=1e-6)
     assert over_seconds == pytest.approx(expected["score over seconds"], abs=1e-6)
 
 
 def test_what_cannot_be_scored_is_one_sentence(case: tuple[str, Log]) -> None:
     _, table = case
-    one = run_over(table, draws(len(table.records))[0])
+    log = run_over(table, draws(len(table.records))[0])
     short = msgspec.structs.replace(table.records[0], config={"MB": 1})
     for runs, why in (
         ([], "no run"),
         ([run_over(table, np.array([1, 2, 3]))], "3 trials"),
-        ([one, Log(Path("other.jsonl"), table.header, (short,))], "trial 0 of other.jsonl has a config"),
+        ([log, Log(Path("other.jsonl"), table.header, (short,))], "trial 0 of other.jsonl has a config"),
     ):
         with pytest.raises(SearchlabError, match=why):
             methodology_scores(table, runs)
     with pytest.raises(SearchlabError, match="fewer than two different costs"):
-        methodology_scores(Log(table.path, table.header, table.records[:1]), [one])
+        methodology_scores(Log(table.path, table.header, table.records[:1]), [log])

@@ -30,9 +30,9 @@ def overall(directory: Path) -> Overall | None:
 
 
 def test_numbers_over_two_workloads(tmp_path: Path) -> None:
-    found = overall(study(tmp_path))
-    assert found is not None and found.workloads == WORKLOADS
-    good, random = found.strategies
+    facts = overall(study(tmp_path))
+    assert facts is not None and facts.workloads == WORKLOADS
+    good, random = facts.strategies
     assert (good.strategy, random.strategy) == ("good", "random")
     areas = np.array([(8 + 9 + 9 + seed + 16) / 64 for seed in range(4)] * 2)
     assert good.area.value == pytest.approx(areas.mean())
@@ -40,20 +40,20 @@ def test_numbers_over_two_workloads(tmp_path: Path) -> None:
     assert good.area.lower < good.area.value < good.area.upper
     assert good.score is not None and random.score is not None and good.score.value > random.score.value
     assert good.ecdf_area > random.ecdf_area
-    (contrast,) = found.contrasts
+    (contrast,) = facts.contrasts
     assert (contrast.first, contrast.second, contrast.runs) == ("good", "random", 8)
     assert contrast.test == "paired-t" and contrast.p is not None and contrast.p < 1e-8
     assert contrast.adjusted == pytest.approx(contrast.p * 3), "the pair is tested on each workload, too"
     assert contrast.effect == pytest.approx(np.mean([(36 - 10 - seed) / 64 for seed in range(4)]), abs=0.1)
     assert (contrast.improvement, contrast.upper) == (1, 1) and contrast.lower is not None and contrast.lower > 0.6
-    assert found.diagram.strategies == ["good", "random"] and found.diagram.ranks == [1, 2]
-    assert found.standing.outcome is Outcome.AHEAD and list(found.standing.behind) == ["random"]
-    assert found.verdict.startswith(
+    assert facts.diagram.strategies == ["good", "random"] and facts.diagram.ranks == [1, 2]
+    assert facts.standing.outcome is Outcome.AHEAD and list(facts.standing.behind) == ["random"]
+    assert facts.verdict.startswith(
         "good is significantly better than random across 2 workloads by mean area under the curve (p < 0.001). "
         "Mean area under the curve: good 0.6"
     )
-    (claim,) = found.claims
-    assert claim.headline == claim.says[1] and claim.headline in found.verdict and "needs 11 workloads" in claim.says[2]
+    (claim,) = facts.claims
+    assert claim.headline == claim.says[1] and claim.headline in facts.verdict and "needs 11 workloads" in claim.says[2]
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
         write(tmp_path, "a", 0, [1, 2], workload=workload)
         write(tmp_path, "b", 0, [1, 1], workload=workload)
     report(tmp_path)
-    found = overall(tmp_path)
-    assert found is not None and found.standing.untested == {"b": "one seed in common"}
-    assert found.verdict.startswith(
+    facts = overall(tmp_path)
+    assert facts is not None and facts.standing.untested == {"b": "one seed in common"}
+    assert facts.verdict.startswith(
         "No winner across 2 workloads. There is no test of a against b (one seed in common). "
         "Mean area under the curve: a 0.750, b 0.500. In these runs, a minus b is +0.250 in mean area"
     )
@@ -73,18 +73,18 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 def test_only_strategies_and_seeds_that_all_workloads_have(tmp_path: Path) -> None:
     write(study(tmp_path), "extra", 0, [5.0, 5.0, 5.0, 5.0])
     write(tmp_path, "good", 9, [5.0, 5.0, 5.0, 5.0], workload=WORKLOADS[0])
-    found = overall(tmp_path)
-    assert found is not None
-    assert [row.strategy for row in found.strategies] == ["good", "random"] and found.contrasts[0].runs == 8
+    facts = overall(tmp_path)
+    assert facts is not None
+    assert [row.strategy for row in facts.strategies] == ["good", "random"] and facts.contrasts[0].runs == 8
 
 
 def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     write(study(tmp_path), "good", 4, [1.0], workload=WORKLOADS[1])
-    found = overall(tmp_path)
-    assert found is not None and found.standing.leader == "good"
-    assert " Some runs are not complete, so this may change. " in found.verdict
-    assert found.verdict.endswith(" Excluded because they were stopped early: 1 run of good.")
-    assert found.contrasts[0].runs == 8
+    facts = overall(tmp_path)
+    assert facts is not None and facts.standing.leader == "good"
+    assert " Some runs are not complete, so this may change. " in facts.verdict
+    assert facts.verdict.endswith(" Excluded because they were stopped early: 1 run of good.")
+    assert facts.contrasts[0].runs == 8
 
 
 def test_unequal_budgets_reach_the_verdict(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_unequal_budgets_reach_the_verdict(tmp_path: Path) -> None:
     for seed in range(4):
         write(tmp_path, "third", seed, [8, 9], workload=WORKLOADS[0])
         write(tmp_path, "third", seed, [8, 9, 9, 9], workload=WORKLOADS[1])
-    found = overall(tmp_path)
-    assert found is not None and found.verdict.endswith(
+    facts = overall(tmp_path)
+    assert facts is not None and facts.verdict.endswith(
         " The number of trials differs between strategies, so they are compared over the trials that all of them "
         "completed: 2 on gemm:100x100x50."
     )
@@ -103,9 +103,9 @@ def test_one_thin_strategy_leaves_the_others_their_seeds(tmp_path: Path) -> None
     study(tmp_path)
     for workload in WORKLOADS:
         write(tmp_path, "thin", 0, [1, 1, 1, 1], workload=workload)
-    found = overall(tmp_path)
-    assert found is not None
-    assert {(c.first, c.second): c.runs for c in found.contrasts} == {
+    facts = overall(tmp_path)
+    assert facts is not None
+    assert {(c.first, c.second): c.runs for c in facts.contrasts} == {
         ("good", "random"): 8,
         ("good", "thin"): 2,
         ("random", "thin"): 2,
@@ -129,8 +129,8 @@ def test_eleven_workloads_carry_a_claim_on_others(tmp_path: Path) -> None:
     for number in range(11):
         for name, ahead in (("a", 1.0), ("b", 0.0), ("c", -0.5)):
             for seed in range(2):
-                found = [1 + ahead, 4 + ahead * (1 + 0.1 * ((number + 2 * seed) % 5)), 8.0, 10.0]
-                write(tmp_path, name, seed, found, workload=f"gemm:100x100x{50 + number}")
+                throughputs = [1 + ahead, 4 + ahead * (1 + 0.1 * ((number + 2 * seed) % 5)), 8.0, 10.0]
+                write(tmp_path, name, seed, throughputs, workload=f"gemm:100x100x{50 + number}")
     summary = report(tmp_path)
     assert summary.overall is not None
     first, second = summary.overall.claims

@@ -44,7 +44,7 @@ def test_fewer_policies_seeds_and_trials(study: dict[tuple[str, int], Path], tmp
     write_plan(tmp_path, runs)
     with pytest.warns(SearchlabWarning) as told:
         comparison = read_runs(tmp_path)
-    assert [str(one.message).split(":")[0] for one in told] == [
+    assert [str(warning.message).split(":")[0] for warning in told] == [
         "logs of runs that are no longer part of the study are skipped",
         "some logs contain more trials than are now part of the study, which are skipped",
     ]
@@ -124,11 +124,11 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
     write_plan(tmp_path, [planned(path, tmp_path, *of, trials=8) for of, path in study.items()])
     with LogWriter(path, header("a", 0)):
         (item,) = summarize(read_runs(tmp_path)).workloads
-        said = searchlab("report", tmp_path)
+        output = searchlab("report", tmp_path)
     name = path.name
     assert f"Still running, and included up to now: {name}." in item.notes
     assert f"Not yet at trial 8, and therefore excluded from everything but ERT: {name}." in item.notes
-    assert "3 of 4 runs finished, 1 running; 29 trials done" in said.stdout, said.stderr
+    assert "3 of 4 runs finished, 1 running; 29 trials done" in output.stdout, output.stderr
     assert f"Still running, and included up to now: {name}" in (tmp_path / "report" / "report.html").read_text()
     assert "running" not in searchlab("report", tmp_path).stdout
 

@@ -15,17 +15,19 @@ def test_variance_components_equal_those_of_anova() -> None:
     differences = random.normal(0, 0.03, (9, 1)) + random.normal(0, 0.05, (9, 6))
     within = differences.var(axis=1, ddof=1).mean()
     between = 6 * differences.mean(axis=1).var(ddof=1)
-    found = variation(list(differences))
-    assert found is not None and found.workloads is not None
-    assert found.seeds**2 == pytest.approx(within) and found.workloads**2 == pytest.approx((between - within) / 6)
+    variances = variation(list(differences))
+    assert variances is not None and variances.workloads is not None
+    assert variances.seeds**2 == pytest.approx(within) and variances.workloads**2 == pytest.approx(
+        (between - within) / 6
+    )
 
 
 def test_variance_components_are_those_that_made_the_numbers() -> None:
     random = np.random.default_rng(1)
     ragged = [random.normal(random.normal(0, 0.03), 0.05, random.integers(1, 6)) for _ in range(3000)]
-    found = variation(ragged)
-    assert found is not None and found.seeds == pytest.approx(0.05, rel=0.05)
-    assert found.workloads == pytest.approx(0.03, rel=0.1)
+    variances = variation(ragged)
+    assert variances is not None and variances.seeds == pytest.approx(0.05, rel=0.05)
+    assert variances.workloads == pytest.approx(0.03, rel=0.1)
 
 
 def test_what_the_runs_do_not_show_is_unknown() -> None:

@@ -58,7 +58,7 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
         "other/index.html",
         "other/report.html",
     ]
-    found = 0
+    links = 0
     for page in pages:
         text = page.read_text("utf-8").replace(javascript(), "")
         assert not re.search(r"https?:", text) and "default-src &#39;none&#39;" in text and "<b>yours" not in text
@@ -67,8 +67,8 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
             target = (page.parent / unquote(path)).resolve() if path else page
             assert target.is_relative_to(site.resolve()) and target.is_file(), (page, link)
             assert not place or target.suffix != ".html" or f'id="{place}"' in target.read_text("utf-8")
-            found += 1
-    assert found > 50
+            links += 1
+    assert links > 50
 
 
 def test_a_card_answers_and_says_when_and_where(site: Path) -> None:
@@ -116,16 +116,16 @@ def test_a_report_in_the_directory_is_no_data(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
-    one = study_result(study(tmp_path / "a" / "one"))
+    result = study_result(study(tmp_path / "a" / "one"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
     with pytest.raises(SearchlabError, match="full is neither empty nor a site; choose another directory"):
-        publish(tmp_path / "full", [one])
+        publish(tmp_path / "full", [result])
     with pytest.raises(SearchlabError, match="two results would be written to .*/one; rename"):
-        publish(tmp_path / "site", [one, study_result(study(tmp_path / "b" / "one"))])
+        publish(tmp_path / "site", [result, study_result(study(tmp_path / "b" / "one"))])
     with pytest.raises(SearchlabError, match="the directory .*none to publish does not exist"):
         study_result(tmp_path / "none")
-    publish(tmp_path / "site", [one])
+    publish(tmp_path / "site", [result])
     (tmp_path / "site" / "one" / "card.json").write_text("{")
     with pytest.raises(SearchlabError, match=r"one/card\.json is damaged"):
         publish(tmp_path / "site", [study_result(study(tmp_path / "two"))])

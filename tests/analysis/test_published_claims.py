@@ -52,13 +52,13 @@ def about(level: float, spread: float, of: int = 0, trials: int = 4) -> Curve:
     return curve
 
 
-def only(found: list[ClaimVerdict]) -> ClaimVerdict:
-    (one,) = found
-    return one
+def only(verdicts: list[ClaimVerdict]) -> ClaimVerdict:
+    (verdict,) = verdicts
+    return verdict
 
 
 @pytest.mark.parametrize(
-    ("ours", "measure", "verdict"),
+    ("curve", "measure", "verdict"),
     [
         *((about(1.2, 0.01), measure, "holds") for measure in ("best_gflops", "area", "anytime")),
         *((about(0.8, 0.01), measure, "fails") for measure in ("best_gflops", "area", "anytime")),
@@ -66,11 +66,11 @@ def only(found: list[ClaimVerdict]) -> ClaimVerdict:
         *((about(1.2, 0.5), measure, "undecided") for measure in ("best_gflops", "anytime")),
     ],
 )
-def test_three_verdicts(ours: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
-    study(tmp_path, a=ours, b=about(1.0, 0.0005, 1))
-    found = only(claim_verdicts(read_runs(tmp_path), [claim(measure=measure)]))
-    assert found.verdict == verdict, found.says
-    (pair,) = found.against
+def test_three_verdicts(curve: Curve, measure: Any, verdict: str, tmp_path: Path) -> None:
+    study(tmp_path, a=curve, b=about(1.0, 0.0005, 1))
+    result = only(claim_verdicts(read_runs(tmp_path), [claim(measure=measure)]))
+    assert result.verdict == verdict, result.says
+    (pair,) = result.against
     assert (pair.workloads, pair.seeds, pair.scope) == (12, len(SEEDS), "workloads like these")
     assert pair.lower is not None and pair.upper is not None and pair.lower <= pair.value <= pair.upper
 
@@ -123,10 +123,10 @@ def test_a_run_that_misses_the_target_counts_with_its_budget(
         return lambda workload, seed: [1.0] * (at + seed % 2 - 1) + [2.0] * (20 - at - seed % 2 + 1)
 
     study(tmp_path, 3, a=reaching(4), b=lambda workload, seed: [1.0] * 20)
-    found = only(claim_verdicts(read_runs(tmp_path), [claim(measure="trials_to_target")]))
-    pair = found.against[0]
-    assert found.verdict == "holds" and pair.value == pytest.approx(math.sqrt(4 / 20 * 5 / 20))
-    assert pair.unreached == 0.5 and "50 % of the runs did not reach the target" in found.says
+    result = only(claim_verdicts(read_runs(tmp_path), [claim(measure="trials_to_target")]))
+    pair = result.against[0]
+    assert result.verdict == "holds" and pair.value == pytest.approx(math.sqrt(4 / 20 * 5 / 20))
+    assert pair.unreached == 0.5 and "50 % of the runs did not reach the target" in result.says
     opposite = only(claim_verdicts(read_runs(tmp_path), [claim("b", "a", measure="trials_to_target")]))
     assert opposite.verdict == "fails" and opposite.against[0].value == pytest.approx(1 / pair.value)
 
@@ -163,9 +163,9 @@ def test_a_claim_in_seconds(tmp_path: Path) -> None:
 def test_each_opponent_must_be_beaten(tmp_path: Path) -> None:
     study(tmp_path, a=about(1.2, 0.01), b=about(1.0, 0.01, 1), c=about(1.5, 0.01, 2), d=about(1.2, 0.5, 3))
     claims = [claim(against=against, measure="best_gflops") for against in ("b", ["b", "d"], ["b", "d", "c"])]
-    found = claim_verdicts(read_runs(tmp_path), claims)
-    assert [one.verdict for one in found] == ["holds", "undecided", "fails"]
-    assert [one.says.split(":")[0] for one in found] == ["a against b", "a against d", "a against c"]
+    results = claim_verdicts(read_runs(tmp_path), claims)
+    assert [result.verdict for result in results] == ["holds", "undecided", "fails"]
+    assert [result.says.split(":")[0] for result in results] == ["a against b", "a against d", "a against c"]
 
 
 def test_many_claims_are_corrected_together(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_a_strategy_that_makes_the_same_run_from_every_seed(tmp_path: Path) -> N
             shared = [f"{index}" for index in range(8)]
             write(tmp_path, "a", seed, [1.2 + workload / 1000] * 8, workload=where, shared=shared)
             write(tmp_path, "b", seed, about(1.0, 0.01)(workload, seed), workload=where)
-    found = only(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")]))
-    assert found.verdict == "holds" and found.against[0].seeds == len(SEEDS)
+    result = only(claim_verdicts(read_runs(tmp_path), [claim(measure="best_gflops")]))
+    assert result.verdict == "holds" and result.against[0].seeds == len(SEEDS)
 
 
 def test_runs_without_success_count_as_the_slowest(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_runs_without_success_count_as_the_slowest(tmp_path: Path) -> None:
 
 def test_a_strategy_without_runs_is_untested(tmp_path: Path) -> None:
     study(tmp_path, 2, a=about(1.0, 0.1))
-    found = only(claim_verdicts(read_runs(tmp_path), [claim()]))
-    assert found.verdict == "untested" and found.says == "a against b: there are no runs of b here."
+    result = only(claim_verdicts(read_runs(tmp_path), [claim()]))
+    assert result.verdict == "untested" and result.says == "a against b: there are no runs of b here."
 
 
 def test_every_measure_of_claims_has_a_number_for_each_seed(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ STUDY = {
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"against": "grit"}, "claims refer to the strategy 'grit', which is not in the study; did you mean 'grid'"),
         (
@@ -252,9 +252,9 @@ STUDY = {
         ({"published_by": "me"}, "published_by"),
     ],
 )
-def test_wrong_claims_are_refused(wrong: dict[str, Any], said: str) -> None:
+def test_wrong_claims_are_refused(wrong: dict[str, Any], message: str) -> None:
     entry = {"text": "t", "source": "s", "strategy": "random", "against": "grid", **wrong}
-    with pytest.raises(SearchlabError, match=said):
+    with pytest.raises(SearchlabError, match=message):
         Study.from_dict({**STUDY, "claims": [entry]}).plan()
 
 

@@ -48,8 +48,8 @@ def test_every_number_by_hand(tmp_path: Path) -> None:
     quick, slow = item.strategies
     assert quick.strategy == "quick" and quick.seeds == [0, 1] and quick.trials_by_seed == [4, 4] and quick.complete
     assert quick.best_gflops.by_seed == pytest.approx([9.5, 10])
-    found = quick.best_gflops
-    assert (found.lower, found.median, found.upper) == pytest.approx((9.625, 9.75, 9.875))
+    best = quick.best_gflops
+    assert (best.lower, best.median, best.upper) == pytest.approx((9.625, 9.75, 9.875))
     assert quick.trials_to_target.by_seed == [2, 1] and quick.trials_to_target.median == 1.5
     assert quick.seconds_to_target.by_seed == [2, 1]
     assert quick.area.by_seed == pytest.approx([(5 + 9.5 * 3) / 40, 1])
@@ -116,8 +116,8 @@ def test_one_stopped_seed_in_ten_makes_no_strategy_worse(tmp_path: Path) -> None
         write(tmp_path, "one", seed, run)
         write(tmp_path, "same", seed, run if seed else run[:2])
     item = only(tmp_path)
-    same, one = item.by_strategy["same"], item.by_strategy["one"]
-    assert same.area.by_seed == one.area.by_seed[1:]
+    same, complete = item.by_strategy["same"], item.by_strategy["one"]
+    assert same.area.by_seed == complete.area.by_seed[1:]
     assert not any(contrast.significant for contrast in item.contrasts) and "not complete" in item.verdict
 
 
@@ -392,12 +392,12 @@ def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> 
     gflops = np.array([1.0, 2, 4, 8, 16, 3, 5])
     costs = 1e-3 / gflops
     draws = Draws.from_costs(costs, 7)
-    known = RandomDraws(tuple(draws.expected.tolist()), draws.median, draws.slowest)
+    random_draws = RandomDraws(tuple(draws.expected.tolist()), draws.median, draws.slowest)
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(7)
         run, names = gflops[order].tolist(), [f"config {i}" for i in order]
         write(tmp_path / "runs", "random", seed, run, shared=names)
-        write(tmp_path / "table", "random", seed, run, shared=names, random=known, optimum=float(costs.min()))
+        write(tmp_path / "table", "random", seed, run, shared=names, random=random_draws, optimum=float(costs.min()))
         write(tmp_path / "table", "other", seed, [16.0] * 7)
     (row,) = only(tmp_path / "runs").strategies
     rows = only(tmp_path / "table").by_strategy

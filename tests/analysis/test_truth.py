@@ -81,39 +81,39 @@ def area(configs: Order) -> float:
 @pytest.mark.parametrize("measure", [hits, area])
 @pytest.mark.parametrize(("strategies", "seeds"), [(2, 5), (2, 8), (2, 10), (4, 5), (4, 10)])
 def test_equal_strategies_rarely_get_a_verdict(strategies: int, seeds: int, measure: Callable[[Order], float]) -> None:
-    random, number, found = np.random.default_rng(strategies * 100 + seeds), 300 if strategies == 2 else 100, 0
+    random, number, alarms = np.random.default_rng(strategies * 100 + seeds), 300 if strategies == 2 else 100, 0
     for _ in range(number):
         every = runs(random, seeds, [0.0] * strategies)
-        values = {str(i): {s: measure(run) for s, run in enumerate(one)} for i, one in enumerate(every)}
+        values = {str(i): {s: measure(run) for s, run in enumerate(runs_of_one)} for i, runs_of_one in enumerate(every)}
         compared = contrasts(values)
-        found += any(contrast.significant for contrast in compared)
+        alarms += any(contrast.significant for contrast in compared)
         assert {c.test for c in compared} == {
             SIGNED_RANK if (strategies, seeds) in ((2, 8), (2, 10), (4, 10)) else RANK_SUM
         }
-    assert found <= binom.ppf(0.99, number, 0.05)
+    assert alarms <= binom.ppf(0.99, number, 0.05)
 
 
 @pytest.mark.parametrize("seeds", [6, 10])  # unpaired and paired
 def test_the_verdict_on_a_strategy_and_itself_is_right(seeds: int) -> None:
     random, number = np.random.default_rng(1), 100
-    found = 0
+    alarms = 0
     for _ in range(number):
-        one, other = runs(random, seeds, [0.0, 0.0])
-        standing = summary({"one": one, "other": other}).workloads[0].standing
+        first, second = runs(random, seeds, [0.0, 0.0])
+        standing = summary({"one": first, "other": second}).workloads[0].standing
         assert standing is not None
-        found += standing.outcome is not Outcome.UNDECIDED
-    assert found <= 0.05 * number
+        alarms += standing.outcome is not Outcome.UNDECIDED
+    assert alarms <= 0.05 * number
 
 
 @pytest.mark.parametrize("measure", [hits, area])
 def test_a_better_strategy_is_found_better(measure: Callable[[Order], float]) -> None:
-    random, found = np.random.default_rng(2), 0
+    random, successes = np.random.default_rng(2), 0
     for _ in range(50):
         blunt, sharp = runs(random, 10, [0.0, 6.0])
         (contrast,) = contrasts({n: {s: measure(r) for s, r in enumerate(o)} for n, o in (("b", blunt), ("s", sharp))})
-        found += contrast.ahead("s", "b")
+        successes += contrast.ahead("s", "b")
         assert not contrast.ahead("b", "s")
-    assert found >= 40
+    assert successes >= 40
 
 
 def test_pairing_by_seed_finds_more() -> None:
@@ -169,9 +169,9 @@ def test_shuffled_seeds_change_no_number() -> None:
     second = summary({"random": [blunt[i] for i in places], "sharp": [sharp[i] for i in places]}).workloads[0]
     assert first.verdict == second.verdict
     assert first.contrasts == second.contrasts
-    for one, other in zip(first.strategies, second.strategies, strict=True):
+    for row, shuffled_row in zip(first.strategies, second.strategies, strict=True):
         for field in ("trials_to_target", "seconds_to_target", "score", "area", "anytime", "best_gflops"):
-            mine, yours = getattr(one, field), getattr(other, field)
+            mine, yours = getattr(row, field), getattr(shuffled_row, field)
             for number in set(mine.__struct_fields__ if field != "score" else ("value", "lower", "upper")) - {
                 "by_seed",
                 "note",

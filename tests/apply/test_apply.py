@@ -128,8 +128,8 @@ def test_a_library_is_called_as_documented_without_searchlab(
 def test_a_library_that_cannot_be_is_refused_in_a_sentence(
     real_log: Path, cuda_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(said: str, *logs: Path, out: str = "best.so") -> None:
-        with pytest.raises(SearchlabError, match=said):
+    def refused(message: str, *logs: Path, out: str = "best.so") -> None:
+        with pytest.raises(SearchlabError, match=message):
             export_library(logs, tmp_path / out)
 
     refused("2 logs were given", real_log, cuda_log)
@@ -162,8 +162,8 @@ def test_a_library_for_cuda_holds_its_kernels(cuda_log: Path, tmp_path: Path) ->
 
 
 def test_logs_that_cannot_be_applied_are_rejected(tmp_path: Path) -> None:
-    def refused(log: Path, said: str) -> None:
-        with pytest.raises(SearchlabError, match=said):
+    def refused(log: Path, message: str) -> None:
+        with pytest.raises(SearchlabError, match=message):
             searchlab.apply_best(log)
 
     refused(made_log(tmp_path / "none.jsonl", []), "has no successful trial: it has no trials yet")
@@ -195,7 +195,7 @@ def test_a_library_with_a_quote_in_its_name(real_log: Path, tmp_path: Path) -> N
 
 
 def test_export_without_a_format(real_log: Path, tmp_path: Path) -> None:
-    code, said = command("export", real_log, "--out", tmp_path / "best")
-    assert code == 2 and said.startswith("specify the format of") and "metaschedule, kernel-tuner" in said
-    code, said = command("export", real_log, "--out", tmp_path / "best", "--to", "library")
-    assert code == 2 and "unsupported library file" in said and not list(tmp_path.iterdir())
+    code, output = command("export", real_log, "--out", tmp_path / "best")
+    assert code == 2 and output.startswith("specify the format of") and "metaschedule, kernel-tuner" in output
+    code, output = command("export", real_log, "--out", tmp_path / "best", "--to", "library")
+    assert code == 2 and "unsupported library file" in output and not list(tmp_path.iterdir())

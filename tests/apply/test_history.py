@@ -59,9 +59,9 @@ def test_fused_functions_are_replaced(
     arrays = operands(module)
     shapes_of = list(result.space.workload.shapes.items())[:-1]
     inputs = {name: array.reshape(shape) for (name, shape), array in zip(shapes_of, arrays, strict=True)}
-    found = run(made, *arrays)
-    np.testing.assert_array_equal(found, run(module, *arrays))
-    np.testing.assert_array_equal(found.ravel(), result.space.workload.reference(inputs).ravel())
+    results = run(made, *arrays)
+    np.testing.assert_array_equal(results, run(module, *arrays))
+    np.testing.assert_array_equal(results.ravel(), result.space.workload.reference(inputs).ravel())
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8"])

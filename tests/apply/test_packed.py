@@ -35,19 +35,19 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shapes(module: tvm.IRModule, called: str) -> list[list[list[int]]]:
     """The shapes of the arguments in each call of a function."""
     values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
-    calls = [one for one in values if isinstance(one, tvm.ir.Call) and "call_tir" in str(one.op)]
+    calls = [value for value in values if isinstance(value, tvm.ir.Call) and "call_tir" in str(value.op)]
     return [
-        [[int(extent) for extent in argument.ty.shape] for argument in one.args[1]]
-        for one in calls
-        if one.args[0].name_hint == called
+        [[int(extent) for extent in argument.ty.shape] for argument in value.args[1]]
+        for value in calls
+        if value.args[0].name_hint == called
     ]
 
 
 def test_constant_weights_are_packed_once(log: Path) -> None:
     def twice(builder: relax.BlockBuilder, x: Any) -> Any:
         first, second = weights(16, 4, 3, 3), weights(16, 4, 3, 3, seed=1)
-        one = builder.emit(relax.op.nn.conv2d(x, first, padding=1))
-        return relax.op.add(one, builder.emit(relax.op.nn.conv2d(x, second, padding=1)))
+        conv = builder.emit(relax.op.nn.conv2d(x, first, padding=1))
+        return relax.op.add(conv, builder.emit(relax.op.nn.conv2d(x, second, padding=1)))
 
     module = legal(twice, (1, 4, 8, 8))
     made = apply_history_best(module, log)
@@ -111,7 +111,7 @@ def test_a_library_contains_the_function_that_packs(log: Path, tmp_path: Path) -
     exported = export_library([log], tmp_path / "best.o")
     assert len(exported.packs) == 2 and "weight_packed" in exported.call
     load = f"import tvm_ffi_orcjit; library = {exported.call.partition('[')[0]}"
-    rest = [one.replace(exported.call.partition("[")[0], "library") for one in (*exported.packs, exported.call)]
+    rest = [text.replace(exported.call.partition("[")[0], "library") for text in (*exported.packs, exported.call)]
     done = subprocess.run([sys.executable, "-c", CALL, load, *rest], capture_output=True, text=True, check=True)
     computed, expected = map(float, done.stdout.split())
     assert computed == pytest.approx(expected, rel=1e-4)

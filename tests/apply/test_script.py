@@ -59,17 +59,17 @@ def script_of(space: Space, config: Config) -> str:
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, tvm.IRModule]]:
     """Every script and the module that it must define; all have been run in one process."""
     folder = tmp_path_factory.mktemp("scripts")
-    found: dict[str, tuple[Path, tvm.IRModule]] = {}
+    modules: dict[str, tuple[Path, tvm.IRModule]] = {}
     for case in BUILT_IN:
         space = made(*case)
         for number, config in enumerate(valid_configs(space, np.random.default_rng(3), CONFIGS)):
-            path = folder / f"{len(found)}.py"
+            path = folder / f"{len(modules)}.py"
             path.write_text(script_of(space, config))
-            found[f"{case} {number}"] = path, space.schedule(config).mod
-    paths = [str(path) for path, _ in found.values()]
+            modules[f"{case} {number}"] = path, space.schedule(config).mod
+    paths = [str(path) for path, _ in modules.values()]
     done = subprocess.run([sys.executable, "-c", RUN_ALL, *paths], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
-    return found
+    return modules
 
 
 @pytest.mark.parametrize("case", BUILT_IN, ids=lambda case: "-".join(case))

@@ -65,8 +65,8 @@ def test_a_program_runs_with_the_threads_of_its_trials(log: Path, tmp_path: Path
     code, script = command("best", log, "--show", "python", "--json")
     assert code == 0
     (tmp_path / "best.py").write_text(json.loads(script)["python"])
-    code, said = command("export", log, "--out", tmp_path / "best.so")
-    name, _, cores = re.search(r"(TVM_NUM_THREADS)(=)(\d+)", said).groups()  # type: ignore[union-attr]
+    code, output = command("export", log, "--out", tmp_path / "best.so")
+    name, _, cores = re.search(r"(TVM_NUM_THREADS)(=)(\d+)", output).groups()  # type: ignore[union-attr]
     assert int(cores) == CORES
     ways: dict[str, tuple[str, Path, dict[str, str]]] = {
         "build_best": ("build_best", log, {}),
@@ -93,7 +93,7 @@ with warnings.catch_warnings(record=True) as caught:
     searchlab.apply_best(sys.argv[1])
 print(*[str(one.message) for one in caught if "TVM_NUM_THREADS" in str(one.message)], sep="\\n")
 """
-    for what, said in (("unset", f"set TVM_NUM_THREADS={CORES} before"), ("as it is", "")):
+    for what, message in (("unset", f"set TVM_NUM_THREADS={CORES} before"), ("as it is", "")):
         done = subprocess.run(
             [sys.executable, "-c", late, str(log), what],
             capture_output=True,
@@ -102,7 +102,7 @@ print(*[str(one.message) for one in caught if "TVM_NUM_THREADS" in str(one.messa
             env={name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"},
         )
         assert done.returncode == 0, done.stderr
-        assert said in done.stdout and bool(said) == bool(done.stdout.strip())
+        assert message in done.stdout and bool(message) == bool(done.stdout.strip())
 
 
 @pytest.mark.skipif(CORES < 2, reason="one core is not bound to a part of itself")

@@ -67,21 +67,23 @@ class Beside(Space):
 
 
 def another_cpu() -> dict[str, str]:
-    ours = resolve_target("native").spec["mcpu"]
+    own_cpu = resolve_target("native").spec["mcpu"]
     names = map(str, tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target("llvm")))
-    return {"kind": "llvm", "mcpu": next(name for name in names if name != ours)}
+    return {"kind": "llvm", "mcpu": next(name for name in names if name != own_cpu)}
 
 
 def test_a_real_log_holds(real_log: Path) -> None:
-    found = json.loads(json.dumps(verify_log(real_log, top=2, seed=7).to_json()))
-    assert found["right"] and found["own"] and found["seeds"] == [7, 8, 9] and found["settings"]["repeat"] == 2
-    first, second = found["programs"]
+    data = json.loads(json.dumps(verify_log(real_log, top=2, seed=7).to_json()))
+    assert data["right"] and data["own"] and data["seeds"] == [7, 8, 9] and data["settings"]["repeat"] == 2
+    first, second = data["programs"]
     result = load_log(real_log)
     assert first["trial"] == result.best.trial.index != second["trial"]
-    for one in (first, second):
-        assert one["right"] and len(one["seconds"]) == len(found["untuned"]) == one["speed_up"]["rounds"] == 11
-        assert one["ratio"] > 0 and isinstance(one["as_logged"], bool) and one["noise"] > 0
-        assert one["speed_up"]["low"] <= one["speed_up"]["high"]
+    for program in (first, second):
+        assert (
+            program["right"] and len(program["seconds"]) == len(data["untuned"]) == program["speed_up"]["rounds"] == 11
+        )
+        assert program["ratio"] > 0 and isinstance(program["as_logged"], bool) and program["noise"] > 0
+        assert program["speed_up"]["low"] <= program["speed_up"]["high"]
 
 
 def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
@@ -89,11 +91,11 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
-        found = verify_log(log)
-    (one,) = found.programs
-    assert found.right and one.ratio is not None and one.ratio > 1e4 and one.as_logged is False
-    assert one.speed_up is not None and one.speed_up.rounds == 0 and len(found.untuned) <= 2
-    right, times, untuned = sentences(found)
+        verification = verify_log(log)
+    (program,) = verification.programs
+    assert verification.right and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
+    assert program.speed_up is not None and program.speed_up.rounds == 0 and len(verification.untuned) <= 2
+    right, times, untuned = sentences(verification)
     assert "correct on inputs from seeds 1, 2, 3" in right
     assert "beyond the repeats' noise" in times and untuned.endswith("not timed in turn)")
 
@@ -102,9 +104,9 @@ def test_wrong_and_crashing_programs_give_exit_code_1(tmp_path: Path) -> None:
     """The other programs are verified nevertheless."""
     faults = ("none", "segfaults", "is wrong")
     log = made_log(tmp_path / "a.jsonl", [{"fault": fault} for fault in faults])
-    code, said = command("verify", log, "--top", 3)
+    code, output = command("verify", log, "--top", 3)
     assert code == 1
-    wrong, crash, right, *times = said.splitlines()
+    wrong, crash, right, *times = output.splitlines()
     assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
     assert "trial 1: crash: the running process died of SIGSEGV" in crash
     assert "trial 0: correct" in right and len(times) == 2
@@ -131,8 +133,8 @@ def test_a_program_that_fails_when_timed_harms_no_other(
 
 def test_wrong_on_other_inputs_only(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", [{}], space="tests.apply.test_verify:Remembers", workload="gemm:4x4x4")
-    (one,) = verify_log(log, seed=5).programs
-    assert one.failure == "wrong_answer" and "(inputs from seed" in one.message and not one.seconds
+    (program,) = verify_log(log, seed=5).programs
+    assert program.failure == "wrong_answer" and "(inputs from seed" in program.message and not program.seconds
 
 
 def test_a_changed_program_and_a_log_of_a_table_are_reported(real_log: Path, tmp_path: Path) -> None:
@@ -140,20 +142,28 @@ def test_a_changed_program_and_a_log_of_a_table_are_reported(real_log: Path, tmp
     log = tmp_path / "a.jsonl"
     text = real_log.read_text().replace(best.measurement.program, "0123456789abcdef")
     log.write_text(text.replace('"kind":"local"', '"kind":"table"'))
-    found = verify_log(log)
-    (one,) = found.programs
-    assert not found.right and one.failure == "another_program" and "0123456789abcdef was measured" in one.message
-    assert one.seconds  # it is timed nevertheless
-    assert not found.own and "with the default settings" in sentences(found)[0] and found.settings.repeat == 3
+    verification = verify_log(log)
+    (program,) = verification.programs
+    assert (
+        not verification.right
+        and program.failure == "another_program"
+        and "0123456789abcdef was measured" in program.message
+    )
+    assert program.seconds  # it is timed nevertheless
+    assert (
+        not verification.own
+        and "with the default settings" in sentences(verification)[0]
+        and verification.settings.repeat == 3
+    )
 
 
 def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
     measure = MEASURE | {"run_timeout": 1.0}
     log = made_log(tmp_path / "a.jsonl", [{}], "tests.apply.test_verify:Beside", "gemm:8x8x8", measure=measure)
-    found = verify_log(log)
-    (one,) = found.programs
-    assert found.right and found.untuned == () and one.speed_up is not None and one.speed_up.least
-    assert any("untuned over 1 s: more than" in sentence for sentence in sentences(found))
+    verification = verify_log(log)
+    (program,) = verification.programs
+    assert verification.right and verification.untuned == () and program.speed_up is not None and program.speed_up.least
+    assert any("untuned over 1 s: more than" in sentence for sentence in sentences(verification))
 
 
 def test_the_fastest_are_different_programs(real_log: Path) -> None:
@@ -183,9 +193,9 @@ def test_logs_that_cannot_be_verified_here_are_rejected(tmp_path: Path) -> None:
     config = {"fault": "none"}
     numbers = iter(range(100))
 
-    def refused(said: str, **header: object) -> None:
+    def refused(message: str, **header: object) -> None:
         log = made_log(tmp_path / f"{next(numbers)}.jsonl", [config], **header)  # type: ignore[arg-type]
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             verify_log(log)
 
     refused("was measured on 'another CPU', but this machine has", host={"cpu": "another CPU"})

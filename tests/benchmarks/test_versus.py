@@ -114,10 +114,10 @@ def test_the_sides_take_turns_in_processes_of_their_own() -> None:
     space = GuidedGemm(workload, target, **kernels.space(workload, target, task["weights"])["options"])
     config = space.config_at(0).to_json()
     with (
-        turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours,
+        turns.SideProcess(kernels.__file__, {**task, "config": config}) as own_side,
         turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs,
     ):
-        result = turns.compare(ours, {"openblas": theirs}, 1)
+        result = turns.compare(own_side, {"openblas": theirs}, 1)
     assert set(theirs.facts) == {"version", "kernels"}
     assert 0 < result["ours_seconds"] < 1
     assert 0 < result["peers"]["openblas"]["ratio"] < 1000
@@ -133,8 +133,8 @@ def test_no_side_takes_newer_instructions_than_asked() -> None:
         .config_at(0)
         .to_json()
     )
-    with turns.SideProcess(kernels.__file__, {**task, "config": config}) as ours:
-        assert ours.facts["cpu"].endswith("(haswell)")
+    with turns.SideProcess(kernels.__file__, {**task, "config": config}) as own_side:
+        assert own_side.facts["cpu"].endswith("(haswell)")
     with turns.SideProcess(kernels.__file__, {**task, "peer": "openblas"}) as theirs:
         assert theirs.facts["kernels"] == "Haswell"
 

@@ -129,9 +129,9 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
         time.sleep(0.05)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert f"Continue with: searchlab {' '.join(words)}" in said.replace("\n", " ")
+    assert f"Continue with: searchlab {' '.join(words)}" in output.replace("\n", " ")
     done = len(read_log(log).records)
     words[words.index("500")] = str(done + 1)
     assert searchlab(*words).returncode == 0
@@ -153,13 +153,13 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
         4,
         6,
     ]  # the fastest were measured again twice
-    for change, said in (
+    for change, message in (
         (["--policy", "grid"], "its policy is"),
         (["--policy", "random", "--seed", 1], "its seed is 0, not 1"),
         (["--policy", "random", "--target", "haswell"], "its "),
     ):
         refused = searchlab(*words, *change)
-        assert refused.returncode == 2 and said in refused.stderr
+        assert refused.returncode == 2 and message in refused.stderr
         assert log.read_bytes() == after
 
     best = json.loads(searchlab("best", log, "--json").stdout)
@@ -172,7 +172,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["tune", "gemm:8x8x8", "--space", "knob-template", "--policy", "xbg", "--log", "a"], "did you mean 'xgb'"),
         (["tune", "gemm:8x8x8", "--space", "no", "--policy", "xgb", "--log", "a"], "unknown space 'no'"),
@@ -234,13 +234,13 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bad.toml").write_text("workload = 'gemm:8x8x8'\n")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = searchlab(*words, cwd=tmp_path)
     assert done.returncode == 2
-    assert said in done.stderr.replace("\n", " ")
+    assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.toml"]
     assert not done.stdout.strip(), "no bar of a run that never began"
@@ -324,7 +324,7 @@ class Other(Copy, own_model=OwnModel("ridge")):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--version"], f"searchlab {version('searchlab')}"),
         (["show", "space", "guided-gemm"], "one of 'model', 'knobs'"),
@@ -334,9 +334,9 @@ class Other(Copy, own_model=OwnModel("ridge")):
         (["space", "gemm:64x64x64", "--space", "guided-gemm,blocks=knobs", "--target", "haswell"], "256 configs"),
     ],
 )
-def test_what_there_is_can_be_found_out(words: list[str], said: str) -> None:
+def test_what_there_is_can_be_found_out(words: list[str], message: str) -> None:
     done = searchlab(*words)
-    assert done.returncode == 0 and said in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert done.returncode == 0 and message in " ".join(done.stdout.split()), done.stdout + done.stderr
 
 
 def test_options_are_spelled_alike_wherever_a_plug_in_is_named() -> None:

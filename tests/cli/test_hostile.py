@@ -31,7 +31,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Return the words of all commands in a group."""
     if not (inner := getattr(command, "commands", {})):
         return [words]
-    return [leaf for name, one in inner.items() for leaf in leaves(one, (*words, name))]
+    return [leaf for name, item in inner.items() for leaf in leaves(item, (*words, name))]
 
 
 def test_the_sweep_includes_every_command_that_reads_files() -> None:

@@ -52,9 +52,9 @@ def test_one_strategy_against_the_others(directory: Path) -> None:
     (directory / "more.toml").write_text(more)
     assert searchlab("run", "more.toml", cwd=directory).returncode == 0
     every = json.loads(searchlab("power", "more.toml", "--json", cwd=directory).stdout)
-    one = json.loads(searchlab("power", "more.toml", "--strategy", "evolutionary", "--json", cwd=directory).stdout)
-    assert len(every["needs"]) == 3 and len(one["needs"]) == 2
-    assert all("evolutionary" in (need["first"], need["second"]) for need in one["needs"])
+    plan = json.loads(searchlab("power", "more.toml", "--strategy", "evolutionary", "--json", cwd=directory).stdout)
+    assert len(every["needs"]) == 3 and len(plan["needs"]) == 2
+    assert all("evolutionary" in (need["first"], need["second"]) for need in plan["needs"])
     wrong = searchlab("power", "more.toml", "--strategy", "evolutionry", cwd=directory)
     assert wrong.returncode == 2 and "did you mean 'evolutionary'" in wrong.stderr
 
@@ -64,7 +64,7 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
     plan = json.loads(searchlab(*words).stdout)
     first, *others = plan["needs"]
     assert (first["first"], first["second"]) == ("a new policy", "xgb") and plan["registered"] and plan["tests"] == 1
-    least, most = min(one["seeds_together"] for one in others), max(one["seeds_together"] for one in others)
+    least, most = min(other["seeds_together"] for other in others), max(other["seeds_together"] for other in others)
     assert least <= first["seeds_together"] <= most
     three = json.loads(searchlab(*words, "--registered", "3").stdout)["needs"][0]
     assert three["seeds_together"] > first["seeds_together"], "three registered contrasts share the error rate"
@@ -73,7 +73,7 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nowhere.toml"], "results/nowhere"),
         (["study.toml", "--power", "1.5"], "option 'power' is 1.5"),
@@ -84,6 +84,6 @@ def test_a_new_policy_against_a_baseline_of_a_suite() -> None:
         (["results/study/gemm_64x64x64/small/random"], "share two seeds with different results"),
     ],
 )
-def test_bad_input_ends_with_a_sentence(directory: Path, words: list[str], said: str) -> None:
+def test_bad_input_ends_with_a_sentence(directory: Path, words: list[str], message: str) -> None:
     done = searchlab("power", *words, cwd=directory)
-    assert done.returncode == 2 and said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+    assert done.returncode == 2 and message in " ".join(done.stderr.split()) and "Traceback" not in done.stderr

@@ -134,12 +134,12 @@ def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> N
         f"seeds = 2\ntrials = 8\ntarget = {{ kind = 'llvm' }}\nmeasure = {{ kind = 'table', path = '{table.name}' }}\n"
     )
     out = tmp_path / "out"
-    said = [searchlab("run", tmp_path / "study.toml", "--out", out)]
+    output = [searchlab("run", tmp_path / "study.toml", "--out", out)]
     log = sorted(out.rglob("*.jsonl"))[0]
     lines = log.read_text().splitlines()
     failed = json.loads(lines[1]) | {"seconds": [], "failure": "crash", "message": HOSTILE, "program": HOSTILE}
     log.write_text("\n".join([lines[0], json.dumps(failed), *lines[2:], json.dumps({"index": HOSTILE}), ""]))
-    said += [
+    output += [
         searchlab("report", out),
         searchlab("best", out),
         searchlab("log", "check", log),
@@ -149,10 +149,10 @@ def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> N
         searchlab("tune", HOSTILE),
         searchlab("show", "policy", f"tests.support.failing:{HOSTILE}"),
     ]
-    for done in said:
+    for done in output:
         assert not set(done.stdout + done.stderr) & set(HOSTILE) - set("]0;owned[2Jx31mgnp"), done.args
         assert "\nbest of 9" not in done.stdout
-    assert said[0].returncode == 0 and "\\x1b]0;owned" in said[0].stdout
+    assert output[0].returncode == 0 and "\\x1b]0;owned" in output[0].stdout
 
 
 def test_a_gzip_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_an_interrupt_while_modules_are_imported_is_quiet() -> None:
         assert process.stdout and process.stdout.readline()
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
         if process.returncode == 0:  # it had finished before the signal
             continue
-        assert "from .cli" not in said or process.returncode == 130, said
+        assert "from .cli" not in output or process.returncode == 130, output

@@ -25,9 +25,11 @@ NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
 
 def held(checks: list[Check], everywhere: bool = True) -> None:
     outcomes = list(run_checks(checks))
-    failed = "\n\n".join(f"{one.name}\n{one.text}" for one in outcomes if one.status in ("FAIL", "not run"))
+    failed = "\n\n".join(
+        f"{outcome.name}\n{outcome.text}" for outcome in outcomes if outcome.status in ("FAIL", "not run")
+    )
     assert not failed, failed
-    assert not everywhere or {one.name for one in outcomes if one.status == "n/a"} <= NOT_FOR_ALL
+    assert not everywhere or {outcome.name for outcome in outcomes if outcome.status == "n/a"} <= NOT_FOR_ALL
 
 
 @pytest.mark.parametrize("name", strategies())

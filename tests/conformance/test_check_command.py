@@ -108,7 +108,7 @@ def test_a_raising_constructor_and_a_foreign_class_fail(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["policy", "nowhere:Bandit"], "policy 'nowhere:Bandit' cannot be loaded"),
         (["policy", "mine:Bandit"], "policy 'mine:Bandit' cannot be loaded"),
@@ -123,10 +123,10 @@ def test_a_raising_constructor_and_a_foreign_class_fail(home: Path) -> None:
         (["space", "sketch", "--workload", "gem:8x8x8"], "did you mean 'gemm'"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, home: Path) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], message: str, home: Path) -> None:
     done = check(home, *words)
     assert done.returncode == 2, done.stdout
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_pytest_is_only_imported_by_its_own_module() -> None:
@@ -136,14 +136,14 @@ def test_pytest_is_only_imported_by_its_own_module() -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "said"),
+    ("space", "message"),
     [
         ("Unchecked", ["for {'width':", "ScheduleError:", '"parallel" cannot be fulfilled', "mine.py:"]),
         ("Refusing", ["none of 2 random configs has a program", "because: it is too wide"]),
     ],
 )
-def test_a_failing_schedule_is_reported_with_its_config(home: Path, space: str, said: list[str]) -> None:
+def test_a_failing_schedule_is_reported_with_its_config(home: Path, space: str, message: list[str]) -> None:
     done = check(home, "space", f"mine:{space}", "--only", "schedules", "--workload", "gemm:64x64x64")
     assert done.returncode == 1
-    for text in said:
+    for text in message:
         assert text in done.stdout, done.stdout

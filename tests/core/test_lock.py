@@ -46,24 +46,24 @@ def held() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_waits_and_says_once_for_whom() -> None:
-    said: list[str] = []
+    text: list[str] = []
     with held() as process:
         threading.Timer(0.6, process.kill).start()
-        with machine_alone(False, said.append):
-            assert not said
-        with machine_alone(True, said.append):
+        with machine_alone(False, text.append):
+            assert not text
+        with machine_alone(True, text.append):
             assert process.wait() != 0  # a killed process no longer holds it
-    assert len(said) == 1 and f"process {process.pid} of" in said[0]
+    assert len(text) == 1 and f"process {process.pid} of" in text[0]
 
 
 def test_tune_waits_for_a_process_that_measures(tmp_path: Path) -> None:
-    said: list[str] = []
+    text: list[str] = []
     with held() as process, warnings.catch_warnings():
         warnings.simplefilter("always")
 
         def end_holder(message: Warning | str, *_: object) -> None:
-            said.append(str(message))
-            if "process" in said[-1] and str(process.pid) in said[-1]:
+            text.append(str(message))
+            if "process" in text[-1] and str(process.pid) in text[-1]:
                 process.kill()
 
         warnings.showwarning = end_holder  # type: ignore[assignment]

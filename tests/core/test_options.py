@@ -158,7 +158,7 @@ def test_no_plug_in_is_started_to_show_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"legs": 0}, "option 'legs' is 0; it must be a whole number of at least 1, or null"),
         ({"legs": 2.0}, "option 'legs' is 2.0; it must be a whole number"),
@@ -168,8 +168,8 @@ def test_no_plug_in_is_started_to_show_its_options() -> None:
         ({"gait": [1, "2"]}, r"option 'gait' is \[1, '2'\]; it must be one of 'walk', 'run', or a list"),
     ],
 )
-def test_a_class_that_a_script_calls_checks_its_options_too(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_a_class_that_a_script_calls_checks_its_options_too(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         Declares(toys.Small(), seed=0, **given)
 
 

@@ -94,7 +94,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(install: Install) ->
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("climbing", "unknown policy 'climbing'"),
         ("searchlab.gone:Policy", "cannot be loaded"),
@@ -103,8 +103,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(install: Install) ->
         ({"name": "random", "option": {}}, "must be a name or"),
     ],
 )
-def test_a_wrong_name_is_one_sentence(spec: str, said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_a_wrong_name_is_one_sentence(spec: str, message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         POLICIES.resolve(spec)
 
 

@@ -51,7 +51,7 @@ def test_a_config_is_renewed_until_it_is_neither_seen_nor_barred() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**31, 2**40])
 def test_a_private_stream_is_that_of_no_ask_and_of_no_other(seed: int) -> None:
-    streams = [np.random.default_rng([seed, known]) for known in range(300)]
+    streams = [np.random.default_rng([seed, count]) for count in range(300)]
     streams += [private_rng(seed, tag, *counters) for tag in ("a", "b") for counters in product(range(3), repeat=2)]
     streams += [private_rng(seed, tag, *counters) for tag in ("a", "b") for counters in [(), (0,), (1,), (0, 0, 0)]]
     firsts = [tuple(rng.integers(2**63, size=2).tolist()) for rng in streams]

@@ -70,9 +70,9 @@ def test_folders_made_at_the_same_time_are_all_there(temporary: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    there = [folder for folder in made if Path(folder.name).is_dir()]
-    assert len(made) == 400 and len(there) == 200
-    for folder in there:
+    existing = [folder for folder in made if Path(folder.name).is_dir()]
+    assert len(made) == 400 and len(existing) == 200
+    for folder in existing:
         folder.cleanup()
 
 

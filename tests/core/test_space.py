@@ -42,9 +42,9 @@ class Biased(toys.Large):
 
 @given(st.one_of(spaces, st.just(Biased())), seeds, st.integers(0, 20))
 def test_samples_are_those_of_sample(space: Space, seed: int, count: int) -> None:
-    one, many = np.random.default_rng(seed), np.random.default_rng(seed)
-    assert space.samples(many, count) == [space.sample(one) for _ in range(count)]
-    assert one.bit_generator.state == many.bit_generator.state
+    first, second = np.random.default_rng(seed), np.random.default_rng(seed)
+    assert space.samples(second, count) == [space.sample(first) for _ in range(count)]
+    assert first.bit_generator.state == second.bit_generator.state
 
 
 @given(spaces, seeds)
@@ -77,9 +77,9 @@ def test_a_walk_decides_one_config_per_step() -> None:
 def test_knobs_can_be_changed_by_the_caller() -> None:
     space = toys.Small()
     config = space.sample(np.random.default_rng(0))
-    known = space.knobs(config)
+    knobs = space.knobs(config)
     space.knobs(config).clear()
-    assert space.knobs(config) == known
+    assert space.knobs(config) == knobs
 
 
 @pytest.mark.parametrize(("space", "knob"), [(toys.Small(), "unroll"), (toys.Dependent(), "sketch")])
@@ -220,8 +220,8 @@ def test_a_product_draws_the_same_choices_by_either_method(seed: int) -> None:
 def test_sample_new_finds_what_is_left_of_a_skewed_space_at_once() -> None:
     space, rng = Skewed(), np.random.default_rng(0)
     seen = {Config({"sketch": i}) for i in range(9)}
-    found = [config for _ in range(200) for config in space.sample_new(rng, 4, seen)]
-    assert len(found) == 800 and not seen & set(found)
+    new_configs = [config for _ in range(200) for config in space.sample_new(rng, 4, seen)]
+    assert len(new_configs) == 800 and not seen & set(new_configs)
 
 
 def test_enumeration_in_random_order_gives_every_config_once() -> None:
@@ -257,18 +257,18 @@ def test_index_outside_and_config_outside_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"unroll": 3}, "knob 'unroll' cannot be 3"),
         ({"unrol": 0}, "unrol"),
         ({"tile": None}, "knob 'tile' cannot be None"),
     ],
 )
-def test_a_stranger_is_no_member_and_the_reason_is_given(change: dict[str, object], said: str) -> None:
+def test_a_stranger_is_no_member_and_the_reason_is_given(change: dict[str, object], message: str) -> None:
     space = toys.Small()
     strange = Config({**space.config_at(7), **change})
     assert strange not in space
-    with pytest.raises(InvalidConfig, match=said):
+    with pytest.raises(InvalidConfig, match=message):
         space.knobs(strange)
     with pytest.raises(InvalidConfig, match="no value for knob"):
         space.knobs({})

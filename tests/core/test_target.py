@@ -70,7 +70,7 @@ def test_cores_and_caches_can_be_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("znver44", "unknown target CPU 'znver44'; did you mean 'znver4'"),
         ("vulkan", "the installed TVM cannot build for target 'vulkan'"),
@@ -100,8 +100,8 @@ def test_cores_and_caches_can_be_given() -> None:
         ("-mcpu=znver4 llvm", "does not start with its kind"),
     ],
 )
-def test_what_cannot_be_built_for_is_refused(spec: object, said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_what_cannot_be_built_for_is_refused(spec: object, message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         resolve_target(spec)  # type: ignore[arg-type]
 
 
@@ -142,15 +142,15 @@ def test_the_older_form_of_targets_is_translated(text: str, spec: dict[str, obje
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"mtriple": "riscv64-linux-gnu"}, "do not run on this machine"),
         ({"mtriple": "x86_64-apple-macos" if platform.machine() == "x86_64" else "aarch64-apple-macos"}, "do not run"),
         ({"num-cores": available_cores() + 1}, "cores, but only"),
     ],
 )
-def test_a_target_that_this_machine_cannot_run_is_refused(spec: dict[str, object], said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_a_target_that_this_machine_cannot_run_is_refused(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         LocalMeasurer(LocalSettings(), resolve_target({"kind": "llvm", **spec}), {}, 1)
 
 

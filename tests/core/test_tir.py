@@ -31,21 +31,25 @@ def product(names: str = "ab", size: Any = 8) -> Any:
 
 
 def test_the_name_is_that_of_the_computation() -> None:
-    one = from_primfunc(product(), "one")
-    assert one == from_primfunc(product("xy").with_attr({"global_symbol": "f", "op_pattern": 4}), "one")
-    assert one.digest != from_primfunc(product(size=9)).digest
-    assert str(one) == f"tir:one@{one.digest}" and one.op == "tir"
+    workload = from_primfunc(product(), "one")
+    assert workload == from_primfunc(product("xy").with_attr({"global_symbol": "f", "op_pattern": 4}), "one")
+    assert workload.digest != from_primfunc(product(size=9)).digest
+    assert str(workload) == f"tir:one@{workload.digest}" and workload.op == "tir"
     assert from_primfunc(product().with_attr("global_symbol", "a function")).name == "a_function"
 
 
 def test_it_is_the_workload_that_it_was_made_from() -> None:
-    ours, theirs = from_primfunc(gemm(8, 6, 20).prim_func(), "gemm"), gemm(8, 6, 20)
-    assert (ours.flops, ours.unit, *ours.shapes.values()) == (theirs.flops, "GFLOPS", *theirs.shapes.values())
-    inputs = ours.inputs(3)
-    assert all(np.array_equal(value, theirs.inputs(3)[name]) for name, value in inputs.items())
-    (result,) = ours.reference(inputs)
-    rtol, atol = ours.tolerance()
-    np.testing.assert_allclose(result, theirs.reference(inputs), rtol=rtol, atol=atol)
+    converted, original = from_primfunc(gemm(8, 6, 20).prim_func(), "gemm"), gemm(8, 6, 20)
+    assert (converted.flops, converted.unit, *converted.shapes.values()) == (
+        original.flops,
+        "GFLOPS",
+        *original.shapes.values(),
+    )
+    inputs = converted.inputs(3)
+    assert all(np.array_equal(value, original.inputs(3)[name]) for name, value in inputs.items())
+    (result,) = converted.reference(inputs)
+    rtol, atol = converted.tolerance()
+    np.testing.assert_allclose(result, original.reference(inputs), rtol=rtol, atol=atol)
     assert not np.allclose(result, 0, rtol=rtol, atol=atol)
 
 
@@ -77,7 +81,7 @@ def test_it_is_read_from_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tir:", "must be tir:PATH.py:NAME"),
         ("tir:no.py:f", "there is no Python file no.py"),
@@ -87,8 +91,8 @@ def test_it_is_read_from_json(tmp_path: Path) -> None:
         (f"tir:{FILE}:np", "not from module"),
     ],
 )
-def test_nonsense_is_refused_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_nonsense_is_refused_with_the_reason(text: str, message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         parse_workload(text)
 
 
@@ -117,14 +121,14 @@ def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     ):
         searchlab.apply.verify.verify_log(log)
     other = from_primfunc(product(size=4))
-    for content, said in (
+    for content, message in (
         ("", "is damaged"),
         (json.dumps(["?", 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program[:-8], 0, 1, 1]), "is damaged"),
         (json.dumps([workload.program, 0, 0, 1]), "is damaged: it contains unexpected values"),
         (other.content(), f"is damaged: its digest is {other.digest}"),
     ):
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             Tir.from_log(workload.spelling, content).prim_func()
 
 
@@ -183,8 +187,8 @@ def rows(size: int, dtype: str, terms: int | None = None) -> Any:
 
 def test_the_tolerance_is_that_of_a_product() -> None:
     for workload in gemm(64, 64, 512), gemm(64, 64, 2048, relu=True), gemm(32, 32, 256, "float16"):
-        ours, theirs = from_primfunc(workload.prim_func()).tolerance(), workload.tolerance()
-        assert ours[0] == theirs[0] and theirs[1] / 8 < ours[1] < theirs[1] * 2
+        converted, original = from_primfunc(workload.prim_func()).tolerance(), workload.tolerance()
+        assert converted[0] == original[0] and original[1] / 8 < converted[1] < original[1] * 2
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

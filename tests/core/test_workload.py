@@ -70,7 +70,7 @@ def test_spellings(text: str, expected: Workload) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("gemm:1x-2x3", "n must be at least 1, not -2"),
         ("gemm:0x2x3", "m must be at least 1, not 0"),
@@ -98,8 +98,8 @@ def test_spellings(text: str, expected: Workload) -> None:
         ("resnet18/conv1", "unknown workload"),
     ],
 )
-def test_nonsense_is_refused_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_nonsense_is_refused_with_the_reason(text: str, message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         parse_workload(text)
 
 
@@ -137,10 +137,12 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
             np.stack(
                 [
                     sum(
-                        signal.correlate(image[filter_ // per_group * width + c], one[c], "valid")[::sy, ::sx]
+                        signal.correlate(image[filter_ // per_group * width + c], filter_weights[c], "valid")[
+                            ::sy, ::sx
+                        ]
                         for c in range(width)
                     )
-                    for filter_, one in enumerate(kernel)
+                    for filter_, filter_weights in enumerate(kernel)
                 ]
             )
             for image in data

@@ -103,8 +103,10 @@ def test_store_features_are_those_of_each_store_in_order(native: Target) -> None
     stores = matrix.reshape(16, -1, COLUMNS_PER_STORE)
     np.testing.assert_array_equal(np.nanmax(stores, axis=1), pooled[:, :COLUMNS_PER_STORE])
     np.testing.assert_array_equal(np.nanmean(stores, axis=1), pooled[:, COLUMNS_PER_STORE:])
-    there = ~np.isnan(stores).any(axis=2)
-    assert (there == ~np.isnan(stores).all(axis=2)).all() and there[:, 0].all() and len(set(there.sum(axis=1))) > 1
+    present = ~np.isnan(stores).any(axis=2)
+    assert (
+        (present == ~np.isnan(stores).all(axis=2)).all() and present[:, 0].all() and len(set(present.sum(axis=1))) > 1
+    )
     toy = toys.Small(toys.WORKLOAD, native)
     every = list(toy.enumerate())
     rows = PerStoreFeatures(toy)(every)

@@ -21,11 +21,11 @@ WORKLOAD = parse_workload("gemm:8x8x8")
 
 def named(loop: Loop) -> dict[str, tuple[int, int, int]]:
     """Stride, count and reuse of each buffer. All accesses to a buffer are the same in these programs."""
-    found: dict[str, tuple[int, int, int]] = {}
+    values: dict[str, tuple[int, int, int]] = {}
     for touched, touch in loop.touches.items():
         numbers = (touch.stride, touch.count, touch.reuse)
-        assert found.setdefault(touched.rpartition("_")[0], numbers) == numbers
-    return found
+        assert values.setdefault(touched.rpartition("_")[0], numbers) == numbers
+    return values
 
 
 def test_the_loops_of_a_naive_gemm() -> None:
@@ -158,11 +158,11 @@ def test_curve_features_sample_each_buffer_of_the_innermost_loop(native: Target)
 def test_two_shapes_of_a_template_have_the_same_columns(kind: type[Features], native: Target) -> None:
     small, large = (KnobTemplate(parse_workload(f"gemm:{n}x64x64"), native) for n in (64, 128))
     config = {"tile_j": (2, 4, 8), "tile_k": (16, 4), "pack_b": 0}
-    one = kind(small)([Config({"tile_i": (4, 4, 4), **config})])
+    row = kind(small)([Config({"tile_i": (4, 4, 4), **config})])
     other = kind(large)([Config({"tile_i": (8, 4, 4), **config})])
-    assert one.shape == other.shape and np.isfinite(one).all() and np.isfinite(other).all()
-    different = np.flatnonzero(one != other)
-    assert 0 < len(different) < one.shape[1] / 2
+    assert row.shape == other.shape and np.isfinite(row).all() and np.isfinite(other).all()
+    different = np.flatnonzero(row != other)
+    assert 0 < len(different) < row.shape[1] / 2
 
 
 def test_a_shorter_row_ends_in_zeros_and_no_program_is_nan(native: Target) -> None:

@@ -44,11 +44,11 @@ def test_ties() -> None:
 
 
 def test_undefined() -> None:
-    one, two = array(0.5), array(0.5, 0.5)
-    assert np.isnan([pairwise_accuracy(one, one), pairwise_accuracy(two, two), kendall_tau(two, two)]).all()
-    assert np.isnan([top_k_recall(two, two, 3), top_k_recall(two, two, 0), peak_score(two, array(0, 0), 1)]).all()
+    single, pair = array(0.5), array(0.5, 0.5)
+    assert np.isnan([pairwise_accuracy(single, single), pairwise_accuracy(pair, pair), kendall_tau(pair, pair)]).all()
+    assert np.isnan([top_k_recall(pair, pair, 3), top_k_recall(pair, pair, 0), peak_score(pair, array(0, 0), 1)]).all()
     assert np.isnan(rmse(array(), array()))
-    quality = model_quality(one, one, 1, train_seconds=1.0, predict_seconds=2.0)
+    quality = model_quality(single, single, 1, train_seconds=1.0, predict_seconds=2.0)
     assert (quality.pairwise_accuracy, quality.kendall_tau) == (None, None)
     assert (quality.top_k_recall, quality.peak_score, quality.rmse) == (1, 1, 0)
     assert (quality.trials, quality.k, quality.train_seconds, quality.predict_seconds) == (1, 1, 1.0, 2.0)

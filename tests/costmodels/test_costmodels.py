@@ -103,9 +103,9 @@ def test_a_forest_predicts_exactly_what_scikit_learn_does(forest: type[Forest]) 
 
 def test_random_depends_on_the_row_and_the_seed() -> None:
     features = np.array([[1.0, np.nan], [1.0, -np.nan], [0.0, 1.0], [-0.0, 1.0], [2.0, 1.0]])
-    one, other = Random(seed=0).predict(features), Random(seed=1).predict(features)
-    assert one[0] == one[1] != one[2] == one[3] != one[4]
-    assert (one != other).all()
+    first, second = Random(seed=0).predict(features), Random(seed=1).predict(features)
+    assert first[0] == first[1] != first[2] == first[3] != first[4]
+    assert (first != second).all()
     spread = Random(seed=0).predict(np.arange(2000.0).reshape(-1, 1))
     assert 0 <= spread.min() < 0.01
     assert 0.99 < spread.max() < 1

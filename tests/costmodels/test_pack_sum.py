@@ -64,10 +64,10 @@ def test_a_failed_program_has_no_weight_and_a_missing_one_0() -> None:
     failed = programs(100, 3, seed=5)[0]
     both = np.concatenate([features, failed]), np.concatenate([scores, np.zeros(100)])
     # Failures count only in the figure that ends the training, so it is cut to the same number of trees.
-    one, other = (trained(*data, rounds=20) for data in ((features, scores), both))
-    np.testing.assert_allclose(one.predict(features), other.predict(features), atol=1e-6)
+    first, second = (trained(*data, rounds=20) for data in ((features, scores), both))
+    np.testing.assert_allclose(first.predict(features), second.predict(features), atol=1e-6)
     nothing = np.full((2, 3 * WIDTH), np.nan)
-    assert one.predict(nothing).tolist() == [0, 0]
+    assert first.predict(nothing).tolist() == [0, 0]
     assert trained(nothing, np.zeros(2)).predict(features[:1]).tolist() == [0]
 
 

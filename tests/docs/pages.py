@@ -53,9 +53,9 @@ _BLOCK = re.compile(
 
 def blocks_of(page: Path) -> Iterator[Block]:
     text = page.read_text("utf-8")
-    for found in _BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start("language")) + 1
-        yield Block(page, line, found["language"], found["text"], found["test"] or "", found["argument"] or "")
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("language")) + 1
+        yield Block(page, line, match["language"], match["text"], match["test"] or "", match["argument"] or "")
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]

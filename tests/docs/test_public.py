@@ -27,13 +27,13 @@ def test_every_public_name_has_an_example_and_all_examples_run(tmp_path: Path, m
     finder = doctest.DocTestFinder(recurse=True)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     names = ["tune", *(name for name in searchlab.__all__ if name not in ("tune", "__version__"))]
-    found = {name: finder.find(inspect.unwrap(getattr(searchlab, name)), name) for name in names}
-    assert not [name for name, tests in found.items() if not tests or not tests[0].examples]
-    said: list[str] = []
-    for tests in found.values():
+    examples = {name: finder.find(inspect.unwrap(getattr(searchlab, name)), name) for name in names}
+    assert not [name for name, tests in examples.items() if not tests or not tests[0].examples]
+    text: list[str] = []
+    for tests in examples.values():
         for test in tests:
-            runner.run(test, out=said.append)
-    assert not runner.failures, "".join(said)
+            runner.run(test, out=text.append)
+    assert not runner.failures, "".join(text)
 
 
 def test_every_public_name_is_on_the_page_of_the_api() -> None:

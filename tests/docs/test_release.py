@@ -68,8 +68,8 @@ def test_the_sdist_is_complete(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "pyproject.toml", "docs/conf.py"}
-    assert names >= {*wanted, "searchlab/py.typed", "studies/suite/v1/manifest.json", "tests/docs/test_release.py"}
+    required = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "pyproject.toml", "docs/conf.py"}
+    assert names >= {*required, "searchlab/py.typed", "studies/suite/v1/manifest.json", "tests/docs/test_release.py"}
     assert not [name for name in names if name.startswith(("docs/_build", "docs/generated", ".venv", "results"))]
 
 

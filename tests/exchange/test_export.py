@@ -45,7 +45,7 @@ def test_t4_results_conform_to_the_schema(tmp_path: Path) -> None:
             isinstance(result["times"][name], float)
             for name in ("compilation_time", "framework", "search_algorithm", "validation")
         )
-        times = [one["value"] for one in result["measurements"]]
+        times = [measurement["value"] for measurement in result["measurements"]]
         assert times == ([] if record.failure else [MS * record.measurement.cost])
     met = {record.failure: result["invalidity"] for record, result in zip(log.records, whole["results"], strict=True)}
     assert met == {
@@ -69,8 +69,8 @@ def test_a_cache_file_has_every_config_under_its_key(tmp_path: Path) -> None:
         assert key == ",".join(str(entry[name]) for name in names)
         assert all(entry[name] in whole["tune_params"][name] for name in names)
         failed = {"invalid": "InvalidConfig", "build_error": "CompilationFailedConfig"}
-        wanted = failed.get(record.failure, "RuntimeFailedConfig") if record.failure else MS * record.measurement.cost
-        assert entry["time"] == wanted
+        expected = failed.get(record.failure, "RuntimeFailedConfig") if record.failure else MS * record.measurement.cost
+        assert entry["time"] == expected
 
 
 def test_kernel_tuner_replays_a_cache_file(tmp_path: Path) -> None:
@@ -141,15 +141,17 @@ def test_the_commands(tmp_path: Path) -> None:
         return " ".join(done.output.split())
 
     log = tmp_path / "a.jsonl"
-    said = run("import", DATA / "autotvm_matmul512.log", "--out", log, "--label", "GA", "--seed", 3)
-    assert "5 trials of gemm:512x512x512, for analysis only" in said
+    output = run("import", DATA / "autotvm_matmul512.log", "--out", log, "--label", "GA", "--seed", 3)
+    assert "5 trials of gemm:512x512x512, for analysis only" in output
     assert (read_log(log).header.name, read_log(log).header.seed) == ("GA", 3)
-    said = run("import", DATA / "metaschedule_gemm512", "--space", "sketch", "--out", tmp_path / "b.jsonl")
-    assert "7 trials of gemm:512x512x512, in sketch" in said and "not in the space: 1" in said and "line 8" in said
-    said = run("import", DATA / "ansor_gemm512.json", "--out", tmp_path / "c.jsonl")
-    assert "not carried over: the schedule, since each step" in said
-    said = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
-    assert "exported 1 log to" in said and "not carried over: failure messages" in said
+    output = run("import", DATA / "metaschedule_gemm512", "--space", "sketch", "--out", tmp_path / "b.jsonl")
+    assert (
+        "7 trials of gemm:512x512x512, in sketch" in output and "not in the space: 1" in output and "line 8" in output
+    )
+    output = run("import", DATA / "ansor_gemm512.json", "--out", tmp_path / "c.jsonl")
+    assert "not carried over: the schedule, since each step" in output
+    output = run("export", log, "--to", "kernel-tuner", "--out", tmp_path / "t4.json")
+    assert "exported 1 log to" in output and "not carried over: failure messages" in output
     assert "exported 1 log to" in run("export", tmp_path / "b.jsonl", "--to", "metaschedule", "--out", tmp_path / "db")
     made_log(tmp_path / "own.jsonl", trials=3)
     run("export", tmp_path / "own.jsonl", "--to", "metaschedule", "--out", tmp_path / "own")

@@ -32,10 +32,10 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-def refused(path: Path, why: str, **wanted: Any) -> None:
+def refused(path: Path, why: str, **options: Any) -> None:
     out = path.parent / "never.jsonl"
     with pytest.raises(SearchlabError, match=why):
-        import_file(path, out, As(**wanted))
+        import_file(path, out, As(**options))
     assert not out.exists()
 
 
@@ -220,4 +220,4 @@ def test_a_byte_more_or_less_is_an_error_or_a_log(source: Path, data: st.DataObj
         made, _ = import_file(folder / "a.log", folder / "out", As())
     except SearchlabError:
         return
-    assert made and all(one.records for one in made)
+    assert made and all(imported_log.records for imported_log in made)

@@ -36,8 +36,8 @@ TEMPLATE = Plugin("knob-template", {"template": "conv2d_no_batching"})
 HOPPER = {"kind": "cuda", "arch": "sm_90"}
 
 
-def imported(path: Path, out: Path, repeats: int = 0, **wanted: Any) -> Log:
-    made, notes = import_file(path, out, As(**wanted))
+def imported(path: Path, out: Path, repeats: int = 0, **options: Any) -> Log:
+    made, notes = import_file(path, out, As(**options))
     assert len(made) == 1 and notes == ([f"{repeats} {REPEATED}"] if repeats else [])
     return read_log(out)
 
@@ -145,8 +145,8 @@ def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> No
     log = imported(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
     table = TableMeasurer([log.path])
-    wanted = [log.trials[2].config, log.trials[0].config]
-    assert [m.seconds for m in table.measure(space, wanted)] == [(3e-3, 6e-3), (1e-3, 2e-3)]
+    configs = [log.trials[2].config, log.trials[0].config]
+    assert [m.seconds for m in table.measure(space, configs)] == [(3e-3, 6e-3), (1e-3, 2e-3)]
 
 
 def test_decisions_of_metaschedule_become_configs_of_sketch(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def imported_sketch(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted", "why"),
+    ("path", "options", "why"),
     [
         (ANSOR, {"space": Plugin("sketch")}, "Ansor record's transform steps cannot be expressed as a schedule"),
         (AUTOTVM, {"space": Plugin("sketch")}, "belongs to a template"),
@@ -198,10 +198,10 @@ def imported_sketch(tmp_path: Path) -> Path:
     ],
 )
 def test_records_that_cannot_belong_to_a_space_or_workload(
-    path: Path, wanted: dict[str, Any], why: str, tmp_path: Path
+    path: Path, options: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SearchlabError, match=why):
-        import_file(path, tmp_path / "a.jsonl", As(**wanted))
+        import_file(path, tmp_path / "a.jsonl", As(**options))
     assert not (tmp_path / "a.jsonl").exists()
 
 
@@ -250,8 +250,8 @@ def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
     ],
 )
 def test_unknown_tasks_are_to_be_named(name: str, args: list[Any], why: str) -> None:
-    workload, said = workload_of(name, args)
-    assert workload is None and "--workload" in said and re.search(why, said)
+    workload, text = workload_of(name, args)
+    assert workload is None and "--workload" in text and re.search(why, text)
 
 
 def test_an_unknown_task_is_imported_as_the_workload_of_the_user(tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="contains 3 tasks"):
         import_file(tmp_path / "mixed.log", tmp_path / "a.jsonl", As())
     made, notes = import_file(tmp_path / "mixed.log", tmp_path / "logs", As())
-    assert [one.header.workload for one in made] == ["gemm:512x512x512", "gemm:64x64x64"]
-    assert all(len(read_log(one.path).records) == 5 for one in made)
+    assert [imported_log.header.workload for imported_log in made] == ["gemm:512x512x512", "gemm:64x64x64"]
+    assert all(len(read_log(imported_log.path).records) == 5 for imported_log in made)
     assert len(notes) == 1 and "mine/secret" in notes[0]
 
 
@@ -308,7 +308,7 @@ def test_a_trace_of_another_program_is_no_config(tmp_path: Path) -> None:
     )
     trial = task.trials[0]
     assert metaschedule.config_in(space, task, trial) in space
-    trial.source[0][:] = [one for one in trial.source[0] if one[0] != "Vectorize"]
+    trial.source[0][:] = [instruction for instruction in trial.source[0] if instruction[0] != "Vectorize"]
     with pytest.raises(InvalidConfig, match="differs from the measured program"):
         metaschedule.config_in(space, task, trial)
 

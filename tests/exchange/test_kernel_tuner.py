@@ -29,8 +29,8 @@ CACHE, T4 = DATA / "kernel_tuner" / "gemm_cache.json.gz", DATA / "kernel_tuner" 
 KERNEL = "kernel:gemm-96x96:1769472flop"
 
 
-def imported(path: Path, out: Path, **wanted: Any) -> tuple[Log, list[str]]:
-    _, notes = import_file(path, out, As(**wanted))
+def imported(path: Path, out: Path, **options: Any) -> tuple[Log, list[str]]:
+    _, notes = import_file(path, out, As(**options))
     return read_log(out), notes
 
 
@@ -98,13 +98,13 @@ def test_a_rate_that_no_float_can_be_is_none(tmp_path: Path) -> None:
 
 def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
     assert (detect(CACHE), detect(T4)) == ("kernel-tuner-cache", "kernel-tuner")
-    one, notes = imported(CACHE, tmp_path / "cache.jsonl.gz")
+    from_cache, notes = imported(CACHE, tmp_path / "cache.jsonl.gz")
     other, more = imported(T4, tmp_path / "t4.jsonl", workload=KERNEL)
-    assert not notes and not more and len(one.records) == one.header.space_size == 152
-    assert one.header.workload == KERNEL
-    assert [record.config for record in one.records] == [record.config for record in other.records]
-    assert one.costs.tolist() == pytest.approx(other.costs.tolist(), rel=1e-12)
-    assert one.elapsed.tolist() == pytest.approx(other.elapsed.tolist(), rel=1e-12)
+    assert not notes and not more and len(from_cache.records) == from_cache.header.space_size == 152
+    assert from_cache.header.workload == KERNEL
+    assert [record.config for record in from_cache.records] == [record.config for record in other.records]
+    assert from_cache.costs.tolist() == pytest.approx(other.costs.tolist(), rel=1e-12)
+    assert from_cache.elapsed.tolist() == pytest.approx(other.elapsed.tolist(), rel=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "cmaes", "qmc", "droplet", "autotvm-ga", "grid"])
@@ -323,7 +323,9 @@ def test_a_file_that_lists_a_part_of_its_space_is_noticed(tmp_path: Path) -> Non
     ]
     order = np.random.default_rng(0).permutation(len(configs)).tolist()
     for listed in (order, order[: len(order) // 2]):
-        entries = {",".join(map(str, one.values())): {**one, "time": 1.0} for one in (configs[i] for i in listed)}
+        entries = {
+            ",".join(map(str, config.values())): {**config, "time": 1.0} for config in (configs[i] for i in listed)
+        }
         content = cache(tune_params_keys=keys, tune_params=dict.fromkeys(keys, values), cache=entries)
         log, notes = imported(written(tmp_path / f"{len(listed)}.json", content), tmp_path / f"{len(listed)}.jsonl")
         whole = len(listed) == len(configs)

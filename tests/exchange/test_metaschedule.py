@@ -41,10 +41,10 @@ def database_of(logs: list[Path], out: Path) -> JSONDatabase:
     return JSONDatabase(work_dir=str(out), allow_missing=False)
 
 
-def back(directory: Path, out: Path, **wanted: Any) -> list[Log]:
-    made, notes = import_file(directory, out, As(**wanted))
+def back(directory: Path, out: Path, **options: Any) -> list[Log]:
+    made, notes = import_file(directory, out, As(**options))
     assert not notes
-    return [read_log(one.path) for one in made]
+    return [read_log(imported_log.path) for imported_log in made]
 
 
 @pytest.mark.parametrize(("space", "workload"), SPACES)
@@ -52,9 +52,9 @@ def test_compile_tir_returns_the_best_program_of_the_log(space: str, workload: s
     log = made_log(tmp_path / "a.jsonl", space, workload)
     database = database_of([log.path], tmp_path / "db")
     result = Result(log)
-    found = compile_tir(database, result.space.workload.module, result.space.target.tvm)
-    assert isinstance(found, Schedule)
-    assert structural_equal(found.mod, result.best.schedule().mod)
+    program = compile_tir(database, result.space.workload.module, result.space.target.tvm)
+    assert isinstance(program, Schedule)
+    assert structural_equal(program.mod, result.best.schedule().mod)
 
 
 @pytest.mark.parametrize(("space", "workload"), SPACES)
@@ -65,7 +65,7 @@ def test_a_round_trip_loses_nothing_but_invalid_configs(space: str, workload: st
     (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     kept = [record for record in log.records if record.failure != "invalid"]
     assert again.header == log.header
-    assert list(again.records) == [msgspec.structs.replace(one, index=index) for index, one in enumerate(kept)]
+    assert list(again.records) == [msgspec.structs.replace(trial, index=index) for index, trial in enumerate(kept)]
     assert Result(again).best.config == Result(log).best.config
 
 
@@ -118,8 +118,8 @@ def test_the_winner_of_the_finalists_is_first(again: tuple[int, ...], tmp_path: 
     database = database_of([log.path], tmp_path / "db")
     result = Result(log)
     assert result.best.trial.index == again[-1]
-    found = compile_tir(database, result.space.workload.module, result.space.target.tvm)
-    assert structural_equal(found.mod, result.best.schedule().mod)
+    program = compile_tir(database, result.space.workload.module, result.space.target.tvm)
+    assert structural_equal(program.mod, result.best.schedule().mod)
     (restored,) = back(tmp_path / "db", tmp_path / "b.jsonl")
     assert [r.seconds for r in restored.records] == [r.seconds for r in log.records if r.failure != "invalid"]
 
@@ -229,7 +229,7 @@ def test_a_workload_is_recognised_without_a_note(workload: str, tmp_path: Path) 
         index, (trace, *rest) = msgspec.json.decode(line)
         if index > 0:
             continue  # for Relax
-        trace[0] = [one for one in trace[0] if one[2] != ["searchlab.trial"]]
+        trace[0] = [instruction for instruction in trace[0] if instruction[2] != ["searchlab.trial"]]
         plain.append(msgspec.json.encode([index, [trace, *rest]]).decode())
     records.write_text("\n".join(plain))
     (again,) = back(tmp_path / "db", tmp_path / "b.jsonl")

@@ -53,9 +53,9 @@ def test_workers_say_which_machines_may_be_measured(tmp_path: Path) -> None:
     options = {"processes": False, "dashboard_address": None, "n_workers": 2, "threads_per_worker": 1}
     with distributed.LocalCluster(**options) as cluster:
         address = cluster.scheduler_address
-        there = DaskExecutor(False, tmp_path, address=address)
-        assert there.jobs == 2
-        there.shutdown()
+        executor = DaskExecutor(False, tmp_path, address=address)
+        assert executor.jobs == 2
+        executor.shutdown()
         with pytest.raises(SearchlabError, match="no worker in the Dask cluster at .* offers .*; start one worker on"):
             DaskExecutor(True, tmp_path, address=address)
         with pytest.raises(SearchlabError, match="omit jobs"):

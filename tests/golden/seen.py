@@ -24,7 +24,7 @@ def seen(log: Log) -> dict[str, Any]:
         "failures": [record.failure for record in log.records],
         "starts": log.starts,
         "charged": log.charged.sum(axis=1).tolist(),
-        "finalists": [one.index for one in log.final.finalists] if log.final else [],
+        "finalists": [finalist.index for finalist in log.final.finalists] if log.final else [],
         "ended": log.ended is not None,
     }
 
@@ -55,7 +55,9 @@ def read(path: Path) -> dict[str, Any]:
             + trial.get("build_seconds", 0.0) / min(header.get("workers", 1), sizes[batch])
             for trial, batch in zip(trials, batches, strict=True)
         ],
-        "finalists": [one["index"] for line in last if line["kind"] == "finalists" for one in line["finalists"]],
+        "finalists": [
+            finalist["index"] for line in last if line["kind"] == "finalists" for finalist in line["finalists"]
+        ],
         "ended": any(line["kind"] == "ended" for line in last),
     }
 

@@ -24,16 +24,16 @@ OLDER = [table.path for table in find_suite("v1").tables[::9]]
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 def test_a_log_is_read_as_it_was(path: Path) -> None:
     expected = json.loads((DATA / "seen.json").read_text())[path.name]
-    found = seen(read_log(path))
-    assert found.pop("charged") == pytest.approx(expected.pop("charged")) and found == expected
-    assert load_log(path).to_frame().shape[0] == len(found["costs"])
+    content = seen(read_log(path))
+    assert content.pop("charged") == pytest.approx(expected.pop("charged")) and content == expected
+    assert load_log(path).to_frame().shape[0] == len(content["costs"])
 
 
 @pytest.mark.parametrize("path", [*LOGS, *OLDER], ids=lambda path: path.name)
 def test_the_specification_is_enough_to_read_it(path: Path) -> None:
-    found, ours = read(path), seen(read_log(path))
-    assert found.pop("charged") == pytest.approx(ours.pop("charged"))
-    assert found.pop("costs") == pytest.approx(ours.pop("costs")) and found == ours
+    independent, own_reading = read(path), seen(read_log(path))
+    assert independent.pop("charged") == pytest.approx(own_reading.pop("charged"))
+    assert independent.pop("costs") == pytest.approx(own_reading.pop("costs")) and independent == own_reading
 
 
 @pytest.mark.parametrize(("name", "cut"), [("model", 21), ("warm", 9), ("all", 110)])

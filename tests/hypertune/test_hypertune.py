@@ -131,19 +131,21 @@ def trials_in(out: Path) -> dict[str, list[tuple[dict[str, Any], list[float] | N
 
 
 def test_a_planted_option_is_found_and_generalises(study: Study, tmp_path: Path) -> None:
-    found = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **QUICK).run()
-    assert found.options["aim"] > 0.5 and found.default_options == {"aim": 0.05}
-    assert found.better and "better than the default on held-out workloads" in found.verdict
-    assert found.held_out is not None and found.held_out.tuned.value > found.held_out.default.value + 0.1
-    assert [search.held_out for search in found.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
-    assert json.loads(json.dumps(found.to_json()))["options"] == found.options
+    result = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **QUICK).run()
+    assert result.options["aim"] > 0.5 and result.default_options == {"aim": 0.05}
+    assert result.better and "better than the default on held-out workloads" in result.verdict
+    assert result.held_out is not None and result.held_out.tuned.value > result.held_out.default.value + 0.1
+    assert [search.held_out for search in result.searches] == [[WORKLOADS[0]], [WORKLOADS[1]], []]
+    assert json.loads(json.dumps(result.to_json()))["options"] == result.options
 
 
 def test_options_are_searched_on_the_dev_split_of_a_suite(tmp_path: Path) -> None:
     write_suite(tmp_path / "mini")
     data = {"suite": "mini/dev", "policies": [PLANTED], "trials": 16, "batch": 4}
-    found = plan_hypertune(Study.from_dict(data, tmp_path), PLANTED, options={"aim": [0, 1]}, **QUICK).run()
-    assert found.options["aim"] > 0.5 and [one.workload for one in found.searches[0].problems] == ["gemm:4x5x6"]
+    result = plan_hypertune(Study.from_dict(data, tmp_path), PLANTED, options={"aim": [0, 1]}, **QUICK).run()
+    assert result.options["aim"] > 0.5 and [problem.workload for problem in result.searches[0].problems] == [
+        "gemm:4x5x6"
+    ]
     for suite in ("mini", "mini/test", "mini/gemm-16x16x16-guided-1t"):
         with pytest.raises(SearchlabError, match="has tables of the test split, .* use mini/dev"):
             plan_hypertune(Study.from_dict({**data, "suite": suite}, tmp_path), PLANTED)
@@ -151,10 +153,10 @@ def test_options_are_searched_on_the_dev_split_of_a_suite(tmp_path: Path) -> Non
 
 def test_options_that_overfit_are_detected(study: Study) -> None:
     options: dict[str, list[Any]] = {"only": ["none", *WORKLOADS[:2]], "aim": [0.5]}
-    found = plan_hypertune(study, PLANTED, options=options, **QUICK).run()
-    assert [search.options["only"] for search in found.searches[:2]] == [WORKLOADS[1], WORKLOADS[0]]
-    assert not found.better and "Keep the default" in found.verdict
-    assert found.training.gain.lower > 0 > found.held_out.gain.value  # type: ignore[union-attr]
+    result = plan_hypertune(study, PLANTED, options=options, **QUICK).run()
+    assert [search.options["only"] for search in result.searches[:2]] == [WORKLOADS[1], WORKLOADS[0]]
+    assert not result.better and "Keep the default" in result.verdict
+    assert result.training.gain.lower > 0 > result.held_out.gain.value  # type: ignore[union-attr]
 
 
 def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
@@ -170,8 +172,8 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
             made(tmp_path / name, WORKLOADS[:2]), PLANTED, options={"aim": [0, 1]}, hold_out=[WORKLOADS[1]], **QUICK
         )
         results.append(plan.run(tmp_path / name))
-    ours, theirs = (trials_in(tmp_path / name) for name in ("as it is", "other"))
-    assert ours == theirs and list(ours) == [f"without {WORKLOADS[1]}"]
+    first, second = (trials_in(tmp_path / name) for name in ("as it is", "other"))
+    assert first == second and list(first) == [f"without {WORKLOADS[1]}"]
     for seen, unseen in zip(*(result.searches[0].problems for result in results), strict=True):
         assert (seen.tuned == unseen.tuned) is not seen.held_out
 
@@ -238,11 +240,11 @@ def test_a_search_does_not_go_on_with_other_code(study: Study, tmp_path: Path, m
 def test_another_search_in_the_same_directory_is_refused(study: Study, tmp_path: Path) -> None:
     quick = {**QUICK, "trials": 2}
     plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **quick).run(tmp_path / "out")
-    for change, said in (
+    for change, message in (
         ({"options": {"aim": [0, 0.5]}}, "options = .*0.0, 1.0.* instead of .*0.0, 0.5"),
         ({"options": {"aim": [0, 1]}, "seed": 1}, "seed = 0 instead of 1"),
     ):
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             plan_hypertune(study, PLANTED, **change, **quick).run(tmp_path / "out")
     tables(tmp_path / "tables", WORKLOADS[:1], toys.flaky)
     with pytest.raises(SearchlabError, match="with table on .* = "):
@@ -285,17 +287,17 @@ def test_a_full_disk_is_one_sentence_and_the_search_resumes(study: Study, tmp_pa
 def test_the_seed_decides_what_is_tried(study: Study, tmp_path: Path) -> None:
     for seed in (0, 1):
         plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **QUICK, seed=seed).run(tmp_path / str(seed))
-    ours, theirs = (trials_in(tmp_path / seed)["on all workloads"] for seed in "01")
-    assert [params for params, _ in ours[:1]] == [params for params, _ in theirs[:1]] == [{"aim": 0.05}]
-    assert not {params["aim"] for params, _ in ours[1:]} & {params["aim"] for params, _ in theirs[1:]}
-    assert all(params["aim"] == float(f"{params['aim']:.3g}") for params, _ in ours), "easy to type"
+    first, second = (trials_in(tmp_path / seed)["on all workloads"] for seed in "01")
+    assert [params for params, _ in first[:1]] == [params for params, _ in second[:1]] == [{"aim": 0.05}]
+    assert not {params["aim"] for params, _ in first[1:]} & {params["aim"] for params, _ in second[1:]}
+    assert all(params["aim"] == float(f"{params['aim']:.3g}") for params, _ in first), "easy to type"
 
 
 def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) -> None:
-    found = plan_hypertune(study, f"{Picky.__module__}:Picky", options={"aim": [0, 1]}, **QUICK).run(tmp_path)
+    plan = plan_hypertune(study, f"{Picky.__module__}:Picky", options={"aim": [0, 1]}, **QUICK).run(tmp_path)
     refused = [params["aim"] for params, values in trials_in(tmp_path)["on all workloads"] if values is None]
-    assert refused and min(refused) > 0.5 and len(refused) == found.searches[-1].refused
-    assert found.options["aim"] <= 0.5
+    assert refused and min(refused) > 0.5 and len(refused) == plan.searches[-1].refused
+    assert plan.options["aim"] <= 0.5
     with pytest.raises(SearchlabError, match="rejected all 3 sets of options .*option 'knob' is"):
         plan_hypertune(
             study, "tests.hypertune.test_hypertune:Broken", options={"knob": [3, 9]}, **{**QUICK, "trials": 3}
@@ -306,9 +308,9 @@ def test_with_one_workload_there_is_no_proof_and_it_is_said(tmp_path: Path) -> N
     tables(tmp_path / "tables", WORKLOADS[:1])
     plan = plan_hypertune(made(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
     assert "is the only workload, so none can be held out" in plan.notes[0]
-    found = plan.run()
-    assert found.better is None and found.held_out is None and "gain +" in found.verdict
-    assert "does not show how good they are on other workloads" in found.verdict
+    result = plan.run()
+    assert result.better is None and result.held_out is None and "gain +" in result.verdict
+    assert "does not show how good they are on other workloads" in result.verdict
 
 
 def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
@@ -332,10 +334,10 @@ def test_random_search_scores_as_random_search(tmp_path: Path) -> None:
         seeds=2,
         fresh_seeds=50,
     )
-    found = plan.run()
-    assert found.held_out is not None
-    assert found.held_out.tuned.lower < 0 < found.held_out.tuned.upper
-    assert not found.better
+    result = plan.run()
+    assert result.held_out is not None
+    assert result.held_out.tuned.lower < 0 < result.held_out.tuned.upper
+    assert not result.better
 
 
 def test_configs_that_a_table_lacks_are_warned_about(tmp_path: Path) -> None:
@@ -394,13 +396,13 @@ def test_what_bears_on_the_result_is_noted(tmp_path: Path) -> None:
     ],
 )
 def test_two_numbers_are_a_range_and_others_are_choices(values: list[Any], declared: Any, searched: Any) -> None:
-    found = make_range("name", values, declared)
-    assert found == searched
-    assert make_range("name", values_of(found), declared) == searched
+    option_range = make_range("name", values, declared)
+    assert option_range == searched
+    assert make_range("name", values_of(option_range), declared) == searched
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ("4..64", r"cannot be searched over '4..64'; specify the two ends of a range, as in population=\[2,64\]"),
         ([], "cannot be searched over"),
@@ -409,8 +411,8 @@ def test_two_numbers_are_a_range_and_others_are_choices(values: list[Any], decla
         ([1.5, 4], "option 'population' is 1.5; it must be a whole number"),
     ],
 )
-def test_invalid_range_is_one_sentence(values: Any, said: str) -> None:
-    with pytest.raises(SearchlabError, match=said) as raised:
+def test_invalid_range_is_one_sentence(values: Any, message: str) -> None:
+    with pytest.raises(SearchlabError, match=message) as raised:
         make_range("population", values, Count)
     assert "\n" not in str(raised.value)
 
@@ -433,7 +435,7 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "policy", "asked", "said"),
+    ("change", "policy", "asked", "message"),
     [
         ({"measure": {"kind": "local"}}, PLANTED, {}, "measures on a machine .*'local'.*would take days"),
         ({"measure": {"kind": "table", "path": "absent"}}, PLANTED, {}, "absent"),
@@ -452,9 +454,9 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
     ],
 )
 def test_what_is_wrong_is_one_sentence(
-    change: dict[str, Any], policy: str, asked: dict[str, Any], said: str, study: Study, tmp_path: Path
+    change: dict[str, Any], policy: str, asked: dict[str, Any], message: str, study: Study, tmp_path: Path
 ) -> None:
-    with pytest.raises(SearchlabError, match=said) as raised:
+    with pytest.raises(SearchlabError, match=message) as raised:
         plan_hypertune(made(tmp_path, **{"workloads": WORKLOADS[:2], **change}), policy, **{**QUICK, **asked})
     assert "\n" not in str(raised.value)
 

@@ -126,7 +126,7 @@ def test_bad_logs_in_a_directory_are_named_and_skipped(tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning) as caught:
         (best,) = _best_by_workload(tmp_path)
     assert best.result.log.path == good
-    assert len(caught) == 3 and max(len(str(one.message)) for one in caught) < 500
+    assert len(caught) == 3 and max(len(str(warning.message)) for warning in caught) < 500
 
 
 @pytest.mark.parametrize("name", ["flops400", "longw"])

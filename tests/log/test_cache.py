@@ -48,7 +48,7 @@ def check(directory: Path, read: list[str]) -> list[str]:
     paths = find_logs(directory)
     read.clear()
     found = read_logs(directory, paths, {})
-    assert all(same(one, read_columns(path, {})) for one, path in zip(found, paths, strict=True))
+    assert all(same(log_columns, read_columns(path, {})) for log_columns, path in zip(found, paths, strict=True))
     return list(read)
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
         assert len(check(logs, read)) == 9
     if how != "directory":
         assert check(logs, read) == []
-    assert sorted(one.name for one in logs.iterdir()) == sorted(
+    assert sorted(file.name for file in logs.iterdir()) == sorted(
         ["b", "random", CACHE, "gemm-100x100x50-knob-none-0.jsonl"]
     )
 

@@ -35,8 +35,8 @@ def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
     writer.append(Final(trials=8, finalists=(Finalist(3, (1e-3,)),)))
     writer.append(trial(8))
     writer.close()
-    found = examine(path)
-    assert not found.problems and (found.trials, found.intact) == (9, 12)
+    report = examine(path)
+    assert not report.problems and (report.trials, report.intact) == (9, 12)
 
 
 def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
@@ -47,11 +47,12 @@ def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     lines[9] = lines[8]
     lines[11] = b'{"kind":"finalists","trials":99,"finalists":[{"index":0,"seconds":[1.0]}]}'
     lines.append(b'{"kind":"ended","trials":98}')
-    found = problems(path, lines)
-    assert list(found) == [4, 6, 10, 11, 12, 14] and "98 trials" in found[14]
-    assert "damaged" in found[4] and "damaged" in found[6] and "99 trials" in found[12]
+    messages = problems(path, lines)
+    assert list(messages) == [4, 6, 10, 11, 12, 14] and "98 trials" in messages[14]
+    assert "damaged" in messages[4] and "damaged" in messages[6] and "99 trials" in messages[12]
     assert (
-        found[10] == "it contains trial 7 instead of trial 8" and found[11] == "it contains trial 9 instead of trial 8"
+        messages[10] == "it contains trial 7 instead of trial 8"
+        and messages[11] == "it contains trial 9 instead of trial 8"
     )
     path.write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[4][:-3])
     assert [(line.number, "incomplete" in line.problem) for line in examine(path).problems] == [(4, True)]
@@ -72,19 +73,19 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
             case _:
                 lines.insert(at, lines[at])
     path.write_bytes(b"\n".join(lines) + b"\n")
-    found = examine(path)
-    kept = lines[: found.intact]
+    report = examine(path)
+    kept = lines[: report.intact]
     path.write_bytes(b"\n".join(kept) + b"\n")
-    assert kept == whole[: len(kept)] and len(read_log(path).records) == found.trials == len(kept) - 1
-    assert bool(found.problems) == (len(kept) < len(lines))
+    assert kept == whole[: len(kept)] and len(read_log(path).records) == report.trials == len(kept) - 1
+    assert bool(report.problems) == (len(kept) < len(lines))
     writer = LogWriter(path, HEADER)
-    writer.append(trial(found.trials))
+    writer.append(trial(report.trials))
     writer.close()
-    assert len(read_log(path).records) == found.trials + 1
+    assert len(read_log(path).records) == report.trials + 1
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "the log is empty"),
         (b"dear diary\n", "damaged"),
@@ -93,11 +94,11 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
         (b'{"index":0,"config":{}}\n', "not a searchlab log, or its first line is missing"),
     ],
 )
-def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, said: str) -> None:
+def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
-    found = examine(path)
-    assert said in found.problems[0].problem and (found.trials, found.intact) == (0, 0)
+    report = examine(path)
+    assert message in report.problems[0].problem and (report.trials, report.intact) == (0, 0)
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:
@@ -112,10 +113,10 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         return done.exit_code, " ".join(done.output.split())
 
     assert invoke("log", "check", good) == (0, f"{good} is intact: 2 trials")
-    code, said = invoke("log", "check", tmp_path)
-    assert code == 1 and f"{bad}, line 3: it is damaged" in said and f"head -n 2 {bad} > " in said and str(good) in said
-    code, said = invoke("log", "check", bad, "--json")
-    assert code == 1 and json.loads(said)[0]["problems"][0]["line"] == 3
+    code, text = invoke("log", "check", tmp_path)
+    assert code == 1 and f"{bad}, line 3: it is damaged" in text and f"head -n 2 {bad} > " in text and str(good) in text
+    code, text = invoke("log", "check", bad, "--json")
+    assert code == 1 and json.loads(text)[0]["problems"][0]["line"] == 3
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:

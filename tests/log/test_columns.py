@@ -52,15 +52,15 @@ def lines(log: Log) -> bytes:
     return msgspec.json.Encoder().encode_lines([log.header, *log.records, *notes])
 
 
-def same(one: Columns, other: Columns) -> bool:
+def same(first: Columns, second: Columns) -> bool:
     def equal(name: str) -> bool:
-        ours, theirs = getattr(one, name), getattr(other, name)
-        if not isinstance(ours, np.ndarray):
-            return bool(ours == theirs)
-        floats = ours.dtype.kind == "f"
-        return ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=floats)
+        own_value, other_value = getattr(first, name), getattr(second, name)
+        if not isinstance(own_value, np.ndarray):
+            return bool(own_value == other_value)
+        floats = own_value.dtype.kind == "f"
+        return own_value.dtype == other_value.dtype and np.array_equal(own_value, other_value, equal_nan=floats)
 
-    return all(equal(field.name) for field in fields(one))
+    return all(equal(field.name) for field in fields(first))
 
 
 @settings(max_examples=30)
@@ -112,11 +112,11 @@ def test_all_readers_report_the_same_damage(tmp_path: Path, old: bytes, new: byt
     data = lines(Log(log.path, log.header, log.records, None, Ended(trials=2)))
     assert old in data
     log.path.write_bytes(data.replace(old, new))
-    with pytest.raises(SearchlabError) as said:
+    with pytest.raises(SearchlabError) as text:
         read_log(log.path)
-    with pytest.raises(SearchlabError) as ours:
+    with pytest.raises(SearchlabError) as caught:
         read_columns(log.path, {})
-    assert str(ours.value) == str(said.value)
+    assert str(caught.value) == str(text.value)
 
 
 def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_torn_header_is_rewritten_but_no_foreign_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "damage", "said"),
+    ("line", "damage", "message"),
     [
         (1, b"garbage", "line 2: it is damaged"),
         (2, b"\xff\xfe", "line 3: it is damaged"),
@@ -110,20 +110,20 @@ def test_a_torn_header_is_rewritten_but_no_foreign_file(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_named_with_its_line_and_nothing_is_touched(
-    tmp_path: Path, line: int, damage: bytes, said: str
+    tmp_path: Path, line: int, damage: bytes, message: str
 ) -> None:
     path = tmp_path / "a.jsonl"
     lines = written(path, 3).splitlines()
     lines[line] = damage
     path.write_bytes(before := b"\n".join(lines) + b"\n")
     for opened in (lambda: LogWriter(path, HEADER), lambda: read_log(path)):
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             opened()
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"workload": "gemm:8x8x8"}, "its workload is gemm:64x64x64, not gemm:8x8x8"),
         ({"seed": 1}, "its seed is 0, not 1"),
@@ -133,10 +133,10 @@ def test_damage_is_named_with_its_line_and_nothing_is_touched(
         ({"host": {"cpu": "y"}}, "its host is"),
     ],
 )
-def test_the_log_of_another_run_is_refused_naming_the_difference(tmp_path: Path, changed: dict, said: str) -> None:  # type: ignore[type-arg]
+def test_the_log_of_another_run_is_refused_naming_the_difference(tmp_path: Path, changed: dict, message: str) -> None:  # type: ignore[type-arg]
     path = tmp_path / "a.jsonl"
     before = written(path, 2)
-    with pytest.raises(SearchlabError, match=said):
+    with pytest.raises(SearchlabError, match=message):
         LogWriter(path, msgspec.structs.replace(HEADER, **changed))
     assert path.read_bytes() == before
 
@@ -154,8 +154,8 @@ def test_two_processes_cannot_write_one_log(tmp_path: Path) -> None:
         "from searchlab.log.writer import LogWriter\nfrom tests.support.logs import HEADER\n"
         "try: LogWriter(sys.argv[1], HEADER)\nexcept SearchlabError as error: print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
-    assert "another process is writing" in said
+    output = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
+    assert "another process is writing" in output
     writer.append(trial(0))
     writer.close()
     assert len(read_log(path).records) == 1
@@ -173,8 +173,8 @@ def test_a_full_disk_is_one_sentence_and_loses_no_complete_line(tmp_path: Path) 
         "try:\n    for index in range(100): writer.append(trial(index))\n"
         "except SearchlabError as error: print(index, error)"
     )
-    said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
-    failed_at, _, text = said.partition(" ")
+    output = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
+    failed_at, _, text = output.partition(" ")
     assert "cannot write the log" in text and "free some space or" in text
     assert len(read_log(path).records) == int(failed_at) > 0
 

@@ -85,14 +85,14 @@ def test_no_name_of_a_log_or_a_study_escapes(name: str, other: str) -> None:
 
 
 def test_the_repr_of_an_object_is_one_line(tmp_path: Path) -> None:
-    found = load_log(write(tmp_path, "random", 7, [1, "crash", 3] * 100))
+    result = load_log(write(tmp_path, "random", 7, [1, "crash", 3] * 100))
     study = Study.from_dict({"workloads": [WORKLOAD], "spaces": ["sketch"], "policies": ["random"]})
-    comparison = compare([found])
+    comparison = compare([result])
     (check, *_) = searchlab.conformance.policy_checks("random")
-    shown = [found, found.log, found.best, study, comparison, comparison.summary, check]
+    shown = [result, result.log, result.best, study, comparison, comparison.summary, check]
     shown += [find_suite("v1"), *baselines(find_suite("v1/dev"), ["random"]), *study.plan()[0][:1]]
     assert not [text for text in map(repr, shown) if len(text) > 120 or not text.startswith("<")]
-    assert repr(found.best) == f"<Best on {WORKLOAD}: 3 GFLOPS in trial 2>"
+    assert repr(result.best) == f"<Best on {WORKLOAD}: 3 GFLOPS in trial 2>"
 
 
 def lines(html: str) -> dict[str, str]:
@@ -101,9 +101,9 @@ def lines(html: str) -> dict[str, str]:
 
 
 def test_the_page_of_a_result(tmp_path: Path) -> None:
-    found = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
-    shown = lines(found._repr_html_())
-    assert repr(found) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials>"
+    result = load_log(write(tmp_path, "random", 7, [1, "crash", 3]))
+    shown = lines(result._repr_html_())
+    assert repr(result) == f"<Result of random on {WORKLOAD}, seed 7: 3 trials>"
     assert shown["best"] == "3.0 GFLOPS in trial 2" and shown["trials"] == "3, 1 failed" and shown["seed"] == "7"
     for gflops in ([], ["crash"]):
         shown = lines(load_log(write(tmp_path, f"x{len(gflops)}", 0, gflops))._repr_html_())

@@ -85,8 +85,8 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
     with pytest.raises(SearchlabError, match=NEWER):
         LogWriter(path, HEADER)
     assert path.read_bytes() == before
-    found = examine(path)
-    assert not found.problems and found.trials == 3 and len(found.notes) == 1
+    report = examine(path)
+    assert not report.problems and report.trials == 3 and len(report.notes) == 1
     result = searchlab("log", "check", path)
     assert result.returncode == 0 and "intact" in result.stdout and "newer" in result.stdout
 

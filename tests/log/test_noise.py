@@ -76,10 +76,10 @@ def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
     for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
         final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
         log = read_log(written(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
-        said = disagreement(log)
-        assert bool(said) == doubted and (not doubted or said in sentences(log))
+        text = disagreement(log)
+        assert bool(text) == doubted and (not doubted or text in sentences(log))
         if doubted:
-            assert "trial 1, the best, took 1000 ms during the search" in said
+            assert "trial 1, the best, took 1000 ms during the search" in text
             with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):
                 warn_of_results([], {log.path: log})
     assert disagreement(read_log(written(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
@@ -121,9 +121,9 @@ def test_a_winner_wins_all_rounds_but_one() -> None:
     assert first.index == 1 and not tied
     for lost, expected in ((1, ()), (2, (0,))):
         first, tied = winner(final([0.9] * lost + slower[lost:], steady))
-        assert (first.index, tuple(one.index for one in tied)) == (1, expected)
+        assert (first.index, tuple(finalist.index for finalist in tied)) == (1, expected)
     _, tied = winner(final(steady, steady))
-    assert [one.index for one in tied] == [1]
+    assert [finalist.index for finalist in tied] == [1]
     assert winner(final(steady)) == (Finalist(0, tuple(steady)), ())
 
 
@@ -152,9 +152,9 @@ def test_finalists_are_distinct_programs_close_to_the_best() -> None:
     twin = Trial(7, Config({"x": 7}), Measurement((1.0,), program="p0"))
     hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", pruned=True))
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
-    found = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
-    assert measurer.asked == [0, 6, 3] and found is not None and found.trials == 9
-    assert winner(found)[0].index == 6
+    finalists = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
+    assert measurer.asked == [0, 6, 3] and finalists is not None and finalists.trials == 9
+    assert winner(finalists)[0].index == 6
     assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
     with pytest.warns(SearchlabWarning, match="could not be measured again"):
         assert measure_finalists(Scripted({}), toys.Small(), trials) is None
@@ -213,7 +213,7 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
     lines = run(5)
     finals = [line for line in lines if line["kind"] == "finalists"]
     assert len(finals) == 1 and lines[-1] is finals[0] and finals[0]["trials"] == 5
-    assert all(len(one["seconds"]) == ROUNDS for one in finals[0]["finalists"])
+    assert all(len(finalist["seconds"]) == ROUNDS for finalist in finals[0]["finalists"])
     assert [line["index"] for line in lines if "sentinel" in line] == [4]  # of batches 0, 1, 2 the third
     kept = log.read_bytes()
     run(5)
@@ -225,7 +225,7 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
     assert [line["index"] for line in lines if "sentinel" in line] == [4, 8]
     result = load_log(log)
     best = result.best
-    assert best.tied is not None and best.trial.index in {one["index"] for one in lines[-1]["finalists"]}
+    assert best.tied is not None and best.trial.index in {finalist["index"] for finalist in lines[-1]["finalists"]}
     machine = result.log.header.machine
     assert machine["cores"] >= 1 and machine["memory_mb"] > 0 and "load" in machine
     with pytest.raises(SearchlabError, match="its measure is"):

@@ -36,11 +36,11 @@ class Says(ProductSpace):
 
 
 def test_a_failure_with_unencodable_text_costs_one_trial(measurer: LocalMeasurer, tmp_path: Path) -> None:
-    found = list(
+    measurements = list(
         measurer.measure(Says(toys.WORKLOAD, measurer.target), [Config({"how": how}) for how in ("invalid", "raises")])
     )
-    assert [one.failure for one in found] == ["invalid", "build_error"]
-    assert all(r"half a pair: \ud800" in one.message for one in found)
+    assert [measurement.failure for measurement in measurements] == ["invalid", "build_error"]
+    assert all(r"half a pair: \ud800" in measurement.message for measurement in measurements)
 
 
 def test_a_study_continues_after_such_a_failure(tmp_path: Path) -> None:

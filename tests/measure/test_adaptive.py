@@ -35,9 +35,9 @@ def space(native: Target, tmp_path: Path) -> Counted:
 
 def one(local: LocalMeasurer, space: Counted, us: int, best: float = math.inf) -> tuple[Measurement, int]:
     """Return the measurement of a program, and how often it was run."""
-    (found,) = local.measure(space, [Config({"us": us})], best)
-    assert found.failure is None
-    return found, space.count(us)
+    (measurement,) = local.measure(space, [Config({"us": us})], best)
+    assert measurement.failure is None
+    return measurement, space.count(us)
 
 
 def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native: Target) -> None:
@@ -52,12 +52,12 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
         (300, 0.1, {full, *short}, 3),
     ):
         local.known_programs.clear()
-        found, count = one(local, space, us, best)
-        assert count in runs and (len(found.seconds), found.pruned) == (repeats, repeats == 1)
-        assert min(found.seconds) >= us * 1e-6
+        measurement, count = one(local, space, us, best)
+        assert count in runs and (len(measurement.seconds), measurement.pruned) == (repeats, repeats == 1)
+        assert min(measurement.seconds) >= us * 1e-6
     with LocalMeasurer(LocalSettings(prune_factor=0, **QUICK), native, {}, 1) as never:  # type: ignore[arg-type]
-        found, count = one(never, space, 60000, 3e-4)
-        assert (count, len(found.seconds), found.pruned) == (full, 3, False)
+        measurement, count = one(never, space, 60000, 3e-4)
+        assert (count, len(measurement.seconds), measurement.pruned) == (full, 3, False)
 
 
 def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted) -> None:

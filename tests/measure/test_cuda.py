@@ -118,8 +118,8 @@ def test_an_error_of_the_compiler_is_told_without_the_source(monkeypatch: pytest
         with pytest.raises(RuntimeError) as caught:
             compile_source(source.replace("main_kernel(", "main_kernel(no_such_type x, ", 1))
     assert "__CUDACC_RTC__" in str(caught.value)
-    said = reason(caught.value)
-    assert "no_such_type" in said and "__CUDACC_RTC__" not in said
+    text = reason(caught.value)
+    assert "no_such_type" in text and "__CUDACC_RTC__" not in text
 
 
 @needs_nvcc
@@ -199,7 +199,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         (
             "LocalSettings().make(resolve_target({'kind': 'cuda', 'arch': 'sm_90'}), {})",
@@ -208,7 +208,7 @@ def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> No
         ("resolve_target('cuda')", "no CUDA device was found, .* specify an arch, for example "),
     ],
 )
-def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> None:
+def test_without_a_gpu_one_sentence_says_what_to_do(program: str, message: str) -> None:
     code = (
         "from searchlab.errors import SearchlabError\nfrom searchlab.measure.settings import LocalSettings\n"
         "from searchlab.target import resolve_target\n"
@@ -216,7 +216,7 @@ def test_without_a_gpu_one_sentence_says_what_to_do(program: str, said: str) -> 
     )
     env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    assert re.fullmatch(said + ".*\n", done.stdout), done.stdout + done.stderr
+    assert re.fullmatch(message + ".*\n", done.stdout), done.stdout + done.stderr
 
 
 def test_programs_of_another_kind_cannot_be_measured_here() -> None:
@@ -287,7 +287,7 @@ def test_a_failing_kernel_costs_one_trial_and_the_next_works(fault: str) -> None
     target = resolve_target("cuda")
     settings = LocalSettings(repeat=2, build_timeout=60, run_timeout=5)
     with LocalMeasurer(settings, target, {}, 2) as measurer:
-        configs = [Config({"fault": one}) for one in ("none", fault, "none")]
+        configs = [Config({"fault": fault_name}) for fault_name in ("none", fault, "none")]
         space = FaultyCuda(WORKLOAD, target)
         before, failed, _ = measurer.measure(space, configs)
         assert failed.failure in expected[fault], failed.message

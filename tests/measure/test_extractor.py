@@ -38,11 +38,11 @@ def test_rows_are_the_same_here_and_elsewhere(pool: BuildPool, native: Target, s
     configs = searched.sample_new(np.random.default_rng(0), 40, ())
     here = make_features(features, searched)(configs)
     with extracted_by(pool.extract):
-        there = make_features(features, searched)
-        np.testing.assert_array_equal(there(configs[::-1]), here[::-1])
+        extractor = make_features(features, searched)
+        np.testing.assert_array_equal(extractor(configs[::-1]), here[::-1])
     assert pool.extract_seconds > 0
     with extracted_by(_unwanted):  # every row was kept
-        np.testing.assert_array_equal(there(configs), here)
+        np.testing.assert_array_equal(extractor(configs), here)
     alone = [make_features(features, searched)([config])[0] for config in configs[:5]]
     for row, one in zip(here, alone, strict=False):
         np.testing.assert_array_equal(row[: len(one)], one)
@@ -61,9 +61,9 @@ def test_a_config_that_ends_its_process_has_no_features(pool: BuildPool, native:
     good = faults("none", "tiled", "is wrong")
     bad = faults("invalid", "schedule raises", "schedule segfaults", "schedule hangs")
     configs = [*good, *bad, *good * 4]
-    with pytest.warns(SearchlabWarning, match="cannot extract program features for .* (SIGSEGV|4 s)") as said:
+    with pytest.warns(SearchlabWarning, match="cannot extract program features for .* (SIGSEGV|4 s)") as caught:
         rows = pool.extract(space, "program", configs)
-    assert len(said) == 1
+    assert len(caught) == 1
     here = ProgramFeatures(space).extract([*good, *bad[:2]])
     for row, expected in zip([*rows[:5], *rows[7:10]], [*here, *here[:3]], strict=True):
         np.testing.assert_array_equal(row, expected)

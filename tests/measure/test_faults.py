@@ -47,15 +47,15 @@ def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
     ],
 )
 def test_memory_has_a_limit_that_the_failure_names(bounded: LocalMeasurer, fault: str, failures: set[str]) -> None:
-    found, fine = measured(bounded, fault, "none")
-    assert found.failure in failures and fine.failure is None, found.message
-    assert "a candidate may use 300 MB of memory (memory_limit_mb)" in found.message
+    measurement, fine = measured(bounded, fault, "none")
+    assert measurement.failure in failures and fine.failure is None, measurement.message
+    assert "a candidate may use 300 MB of memory (memory_limit_mb)" in measurement.message
 
 
 def test_a_program_that_is_refused_memory_dies_alone(bounded: LocalMeasurer) -> None:
     """TVM raises no error for a program that allocates hundreds of gigabytes, so no text mentions memory."""
-    found, fine = measured(bounded, "asks for too much", "none")
-    assert (found.failure, fine.failure) == ("crash", None), found.message
+    measurement, fine = measured(bounded, "asks for too much", "none")
+    assert (measurement.failure, fine.failure) == ("crash", None), measurement.message
 
 
 def test_endless_programs_and_compilers_run_out_of_time(native: Target) -> None:
@@ -70,8 +70,8 @@ def test_gigabytes_of_output_go_nowhere(bounded: LocalMeasurer, tmp_path: Path) 
     (fine,) = measured(bounded, "none")
     assert fine.failure is None
     before = psutil.Process(bounded._runners.processes[0].pid)
-    (found,) = measured(bounded, "prints")
-    assert found.failure == "wrong_answer"  # it only printed
+    (measurement,) = measured(bounded, "prints")
+    assert measurement.failure == "wrong_answer"  # it only printed
     assert before.is_running() and not any(Path(file.path).stat().st_size > 1 << 20 for file in before.open_files())
     assert measured(bounded, "none")[0].failure is None
 
@@ -166,11 +166,11 @@ def test_a_signal_at_any_moment_ends_it_cleanly(tmp_path: Path, moment: str, num
         time.sleep(0.01)
     workers = us.children(recursive=True)
     process.send_signal(number)
-    said, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert not psutil.wait_procs(workers, timeout=20)[1]
     assert not list(scratch.iterdir())
     if moment == "running":
-        assert "all measurements are kept" in said
+        assert "all measurements are kept" in output
         assert read_log(log).records

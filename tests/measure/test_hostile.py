@@ -78,17 +78,17 @@ def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasure
 def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:
     measurer.known_programs.clear()
     space = hostile.Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {"mode": code})
-    (found,) = measurer.measure(space, [Config({"mode": "mode"})])
-    assert isinstance(found, Measurement)
-    return found
+    (measurements,) = measurer.measure(space, [Config({"mode": "mode"})])
+    assert isinstance(measurements, Measurement)
+    return measurements
 
 
 def test_the_text_of_a_failure_has_a_limit(measurer: LocalMeasurer) -> None:
-    found = measured(measurer, "raise ValueError('m' * (10 << 20))")
-    assert found.failure == "build_error" and len(found.message) <= LONGEST_TEXT
-    assert re.search(r"\[104857\d\d characters, cut\]", found.message)
-    found = measured(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
-    assert "__str__ raises ZeroDivisionError" in found.message
+    measurement = measured(measurer, "raise ValueError('m' * (10 << 20))")
+    assert measurement.failure == "build_error" and len(measurement.message) <= LONGEST_TEXT
+    assert re.search(r"\[104857\d\d characters, cut\]", measurement.message)
+    measurement = measured(measurer, "raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})()")
+    assert "__str__ raises ZeroDivisionError" in measurement.message
 
 
 def test_what_a_candidate_leaves_is_ended_before_the_next(measurer: LocalMeasurer) -> None:
@@ -123,8 +123,10 @@ def test_a_program_that_writes_to_its_inputs_harms_no_other(measurer: LocalMeasu
 
     measurer.known_programs.clear()
     space = Hostile(parse_workload("gemm:8x8x8"), measurer.target)
-    found, fine = measurer.measure(space, [Config({"fault": fault}) for fault in ("writes to its inputs", "none")])
-    assert found.failure == "wrong_answer" and "its input A" in found.message
+    measurements, fine = measurer.measure(
+        space, [Config({"fault": fault}) for fault in ("writes to its inputs", "none")]
+    )
+    assert measurements.failure == "wrong_answer" and "its input A" in measurements.message
     assert fine.failure is None, fine.message
 
 
@@ -141,15 +143,15 @@ def test_ordinary_candidates_leave_their_processes_in_use(measurer: LocalMeasure
 
 
 def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
-    ours, theirs = socket.socketpair()
-    channel = Channel(ours.detach(), longest=1 << 20)
-    with theirs:
-        theirs.sendall(struct.pack("<Q", 5) + b"he")
+    own_end, other_end = socket.socketpair()
+    channel = Channel(own_end.detach(), longest=1 << 20)
+    with other_end:
+        other_end.sendall(struct.pack("<Q", 5) + b"he")
         assert not channel.poll(0.01)
-        theirs.sendall(b"llo" + struct.pack("<Q", 0))
+        other_end.sendall(b"llo" + struct.pack("<Q", 0))
         assert channel.poll() and channel.recv() == b"hello"
         assert channel.recv() == b""
-        theirs.sendall(struct.pack("<Q", (1 << 20) + 1))
+        other_end.sendall(struct.pack("<Q", (1 << 20) + 1))
         with pytest.raises(ValueError, match="a frame of 1048577 bytes exceeds the limit of 1048576"):
             channel.recv()
     channel.close()
@@ -157,10 +159,10 @@ def test_a_channel_bounds_the_length_and_the_time_of_a_frame() -> None:
 
 def test_a_frame_that_was_read_is_still_an_answer() -> None:
     """``poll`` reads the answer, so that the operating system has nothing left to report."""
-    ours, theirs = socket.socketpair()
-    channel = Channel(ours.detach())
-    with theirs:
-        theirs.sendall(struct.pack("<Q", 2) + b"ab")
+    own_end, other_end = socket.socketpair()
+    channel = Channel(own_end.detach())
+    with other_end:
+        other_end.sendall(struct.pack("<Q", 2) + b"ab")
         assert channel.poll()
         assert wait_for_answers([channel]) == [channel]
         channel.recv()
@@ -169,9 +171,9 @@ def test_a_frame_that_was_read_is_still_an_answer() -> None:
 
 
 def test_a_channel_gives_up_where_nobody_reads() -> None:
-    ours, theirs = socket.socketpair()
-    channel = Channel(ours.detach())
-    with theirs, pytest.raises(TimeoutError):
+    own_end, other_end = socket.socketpair()
+    channel = Channel(own_end.detach())
+    with other_end, pytest.raises(TimeoutError):
         channel.send(b"x" * (1 << 24), Deadline(0.05))
     channel.close()
 

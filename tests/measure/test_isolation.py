@@ -96,7 +96,7 @@ except PermissionError:
     print("refused")
 """
     process = bound(code)
-    said, _ = process.communicate(timeout=60)
-    if said.startswith("False"):
+    output, _ = process.communicate(timeout=60)
+    if output.startswith("False"):
         pytest.skip("this kernel cannot confine signals")
-    assert said.split() == ["True", str(-signal.SIGTERM), "refused"]
+    assert output.split() == ["True", str(-signal.SIGTERM), "refused"]

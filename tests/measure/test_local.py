@@ -55,13 +55,13 @@ def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer
 
 
 def test_a_program_is_measured_once(native: Target) -> None:
-    known: dict[str, Measurement] = {}
-    with LocalMeasurer(LocalSettings(repeat=4, min_repeat_ms=0), native, known, 2) as measurer:
+    programs: dict[str, Measurement] = {}
+    with LocalMeasurer(LocalSettings(repeat=4, min_repeat_ms=0), native, programs, 2) as measurer:
         first, twin, wrong = measured(measurer, "none", "none", "is wrong")
         assert not first.reused and twin.reused
         assert len(first.seconds) == 4 and twin.seconds == first.seconds
         assert twin.build_seconds == first.build_seconds > 0  # charged as if measured
-        assert set(known) == {first.program, wrong.program}
+        assert set(programs) == {first.program, wrong.program}
         again, wrong_again = measured(measurer, "none", "is wrong")
         assert again.reused and again.seconds == first.seconds
         assert wrong_again.reused and wrong_again.failure == "wrong_answer"

@@ -83,7 +83,7 @@ def test_a_failure_that_a_config_caused_is_not_its_programs(native: Target, code
         batch = list(measurer.measure(space, [first, *others]))
     assert spoilt.failure == failure and not spoilt.program
     assert second.failure is None and not second.reused and third.reused
-    assert [found.failure for found in batch[1:]] == [None, None]
+    assert [measurement.failure for measurement in batch[1:]] == [None, None]
 
 
 @pytest.mark.parametrize(

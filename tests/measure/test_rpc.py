@@ -85,9 +85,12 @@ class Fleet:
             for key, count in counts.items()
             for _ in range(count)
         ]
-        wanted = keys | plain
+        expected = keys | plain
         # Each of them imports TVM, which is slow on a busy machine.
-        wait_for(lambda: {key: len(at) for key, at in self.there().items() if key in wanted} == wanted, seconds=120)
+        wait_for(
+            lambda: {key: len(at) for key, at in self.there().items() if key in expected} == expected,
+            seconds=120,
+        )
         return made
 
     def there(self) -> dict[str, list[str]]:
@@ -307,12 +310,12 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
             process.suspend()
 
     thread = while_running(server, stop)
-    found = measured(mortal, "naps", "none", "tiled")
+    measurements = measured(mortal, "naps", "none", "tiled")
     while not stopped:  # the other device had the program
         mortal.known_programs.clear()
-        found = measured(mortal, "naps", "none", "tiled")
+        measurements = measured(mortal, "naps", "none", "tiled")
     thread.join()
-    assert [result.failure for result in found] == ["wrong_answer", None, None]
+    assert [result.failure for result in measurements] == ["wrong_answer", None, None]
     for process in stopped:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
@@ -325,11 +328,11 @@ def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mo
     measurer.known_programs.clear()
     # Both devices run a program that hangs when one of them is lost.
     thread = while_running(server, server.kill)
-    found = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
+    measurements = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
     thread.join()
-    assert [result.failure for result in found] == ["run_timeout", "run_timeout", None, None, "wrong_answer"]
-    assert not any(result.reused for result in found)
-    assert all(result.run_seconds < 3.0 for result in found)
+    assert [result.failure for result in measurements] == ["run_timeout", "run_timeout", None, None, "wrong_answer"]
+    assert not any(result.reused for result in measurements)
+    assert all(result.run_seconds < 3.0 for result in measurements)
     assert len(fleet.there()["mortal"]) == 1
 
 

@@ -50,7 +50,7 @@ class Bad(Scheduler):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("exits", "failed in tell: PluginExit"),
         ("leaves", "failed in tell: SystemExit"),
@@ -63,10 +63,10 @@ class Bad(Scheduler):
         ("forgets", "call super"),
     ],
 )
-def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, said: str) -> None:
+def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, message: str) -> None:
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how
-    with pytest.raises(SearchlabError, match=f"Bad' {said}|Bad' broke.*{said}"):
+    with pytest.raises(SearchlabError, match=f"Bad' {message}|Bad' broke.*{message}"):
         tell(scheduler, [[], []], 0, [1e-3, 2e-3])
 
 

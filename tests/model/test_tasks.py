@@ -56,8 +56,8 @@ def test_spaces_say_which_tasks_they_take() -> None:
     ],
 )
 def test_a_workload_is_recognised(name: str) -> None:
-    found = recognise(parse_workload(name).prim_func())
-    assert str(found) == name
+    task = recognise(parse_workload(name).prim_func())
+    assert str(task) == name
 
 
 def test_another_computation_is_not_recognised() -> None:

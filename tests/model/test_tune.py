@@ -63,10 +63,10 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     if done.library is None:
         pytest.skip("no C compiler")
     assert done.library == tmp_path / "mlp" / LIBRARY
-    inputs = [tvm.runtime.tensor(one) for one in random_inputs(models.mlp()["forward"], np.random.default_rng(1))]
+    inputs = [tvm.runtime.tensor(array) for array in random_inputs(models.mlp()["forward"], np.random.default_rng(1))]
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.library)), tvm.cpu())
     probabilities = machine["forward"](*inputs).numpy()
-    x, w1, b1, w2, b2 = (one.numpy() for one in inputs)
+    x, w1, b1, w2, b2 = (array.numpy() for array in inputs)
     scores = np.maximum(x @ w1.T + b1, 0) @ w2.T + b2
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
@@ -82,7 +82,7 @@ def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> 
 def test_constant_weights_are_packed(tmp_path: Path) -> None:
     module = models.mlp()
     _, *arrays = random_inputs(module["forward"], np.random.default_rng(1))
-    bound = {one.name: array for one, array in zip(module["forward"].params[1:], arrays, strict=True)}
+    bound = {parameter.name: array for parameter, array in zip(module["forward"].params[1:], arrays, strict=True)}
     constant = relax.transform.BindParams("forward", bound)(module)
     space = [{"name": "guided-gemm", "options": {"weights": "packed"}}, "sketch"]
     done = tuned(tmp_path / "mlp", 12, mod=constant, space=space, compile=True)
@@ -121,10 +121,10 @@ def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:
 
 
 def test_a_cut_round_is_completed_later(tmp_path: Path) -> None:
-    assert [one.trials for one in tuned(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
+    assert [decision.trials for decision in tuned(tmp_path, 10, scheduler="round-robin").decisions] == [4, 4, 2]
     for trials, rounds in ((14, [4, 4, 4, 2]), (16, [4, 4, 4, 4]), (14, [4, 4, 4, 2]), (20, [4, 4, 4, 4, 4])):
-        assert [one.trials for one in tuned(tmp_path, trials, scheduler="round-robin").decisions] == rounds
-    assert [one.total for one in decisions(tmp_path)] == [4, 8, 12, 16, 20]
+        assert [decision.trials for decision in tuned(tmp_path, trials, scheduler="round-robin").decisions] == rounds
+    assert [decision.total for decision in decisions(tmp_path)] == [4, 8, 12, 16, 20]
 
 
 def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.kill()
     process.wait()
-    held = configs(tmp_path / "killed")
+    existing = configs(tmp_path / "killed")
     tuned(tmp_path / "killed", scheduler="round-robin")
     done = configs(tmp_path / "killed")
-    assert sum(map(len, held.values())) < sum(map(len, done.values())) == 24
-    assert all(done[name][: len(before)] == before for name, before in held.items())
+    assert sum(map(len, existing.values())) < sum(map(len, done.values())) == 24
+    assert all(done[name][: len(before)] == before for name, before in existing.items())
 
 
 def test_each_task_is_searched_in_the_first_space_that_takes_it(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_other_settings_are_refused(tmp_path: Path, options: dict[str, Any], mes
 def test_a_task_is_left_when_its_space_is_exhausted(tmp_path: Path) -> None:
     done = tuned(tmp_path, 100_000, batch=512, space=f"{__name__}:Few", scheduler="gradient")
     assert {name: len(result.trials) for name, result in done.results.items()} == dict.fromkeys(done.results, 3)
-    assert [one.trials for one in done.decisions] == [3, 3, 0, 0]
+    assert [decision.trials for decision in done.decisions] == [3, 3, 0, 0]
     assert any(reason.startswith("no programs for tir") for reason in done.left_out.values())  # softmax
 
 

@@ -45,9 +45,9 @@ def test_an_ensemble_disagrees_where_there_is_no_data(name: str) -> None:
     assert members.shape[0] > 1
     assert members.shape[1] == 60
     assert (fitted(name).predict_members(others()) == members).all()
-    known = model.predict_members([trial.config for trial in trials()]).std(axis=0)
+    deviation = model.predict_members([trial.config for trial in trials()]).std(axis=0)
     assert members.std(axis=0).mean() > 0
-    assert known.mean() < 1.5 * members.std(axis=0).mean()
+    assert deviation.mean() < 1.5 * members.std(axis=0).mean()
     if model.model.uncertainty == "members":
         assert np.allclose(members.mean(axis=0), model.predict(others()))
     assert model.predict_members([]).shape[1] == 0
@@ -89,8 +89,8 @@ def test_the_functions_are_what_their_names_say() -> None:
     assert np.allclose(improvement / improvement.max(), expected / expected.max())
     assert (improvement >= 0).all()
     drawn = [values("thompson", seed) for seed in range(10)]
-    assert all(any((one == member).all() for member in members) for one in drawn)
-    assert any((one != drawn[0]).any() for one in drawn), "another member for another batch"
+    assert all(any((draw == member).all() for member in members) for draw in drawn)
+    assert any((draw != drawn[0]).any() for draw in drawn), "another member for another batch"
 
 
 @pytest.mark.parametrize("acquisition", ["ei", "ucb", "thompson"])

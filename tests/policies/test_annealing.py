@@ -62,12 +62,12 @@ def test_only_ratios_of_costs_matter() -> None:
 
 
 def test_the_metropolis_rule() -> None:
-    one, two = (Trial(0, Config(), toys.successful_measurement(t)) for t in (1.0, 2.0))
+    fast, slow = (Trial(0, Config(), toys.successful_measurement(t)) for t in (1.0, 2.0))
     failed = Trial(0, Config(), toys.failed_measurement("crash", "made up"))
-    assert acceptance(one, two, 0.1) == acceptance(one, one, 0.1) == acceptance(two, None, 0.1) == 1
-    assert acceptance(two, one, 0.5) == pytest.approx(0.25)
-    assert acceptance(two, one, 0.0) == 0
-    assert acceptance(failed, two, 1e9) == acceptance(failed, None, 1e9) == 0
+    assert acceptance(fast, slow, 0.1) == acceptance(fast, fast, 0.1) == acceptance(slow, None, 0.1) == 1
+    assert acceptance(slow, fast, 0.5) == pytest.approx(0.25)
+    assert acceptance(slow, fast, 0.0) == 0
+    assert acceptance(failed, slow, 1e9) == acceptance(failed, None, 1e9) == 0
 
 
 def test_each_chain_has_its_own_trials() -> None:
@@ -128,4 +128,4 @@ def test_no_acceptance_is_drawn_from_the_stream_of_an_ask(monkeypatch: pytest.Mo
     monkeypatch.setattr(annealing, "private_rng", spied)
     told([1e-3 * (i + 1) for i in range(20)])
     assert len(set(drawn)) == 20
-    assert not set(drawn) & {np.random.default_rng([0, known]).random() for known in range(100)}
+    assert not set(drawn) & {np.random.default_rng([0, count]).random() for count in range(100)}

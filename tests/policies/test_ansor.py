@@ -80,12 +80,12 @@ def test_the_best_measured_are_in_the_first_generation_besides() -> None:
 
 
 def test_generations_find_what_a_true_model_knows() -> None:
-    found = {}
+    costs = {}
     for generations in (0, 12):
         policy, features = knowing(generations=generations)
-        found[generations] = toys.smooth(policy.ask(8)[0]).cost
+        costs[generations] = toys.smooth(policy.ask(8)[0]).cost
         assert len(features.asked) == len(set(features.asked)), "predicted one twice"
-    assert found[12] < 0.8 * found[0]
+    assert costs[12] < 0.8 * costs[0]
 
 
 @pytest.mark.parametrize("bound", [1, 7, 30, 500])

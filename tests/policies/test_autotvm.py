@@ -45,9 +45,9 @@ def test_a_tuner_proposes_what_autotvms_does(name: str, seeds: int, trials: int)
 
 def test_random_is_uniform_over_the_indices() -> None:
     space, _ = table()
-    found = searched(AutoTVMRandom(space, seed=0), 8, 200)
-    assert len(set(found)) == 200
-    assert 1800 < np.mean(found) < 2600, "of 4,410"
+    indices = searched(AutoTVMRandom(space, seed=0), 8, 200)
+    assert len(set(indices)) == 200
+    assert 1800 < np.mean(indices) < 2600, "of 4,410"
 
 
 def test_a_plan_ends_with_random_trials() -> None:

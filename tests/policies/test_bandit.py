@@ -236,11 +236,11 @@ def test_bad_options_are_named(option: str, value: Any) -> None:
 
 def test_every_arm_starts_from_the_trials_of_other_runs() -> None:
     """The droplet begins at the fastest of them, as it does alone."""
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
     bandit = Bandit(toys.Large(), seed=0, arms=["droplet"])
-    bandit.warm_start(known)
+    bandit.warm_start(earlier_trials)
     alone = Droplet(toys.Large(), seed=0)
-    alone.warm_start(known)
+    alone.warm_start(earlier_trials)
     steps = alone.ask(8)
     assert steps and bandit.ask(8)[: len(steps)] == steps, "random configs fill the rest of a batch"
-    assert bandit.trials == known
+    assert bandit.trials == earlier_trials

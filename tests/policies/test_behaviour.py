@@ -67,11 +67,11 @@ def test_learns_which_configs_fail(learner: Make) -> None:
 @pytest.mark.parametrize("learner", [evolutionary, tpe, xgb])
 def test_warm_start_is_learnt_from(learner: Make) -> None:
     """The first batch after 64 random trials is better than they were."""
-    known = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
+    earlier_trials = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
     policy = learner(toys.Large(), 0)
-    policy.tell(known)
+    policy.tell(earlier_trials)
     first = toys.trials_of(policy.ask(16), toys.smooth)
-    assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in known])
+    assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in earlier_trials])
 
 
 def test_trials_of_another_log_become_elites() -> None:
@@ -131,10 +131,10 @@ def annealed(**options: Any) -> tuple[Xgb, ByCost]:
 def test_annealing_finds_what_a_true_model_knows() -> None:
     policy, _ = annealed()
     best = min(trial.cost for trial in policy.trials)
-    found = [toys.smooth(config).cost for config in policy.anneal(8, np.random.default_rng(0))[0]]
-    assert len(found) == 8
-    assert found == sorted(found)
-    assert found[0] < 0.6 * best
+    costs = [toys.smooth(config).cost for config in policy.anneal(8, np.random.default_rng(0))[0]]
+    assert len(costs) == 8
+    assert costs == sorted(costs)
+    assert costs[0] < 0.6 * best
 
 
 def test_annealing_is_bounded_in_what_it_predicts() -> None:

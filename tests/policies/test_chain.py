@@ -58,10 +58,10 @@ def test_it_begins_as_its_first_arm_does() -> None:
 
 def test_the_droplet_begins_at_the_best_of_the_trials_before_it() -> None:
     policy = chain("random", "droplet")
-    known = toys.run(policy, toys.flaky, 32)
+    earlier_trials = toys.run(policy, toys.flaky, 32)
     alone = Droplet(toys.Large(), seed=0)
-    alone.warm_start(known)
-    assert alone._best == min(known, key=lambda trial: trial.cost).config
+    alone.warm_start(earlier_trials)
+    assert alone._best == min(earlier_trials, key=lambda trial: trial.cost).config
     for _ in range(5):
         expected = alone.ask(8)
         assert policy.ask(8) == expected
@@ -87,11 +87,11 @@ def test_the_run_ends_with_the_last_arm() -> None:
 
 
 def test_trials_of_other_runs_do_not_count() -> None:
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
     policy = chain("random", "droplet", trials=12)
-    policy.warm_start(known)
+    policy.warm_start(earlier_trials)
     assert lengths(policy, toys.flaky, 16)[0] == 12
-    assert not {trial.config for trial in known} & {trial.config for trial in policy.trials[24:]}
+    assert not {trial.config for trial in earlier_trials} & {trial.config for trial in policy.trials[24:]}
 
 
 def test_beats_random_search() -> None:

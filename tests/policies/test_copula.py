@@ -65,8 +65,8 @@ def test_values_that_go_together_are_sampled_together() -> None:
         return 1 + abs(np.log2(config["x"] * config["y"]) - 6)
 
     def spread(shrinkage: float) -> float:
-        found = proposed([(64, seconds)], side=32, quantile=0.14, shrinkage=shrinkage, n=12)
-        return float(np.mean([abs(np.log2(one["x"] * one["y"]) - 6) for one in found]))
+        configs = proposed([(64, seconds)], side=32, quantile=0.14, shrinkage=shrinkage, n=12)
+        return float(np.mean([abs(np.log2(one["x"] * one["y"]) - 6) for one in configs]))
 
     assert spread(0.0) < spread(1.0)
 
@@ -78,8 +78,8 @@ def test_samples_depend_on_the_size_of_the_workload(side: int) -> None:
     def best_at(of: int) -> Seconds:
         return lambda config: 1 + abs(np.log2(config["x"]) - np.log2(of / 4))
 
-    found = proposed([(of, best_at(of)) for of in (16, 64, 256)], side=side, n=8, shrinkage=0.0, quantile=0.12)
-    assert abs(np.mean([np.log2(one["x"]) for one in found]) - np.log2(side / 4)) < 1
+    configs = proposed([(of, best_at(of)) for of in (16, 64, 256)], side=side, n=8, shrinkage=0.0, quantile=0.12)
+    assert abs(np.mean([np.log2(one["x"]) for one in configs]) - np.log2(side / 4)) < 1
 
 
 def test_samples_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_without_earlier_runs_it_learns_from_its_own() -> None:
 
 def test_runs_without_a_success_are_skipped() -> None:
     policy, space = Copula(Tiles(), seed=0), Tiles(32)
-    failed = [Trial(i, one, Measurement(failure="run_error")) for i, one in enumerate(space.enumerate())]
+    failed = [Trial(i, config, Measurement(failure="run_error")) for i, config in enumerate(space.enumerate())]
     policy.transfer([(space, failed)])
     assert len(policy.ask(8)) == 8
 

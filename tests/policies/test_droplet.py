@@ -103,9 +103,9 @@ def test_knobs_may_depend_on_each_other() -> None:
 def test_with_trials_of_another_log_it_begins_at_the_fastest() -> None:
     space = Valley()
     policy = Droplet(space, seed=0)
-    known = toys.trials_of([space.config_at(index) for index in (5, 2000, 4000)], planted)
-    policy.warm_start(known)
-    best = min(known, key=lambda trial: trial.cost).config
+    earlier_trials = toys.trials_of([space.config_at(index) for index in (5, 2000, 4000)], planted)
+    policy.warm_start(earlier_trials)
+    best = min(earlier_trials, key=lambda trial: trial.cost).config
     step = policy.ask(1)[0]
     assert {abs(int(step[name]) - int(best[name])) for name in "abc"} <= {0, 1, 15}  # type: ignore[call-overload]
 

@@ -77,9 +77,9 @@ def test_a_batch_has_one_config_from_each_of_several_annealings() -> None:
 
 
 def test_it_starts_from_the_fastest_trial_of_a_warm_start() -> None:
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
     policy = DualAnnealing(toys.Large(), seed=0)
-    policy.warm_start(known)
+    policy.warm_start(earlier_trials)
     policy.ask(1)
     assert policy._runs[0]._answered >= 1, "the first call is for the fastest trial, which is known"
 

@@ -50,11 +50,11 @@ def test_learns_which_configs_fail(failures: str) -> None:
 
 
 def test_warm_start_is_learnt_from() -> None:
-    known = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
+    earlier_trials = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
     policy = evolution(toys.Large())
-    policy.tell(known)
+    policy.tell(earlier_trials)
     first = toys.trials_of(policy.ask(16), toys.smooth)
-    assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in known])
+    assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in earlier_trials])
 
 
 def test_the_batch_is_random_until_something_succeeds() -> None:
@@ -79,15 +79,15 @@ def knowing(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
 
 
 def test_generations_find_what_a_true_model_knows() -> None:
-    found = {}
+    best_costs = {}
     for generations in (0, 12):
         policy, _ = knowing(generations=generations)
         configs = policy.search(8, np.random.default_rng(0))
         costs = [toys.smooth(config).cost for config in configs]
         assert len(set(configs)) == 8 and not set(configs) & set(policy.seen)
         assert costs == sorted(costs), "best first"
-        found[generations] = costs[0]
-    assert found[12] < 0.7 * found[0]
+        best_costs[generations] = costs[0]
+    assert best_costs[12] < 0.7 * best_costs[0]
 
 
 def test_a_share_of_the_first_generation_is_measured() -> None:

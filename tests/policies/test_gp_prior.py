@@ -40,8 +40,8 @@ def typical(trials: Sequence[Trial]) -> float:
 
 
 def test_what_it_has_learnt_is_faster_than_what_is_random() -> None:
-    found = toys.run(policy(), toys.smooth, 48)
-    assert typical(found[8:]) < 0.7 * typical(found[:8])
+    trials = toys.run(policy(), toys.smooth, 48)
+    assert typical(trials[8:]) < 0.7 * typical(trials[:8])
 
 
 def test_other_workloads_choose_three_of_four_first_trials() -> None:

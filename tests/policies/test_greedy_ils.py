@@ -43,17 +43,17 @@ def visited(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[l
 @given(st.integers(0, 1000), st.integers(2, 9))
 def test_a_batch_holds_what_comes_next_unless_something_improves(seed: int, batch: int) -> None:
     """Where nothing ever improves, batches change nothing."""
-    (one, _), (many, _) = (visited(size, toys.all_equal, seed) for size in (1, batch))
-    assert [trial.config for trial in many][:48] == [trial.config for trial in one]
+    (single, _), (batched, _) = (visited(size, toys.all_equal, seed) for size in (1, batch))
+    assert [trial.config for trial in batched][:48] == [trial.config for trial in single]
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 9))
 def test_every_batch_size_takes_the_same_path(seed: int, batch: int) -> None:
     """Batches cost trials that a climb would not have needed, but it makes the same moves."""
-    (_, one), (_, many) = (visited(size, toys.flaky, seed) for size in (1, batch))
-    common = one.keys() & many.keys()
-    assert {number: one[number] for number in common} == {number: many[number] for number in common}
+    (_, single), (_, batched) = (visited(size, toys.flaky, seed) for size in (1, batch))
+    common = single.keys() & batched.keys()
+    assert {number: single[number] for number in common} == {number: batched[number] for number in common}
     assert 0 in common
 
 
@@ -72,10 +72,10 @@ def test_it_moves_at_the_first_improvement() -> None:
 
 
 def test_with_a_warm_start_it_begins_at_the_fastest() -> None:
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
     policy = GreedyIls(toys.Large(), seed=0)
-    policy.warm_start(known)
-    best = min(known, key=lambda trial: trial.cost).config
+    policy.warm_start(earlier_trials)
+    best = min(earlier_trials, key=lambda trial: trial.cost).config
     assert all(distance(best, config) == 1 for config in policy.ask(8))
 
 

@@ -50,10 +50,10 @@ def test_failures_make_predictions_infinite_unless_repaired() -> None:
     def predicted(repaired: bool) -> float:
         policy = HybridVndx(toys.Small(), seed=0, repaired=repaired)
         configs = list(toys.Small().enumerate())[:4]
-        known = [
+        measurements = [
             toys.failed_measurement("crash", "made up") if i < 2 else toys.smooth(c) for i, c in enumerate(configs)
         ]
-        policy.warm_start(toys.trials_of(configs, dict(zip(configs, known, strict=True)).__getitem__))
+        policy.warm_start(toys.trials_of(configs, dict(zip(configs, measurements, strict=True)).__getitem__))
         return policy._predict(configs[3])
 
     assert np.isinf(predicted(False)) and np.isfinite(predicted(True))
@@ -73,10 +73,10 @@ def test_predictions_average_the_nearest() -> None:
 def test_the_first_trial_after_a_warm_start_is_near_the_fastest() -> None:
     space = toys.Large()
     policy = HybridVndx(space, seed=0, repaired=True)
-    known = toys.run(Random(space, seed=1), toys.smooth, 32)
-    policy.warm_start(known)
+    earlier_trials = toys.run(Random(space, seed=1), toys.smooth, 32)
+    policy.warm_start(earlier_trials)
     assert policy._current is not None
-    assert policy._current[0] == min(known, key=lambda trial: trial.cost).config
+    assert policy._current[0] == min(earlier_trials, key=lambda trial: trial.cost).config
 
 
 def test_without_improvement_it_restarts_somewhere_else() -> None:

@@ -38,9 +38,9 @@ def best(policy: NeverTwice, batch: int) -> float:
 
 @pytest.mark.parametrize("variant", ["fixed", "original"])
 def test_it_beats_random_search(variant: Any) -> None:
-    ours = [best(Lfbo(toys.Large(), seed=seed, variant=variant), 8) for seed in range(2)]
+    bests = [best(Lfbo(toys.Large(), seed=seed, variant=variant), 8) for seed in range(2)]
     chance = [best(Random(toys.Large(), seed=seed), 8) for seed in range(2)]
-    assert np.mean(ours) < 0.8 * np.mean(chance)
+    assert np.mean(bests) < 0.8 * np.mean(chance)
 
 
 @pytest.mark.parametrize("variant", ["fixed", "original"])

@@ -71,7 +71,7 @@ def tiles_cost(config: Config) -> Measurement:
 def test_a_drawn_program_is_that_of_the_config_read_from_it(space: Any) -> None:
     made = space()
     assert isinstance(made, TracedSpace)
-    found = set()
+    configs = set()
     for seed in range(1, 25):
         try:
             schedule = made.draw(seed)
@@ -81,8 +81,8 @@ def test_a_drawn_program_is_that_of_the_config_read_from_it(space: Any) -> None:
         assert config in made
         assert structural_equal(schedule.mod, made.schedule(config).mod)
         assert made.config_of(made.draw(seed)) == config, "the same seed, the same program"
-        found.add(config)
-    assert len(found) > 3
+        configs.add(config)
+    assert len(configs) > 3
 
 
 @every_space
@@ -155,9 +155,9 @@ def test_finds_better_than_random_search() -> None:
     def best(trials: list[Trial]) -> float:
         return min(trial.cost for trial in trials)
 
-    found = [best(toys.run(policy(sketch(), seed, population=48), tiles_cost, 64, 16)) for seed in (0, 1)]
+    bests = [best(toys.run(policy(sketch(), seed, population=48), tiles_cost, 64, 16)) for seed in (0, 1)]
     by_chance = [best(toys.run(Random(sketch(), seed=seed), tiles_cost, 64)) for seed in range(8)]
-    assert np.median(found) < np.median(by_chance)
+    assert np.median(bests) < np.median(by_chance)
 
 
 def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
@@ -238,7 +238,7 @@ def test_its_numbers_are_tvms() -> None:
     def defaults(callable: Any) -> dict[str, Any]:
         return {name: parameter.default for name, parameter in inspect.signature(callable).parameters.items()}
 
-    theirs, ours = defaults(EvolutionarySearch), defaults(MetaSchedule)
+    tvm_defaults, own_defaults = defaults(EvolutionarySearch), defaults(MetaSchedule)
     names = {
         "population_size": "population",
         "genetic_num_iters": "generations",
@@ -247,9 +247,12 @@ def test_its_numbers_are_tvms() -> None:
         "genetic_max_fail_count": "retries",
         "eps_greedy": "epsilon",
     }
-    assert {name: theirs[name] for name in names} == {name: ours[own] for name, own in names.items()}
-    assert ours["population"] == 512 and ours["n_startup"] == defaults(XGBModel)["num_warmup_samples"] == 100
-    assert theirs["init_min_unmeasured"] == MIN_UNMEASURED and theirs["max_fail_count"] == MAX_FRUITLESS
+    assert {name: tvm_defaults[name] for name in names} == {name: own_defaults[own] for name, own in names.items()}
+    assert (
+        own_defaults["population"] == 512
+        and own_defaults["n_startup"] == defaults(XGBModel)["num_warmup_samples"] == 100
+    )
+    assert tvm_defaults["init_min_unmeasured"] == MIN_UNMEASURED and tvm_defaults["max_fail_count"] == MAX_FRUITLESS
     model = MetaSchedule(sketch(), seed=0)._model
     assert model.config == XGBConfig(nthread=1) and not model.adaptive_training
     assert (model.config.max_depth, model.config.gamma, model.config.min_child_weight) == (10, 0.001, 0)

@@ -65,10 +65,10 @@ def test_the_rate_of_the_best_in_a_window_is_the_next() -> None:
 
 def test_trials_of_other_runs_have_the_initial_rate() -> None:
     policy = OnePlusOne(toys.Large(), seed=0, rate=0.3, window=4)
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 8)
-    policy.warm_start(known)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 8)
+    policy.warm_start(earlier_trials)
     assert policy.rate == 0.3
-    assert policy.parent == min(known, key=lambda trial: trial.cost).config
+    assert policy.parent == min(earlier_trials, key=lambda trial: trial.cost).config
 
 
 def test_beats_random_search() -> None:

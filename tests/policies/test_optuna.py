@@ -32,8 +32,8 @@ from tests.support.spaces.products import ORDERS
 # --- parameters -------------------------------------------------------------------------------------
 
 
-def taking(wanted: dict[str, Value]) -> Callable[[Part], Value]:
-    return lambda part: wanted[part.name]
+def taking(values: dict[str, Value]) -> Callable[[Part], Value]:
+    return lambda part: values[part.name]
 
 
 def test_a_tile_is_a_parameter_for_each_factor_that_is_open() -> None:
@@ -93,8 +93,8 @@ def test_every_suggestion_is_a_config_and_vice_versa(space: Space) -> None:
     def anything(part: Part) -> Value:
         return part.values[int(rng.integers(len(part.values)))]
 
-    found = {Parameters(space).decode(anything) for _ in range(5000)}
-    assert found == set(space.enumerate())
+    configs = {Parameters(space).decode(anything) for _ in range(5000)}
+    assert configs == set(space.enumerate())
 
 
 def test_a_config_that_is_no_member_has_no_parameters() -> None:
@@ -117,14 +117,14 @@ def best(kind: type[Policy], seed: int, trials: int = 96, **options: Any) -> flo
 
 @pytest.mark.parametrize(("kind", "seeds", "factor"), [(Tpe, 6, 0.85), (CmaEs, 6, 0.85), (Qmc, 24, 1.0)])
 def test_beats_random_search_or_is_no_worse(kind: type[Policy], seeds: int, factor: float) -> None:
-    found = [best(kind, seed) for seed in range(seeds)]
-    assert np.median(found) < factor * np.median([best(Random, seed) for seed in range(seeds)])
+    bests = [best(kind, seed) for seed in range(seeds)]
+    assert np.median(bests) < factor * np.median([best(Random, seed) for seed in range(seeds)])
 
 
 def test_a_gaussian_process_beats_random_search() -> None:
     pytest.importorskip("torch")
-    found = [best(Gp, seed, 48, candidates=128, local_searches=2) for seed in range(3)]
-    assert np.median(found) < 0.85 * np.median([best(Random, seed, 48) for seed in range(12)])
+    bests = [best(Gp, seed, 48, candidates=128, local_searches=2) for seed in range(3)]
+    assert np.median(bests) < 0.85 * np.median([best(Random, seed, 48) for seed in range(12)])
 
 
 @pytest.mark.parametrize("kind", [Tpe, CmaEs, Gp])
@@ -182,24 +182,24 @@ def test_trials_of_another_space_change_nothing(kind: type[Policy], space: Space
     if kind is Gp:
         pytest.importorskip("torch")
     foreign = toys.run(Random(toys.Small(), seed=1), toys.flaky, 16)
-    known = toys.run(Random(space, seed=1), toys.flaky, 24)
+    earlier_trials = toys.run(Random(space, seed=1), toys.flaky, 24)
     policy = kind(space, seed=0)
-    policy.tell(foreign + known)
+    policy.tell(foreign + earlier_trials)
     asked = list(policy.ask(8))
     assert len(asked) == 8 and all(config in space for config in asked)
     if isinstance(policy, OptunaPolicy):
         alone = kind(space, seed=0)
         assert isinstance(alone, OptunaPolicy)
-        alone.tell(known)
+        alone.tell(earlier_trials)
         assert [t.params for t in alone.trials_to_model()] == [t.params for t in policy.trials_to_model()]
 
 
 def test_the_best_and_the_latest_are_remembered() -> None:
     policy = Tpe(toys.Large(), seed=0, memory=16)
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 100)
-    policy.tell(known)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 100)
+    policy.tell(earlier_trials)
     kept = [np.log(trial.cost) for trial in policy.trials_to_model()]
-    costs = [np.log(trial.cost) for trial in known]
+    costs = [np.log(trial.cost) for trial in earlier_trials]
     assert len(kept) == 16
     assert set(np.sort(costs)[:4]) <= set(kept)
     assert kept[-1] == costs[-1] or costs[-1] == np.inf
@@ -231,14 +231,14 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
         "try: Gp(toys.Small(), seed=0)\n"
         "except SearchlabError as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
-    assert "policy 'gp' requires PyTorch" in said and "pip install 'searchlab[gp]'" in said
+    output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
+    assert "policy 'gp' requires PyTorch" in output and "pip install 'searchlab[gp]'" in output
 
 
 def test_optuna_has_the_settings_that_it_does_not_take() -> None:
     pytest.importorskip("torch")
-    ours = Gp(toys.Small(), seed=0, candidates=3, local_searches=2).sampler(0)
-    assert vars(ours).keys() - vars(optuna.samplers.GPSampler()).keys() == {"_parameters"}
+    sampler = Gp(toys.Small(), seed=0, candidates=3, local_searches=2).sampler(0)
+    assert vars(sampler).keys() - vars(optuna.samplers.GPSampler()).keys() == {"_parameters"}
 
 
 @pytest.mark.parametrize(

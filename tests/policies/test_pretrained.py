@@ -20,7 +20,7 @@ def policy(tasks: list[list[Trial]], seed: int = 0) -> Pretrained:
     space = toys.Large()
     model = BoundCostModel(Model(seed=seed), KnobFeatures(space))
     if tasks:
-        model.pretrain([OtherTask(toys.Large(), [one.config for one in of], scores_of(of)) for of in tasks])
+        model.pretrain([OtherTask(toys.Large(), [task.config for task in of], scores_of(of)) for of in tasks])
     return Pretrained(space, seed=seed, cost_model=model, chains=16, steps=10, epsilon=0.0)
 
 
@@ -29,7 +29,7 @@ def reverse(config: Config) -> Measurement:
 
 
 def earlier(cost: Any = toys.smooth) -> list[Trial]:
-    return toys.trials_of([one.config for one in toys.run(Random(toys.Large(), seed=9), toys.smooth, 128)], cost)
+    return toys.trials_of([trial.config for trial in toys.run(Random(toys.Large(), seed=9), toys.smooth, 128)], cost)
 
 
 def costs(configs: Any) -> float:
@@ -44,8 +44,8 @@ def test_the_first_batch_comes_from_other_workloads() -> None:
 
 def test_its_own_trials_take_over_from_misleading_ones() -> None:
     misled = policy([earlier(reverse)])
-    found = toys.run(misled, toys.smooth, 96)
-    first, last = ([trial.config for trial in part] for part in (found[:16], found[-16:]))
+    trials = toys.run(misled, toys.smooth, 96)
+    first, last = ([trial.config for trial in part] for part in (trials[:16], trials[-16:]))
     assert costs(last) < 0.7 * costs(first)
 
 
@@ -57,5 +57,5 @@ def test_without_other_workloads_the_first_trials_are_random() -> None:
         [earlier()[:1]],
         [toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))],
     ):
-        found = toys.run(policy(tasks), toys.smooth, 64)
-        assert costs([one.config for one in found[-16:]]) < costs([one.config for one in found[:16]])
+        trials = toys.run(policy(tasks), toys.smooth, 64)
+        assert costs([trial.config for trial in trials[-16:]]) < costs([trial.config for trial in trials[:16]])

@@ -52,14 +52,14 @@ def test_a_space_is_exhausted_by_the_sequence() -> None:
 def test_its_place_is_a_function_of_what_is_known(space: Space, strangers: int) -> None:
     """One that was only told goes on as the one that asked, whatever a batch was, and after trials of another log."""
     lived = Qmc(space, seed=1)
-    known = space.sample_new(np.random.default_rng(5), strangers, ())
-    told(lived, known)
+    seen_configs = space.sample_new(np.random.default_rng(5), strangers, ())
+    told(lived, seen_configs)
     for n in (8, 1, 30):
         batch = list(lived.ask(n))
         told(lived, batch)
-        known += batch
+        seen_configs += batch
     only_told = Qmc(space, seed=1)
-    told(only_told, known)
+    told(only_told, seen_configs)
     for _ in range(4):
         assert lived.ask(8) == only_told.ask(8)
 

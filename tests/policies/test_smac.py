@@ -27,8 +27,8 @@ def test_beats_random_search() -> None:
     def best(policy: Policy) -> float:
         return min(trial.cost for trial in toys.run(policy, toys.smooth, 56))
 
-    found = [best(smac(seed=seed)) for seed in range(3)]
-    assert np.median(found) < 0.9 * np.median([best(Random(toys.Large(), seed=seed)) for seed in range(12)])
+    bests = [best(smac(seed=seed)) for seed in range(3)]
+    assert np.median(bests) < 0.9 * np.median([best(Random(toys.Large(), seed=seed)) for seed in range(12)])
 
 
 def test_the_order_of_hashes_changes_nothing() -> None:
@@ -39,7 +39,7 @@ def test_the_order_of_hashes_changes_nothing() -> None:
         "policy = Smac(toys.Large(), seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0)\n"
         "print([list(trial.config.items()) for trial in toys.run(policy, toys.smooth, 24)])\n"
     )
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": "1"},
         text=True,
@@ -47,7 +47,7 @@ def test_the_order_of_hashes_changes_nothing() -> None:
         check=True,
     ).stdout
     here = toys.run(smac(seed=3, n_startup=8, challengers=50, searches=4, epsilon=0.0), toys.smooth, 24)
-    assert found == f"{[list(trial.config.items()) for trial in here]}\n"
+    assert process == f"{[list(trial.config.items()) for trial in here]}\n"
 
 
 def test_costs_are_scaled_as_in_smac() -> None:
@@ -76,14 +76,14 @@ def test_parameters_that_a_config_lacks_are_modelled_too() -> None:
 
 def test_every_proposal_may_be_random() -> None:
     """With epsilon = 1, what is told does not matter, except that known configs are not proposed again."""
-    known = toys.run(Random(toys.Large(), seed=1), toys.smooth, 20)
+    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 20)
     told = [smac(epsilon=1.0), smac(epsilon=1.0)]
-    told[0].tell(known)
-    told[1].tell(toys.trials_of([trial.config for trial in known], toys.flaky))
+    told[0].tell(earlier_trials)
+    told[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
     assert told[0].ask(8) == told[1].ask(8)
     told = [smac(epsilon=0.0), smac(epsilon=0.0)]
-    told[0].tell(known)
-    told[1].tell(toys.trials_of([trial.config for trial in known], toys.flaky))
+    told[0].tell(earlier_trials)
+    told[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.flaky))
     assert told[0].ask(8) != told[1].ask(8)
 
 
@@ -103,5 +103,5 @@ def test_what_it_needs_is_named() -> None:
         "try: Smac(toys.Small(), seed=0)\n"
         "except SearchlabError as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
-    assert "policy 'smac' requires SMAC3" in said and "pip install 'searchlab[smac]'" in said
+    output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
+    assert "policy 'smac' requires SMAC3" in output and "pip install 'searchlab[smac]'" in output

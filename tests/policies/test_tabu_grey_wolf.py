@@ -94,9 +94,9 @@ def test_a_child_takes_each_knob_from_a_parent(space: Any) -> None:
 def test_after_a_warm_start_the_fastest_are_the_pack() -> None:
     space = toys.Large()
     policy = TabuGreyWolf(space, seed=0)
-    known = toys.run(Random(space, seed=1), toys.smooth, 32)
-    policy.warm_start(known)
-    fastest = sorted(known, key=lambda trial: trial.cost)[:8]
+    earlier_trials = toys.run(Random(space, seed=1), toys.smooth, 32)
+    policy.warm_start(earlier_trials)
+    fastest = sorted(earlier_trials, key=lambda trial: trial.cost)[:8]
     assert policy._pack == [Wolf(trial.config, trial.cost * 1e3) for trial in fastest]
     assert len(policy.ask(8)) <= 5
 

@@ -143,11 +143,11 @@ costs = st.one_of(st.just(None), st.floats(1e-6, 1.0))
 
 @given(st.lists(costs, max_size=30), st.integers(1, 6), st.integers(1, 12), st.floats(0.1, 30.0))
 def test_the_log_of_a_smaller_budget_is_a_prefix(
-    found: list[float | None], size: int, stop_after: int, seconds: float
+    throughputs: list[float | None], size: int, stop_after: int, seconds: float
 ) -> None:
     """Each trial is charged one second."""
     records = []
-    for index, cost in enumerate(found):
+    for index, cost in enumerate(throughputs):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
         records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), 0.0, 0.0, batch=index // size))
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
@@ -156,16 +156,16 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         (Budget(1000, None, stop_after), Budget(1000, None, stop_after + 3)),
         (Budget(1000, seconds, stop_after), Budget(1000, 2 * seconds, 2 * stop_after)),
     ):
-        one, other = small.cut(log), large.cut(log)
-        assert len(one.records) <= len(other.records) <= len(log.records)
-        assert small.cut(one) is one and (one is log or len(one.records) % size == 0)
-        if one is not log:
-            assert small.complete(one)
-            ended = one.ended
-            assert ended and ended.trials == len(one.records)
+        small_part, large_part = small.cut(log), large.cut(log)
+        assert len(small_part.records) <= len(large_part.records) <= len(log.records)
+        assert small.cut(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
+        if small_part is not log:
+            assert small.complete(small_part)
+            ended = small_part.ended
+            assert ended and ended.trials == len(small_part.records)
             if ended.stop_after:
-                working = [cost for cost in found[: ended.trials] if cost]
-                before = [cost for cost in found[: ended.trials - stop_after] if cost]
+                working = [cost for cost in throughputs[: ended.trials] if cost]
+                before = [cost for cost in throughputs[: ended.trials - stop_after] if cost]
                 assert not working or min(before) <= 1.01 * min(working)
 
 

@@ -168,7 +168,7 @@ def log(acme: Path, tmp_path: Path) -> bytes:
 @pytest.mark.parametrize("extended", [False, True])
 def test_no_edit_of_the_code_goes_unnoticed(acme: Path, log: bytes, tmp_path: Path, extended: bool) -> None:
     unnoticed = []
-    found = 0
+    noticed = 0
     for module, old, new in EDITS:
         original = (acme / f"{module}.py").read_text()
         (tmp_path / "log.jsonl").write_bytes(log)
@@ -179,11 +179,11 @@ def test_no_edit_of_the_code_goes_unnoticed(acme: Path, log: bytes, tmp_path: Pa
             if kinds != [b"changed", *[b"trial"] * (8 * extended)] or not changed.startswith(log):
                 unnoticed.append((module, old, new))
         except SearchlabError as error:
-            found += isinstance(error, OtherRun)
+            noticed += isinstance(error, OtherRun)
             assert (tmp_path / "log.jsonl").read_bytes() == log
         (acme / f"{module}.py").write_text(original)
     assert not unnoticed
-    assert found > len(EDITS) / 2, "most edits change the proposals"
+    assert noticed > len(EDITS) / 2, "most edits change the proposals"
 
 
 @pytest.mark.parametrize(("module", "old", "new"), COSMETIC)

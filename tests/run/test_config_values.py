@@ -121,7 +121,7 @@ def test_a_policy_is_named_before_anything_is_measured(policy: type[Policy], tmp
 
 def test_the_example_of_the_contract_passes_the_kit() -> None:
     names: dict[str, Any] = {"__name__": __name__}
-    source = [one.source for one in doctest.DocTestParser().get_examples(Policy.__doc__ or "")]
+    source = [example.source for example in doctest.DocTestParser().get_examples(Policy.__doc__ or "")]
     exec("".join(line for line in source[: next(i for i, s in enumerate(source) if s.startswith("class")) + 1]), names)
     checks = [check for check in policy_checks(names["InOrder"]) if check.name != "every-process"]
     assert [outcome.name for outcome in run_checks(checks) if outcome.status == "FAIL"] == []

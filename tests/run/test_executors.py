@@ -190,7 +190,7 @@ def test_runs_that_measure_are_submitted_one_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("executor", "said"),
+    ("executor", "message"),
     [
         ("lokal", "unknown executor 'lokal'; did you mean 'local'"),
         ({"name": "local", "options": {"job": 2}}, "executor 'local' has no option 'job'; did you mean 'jobs'"),
@@ -198,8 +198,8 @@ def test_runs_that_measure_are_submitted_one_at_a_time(tmp_path: Path) -> None:
         ("local://here", "executor 'local' has no option 'address'"),
     ],
 )
-def test_a_wrong_executor_is_one_sentence(tmp_path: Path, executor: Any, said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_a_wrong_executor_is_one_sentence(tmp_path: Path, executor: Any, message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         table_study(tmp_path).run(tmp_path / "out", executor=executor)
 
 

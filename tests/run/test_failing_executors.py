@@ -62,7 +62,7 @@ class Fails(RunExecutor):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("exits", "failed in submit: PluginExit"),
         ("raises", "failed in submit"),
@@ -76,9 +76,9 @@ class Fails(RunExecutor):
         ("odd future", "PluginExit"),
     ],
 )
-def test_a_failing_executor_is_named_and_complete_runs_are_kept(tmp_path: Path, how: str, said: str) -> None:
+def test_a_failing_executor_is_named_and_complete_runs_are_kept(tmp_path: Path, how: str, message: str) -> None:
     study = table_study(tmp_path)
-    with pytest.raises(RunsFailed, match=f"3 of 4 runs failed.*{said}"):
+    with pytest.raises(RunsFailed, match=f"3 of 4 runs failed.*{message}"):
         study.run(tmp_path / "out", executor=Fails(how), progress=False)
     assert len(decided_in(tmp_path / "out")) == 1
 

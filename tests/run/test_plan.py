@@ -127,8 +127,8 @@ def _spec(study: Study) -> dict[str, Any]:
 
 def test_reading_takes_no_write_lock(study: Study, tmp_path: Path) -> None:
     (first, *_) = study.run(tmp_path / "out")
-    with open(first.log.path, "rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with open(first.log.path, "rb") as log_file:
+        fcntl.flock(log_file, fcntl.LOCK_EX)
         assert load_log(first.log.path).log == first.log
         with pytest.raises(SearchlabError, match="another process is writing"):
             study.run(tmp_path / "out")

@@ -163,7 +163,7 @@ def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_pa
 
 def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path: Path) -> None:
     """It receives whether the log held the trial before; a complete log is replayed, too."""
-    for held, trials in ((0, 13), (13, 21), (21, 21)):
+    for existing, trials in ((0, 13), (13, 21), (21, 21)):
         seen: list[tuple[int, bool]] = []
         tune(
             toys.WORKLOAD,
@@ -175,7 +175,7 @@ def test_on_trial_sees_every_trial_once_also_when_resumed(tables: Path, tmp_path
             measure={"kind": "table", "path": str(tables)},
             on_trial=lambda trial, replayed: seen.append((trial.index, replayed)),  # noqa: B023
         )
-        assert seen == [(index, index < held) for index in range(trials)]
+        assert seen == [(index, index < existing) for index in range(trials)]
 
 
 @pytest.mark.parametrize("returned", [True, False, "stop"])

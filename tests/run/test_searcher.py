@@ -48,8 +48,8 @@ def searcher(tmp_path: Path, elsewhere: list[float]) -> PolicyDriver:
 
 
 def test_waiting_is_not_charged_and_work_in_other_processes_is(tmp_path: Path) -> None:
-    one = searcher(tmp_path, [0.0, 0.0, 0.0, 5.0, 5.0, 7.0])
-    configs = one.ask(4)
-    assert 5 <= one.propose_seconds < 5 + WAITS
-    one.tell([Trial(index, config, toys.flaky(config)) for index, config in enumerate(configs)])  # type: ignore[arg-type]
-    assert 2 <= one.train_seconds < 2 + WAITS
+    driver = searcher(tmp_path, [0.0, 0.0, 0.0, 5.0, 5.0, 7.0])
+    configs = driver.ask(4)
+    assert 5 <= driver.propose_seconds < 5 + WAITS
+    driver.tell([Trial(index, config, toys.flaky(config)) for index, config in enumerate(configs)])  # type: ignore[arg-type]
+    assert 2 <= driver.train_seconds < 2 + WAITS

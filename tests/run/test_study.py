@@ -199,13 +199,13 @@ def test_registered_contrasts_are_in_the_logs_of_runs_that_begin(base: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("pair", "said"),
+    ("pair", "message"),
     [(["gird", "random"], "the strategy 'gird'.*did you mean 'grid'"), (["grid", "grid"], "two different strategies")],
 )
 def test_a_contrast_names_two_strategies_of_the_study(
-    base: dict[str, Any], tmp_path: Path, pair: list[str], said: str
+    base: dict[str, Any], tmp_path: Path, pair: list[str], message: str
 ) -> None:
-    with pytest.raises(SearchlabError, match=said):
+    with pytest.raises(SearchlabError, match=message):
         Study.from_dict({**base, "contrasts": [pair]}, tmp_path).plan()
 
 
@@ -221,7 +221,7 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"policies": [{"name": "random", "cost_model": "ridge"}]},
@@ -276,19 +276,21 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"workloads": ["conv2d:1x8x8x4x4x3x3"], "spaces": ["guided-gemm"]}, "no space in the study supports"),
     ],
 )
-def test_errors_in_a_study_are_reported_before_anything_runs(change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_errors_in_a_study_are_reported_before_anything_runs(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SearchlabError, match=message):
         Study.from_dict({**BASE, **change}, tmp_path).run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_study_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("workloads = [")
-    for path, said in (
+    for path, message in (
         (tmp_path / "bad.toml", "is not valid TOML"),
         (tmp_path / "absent.toml", "cannot read the study"),
     ):
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             Study.load(path)
 
 

@@ -43,17 +43,17 @@ class Rogue(Policy):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("repeats", "asked for new configs and repeated"),
         ("too many", "asked for 8 configs and returned 9"),
         ("stranger", "asked for configs of its space and returned {'tile': 3}"),
     ],
 )
-def test_a_policy_that_breaks_its_contract_is_found_out(how: str, said: str, tmp_path: Path) -> None:
+def test_a_policy_that_breaks_its_contract_is_found_out(how: str, message: str, tmp_path: Path) -> None:
     policy = {"name": "tests.run.test_tune:Rogue", "options": {"how": how}}
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", toys.Small(), toys.flaky))}
-    with pytest.raises(SearchlabError, match=said):
+    with pytest.raises(SearchlabError, match=message):
         tune(toys.WORKLOAD, space=toys.Small(), policy=policy, log=tmp_path / "a.jsonl", measure=table)
 
 
@@ -96,8 +96,8 @@ def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, na
     packed, other = (GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel"))
     table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.smooth))}
     how: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
-    found = tune(packed.workload, space=packed, **how)
-    assert str(load_log(how["log"]).best.schedule().trace) == str(found.best.schedule().trace)
+    result = tune(packed.workload, space=packed, **how)
+    assert str(load_log(how["log"]).best.schedule().trace) == str(result.best.schedule().trace)
     with pytest.raises(SearchlabError, match="belongs to a different run"):
         tune(other.workload, space=other, **how)
 
@@ -182,7 +182,7 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"trials": "32"}, "option 'trials' is '32'; it must be a whole number"),
         ({"batch": 2.5}, "option 'batch' is 2.5"),
@@ -196,7 +196,7 @@ def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
         ({"features": "program"}, "policy 'random' does not use a cost model; omit features = 'program'"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(given: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_arguments_that_mean_nothing_are_refused(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match=message):
         tune(toys.WORKLOAD, space=toys.Small(), log=tmp_path / "a.jsonl", **{"policy": "random", **given})
     assert not list(tmp_path.iterdir())

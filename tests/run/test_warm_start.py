@@ -200,14 +200,14 @@ def test_bad_logs_to_start_from_are_named(table: Path, tmp_path: Path) -> None:
     (tmp_path / "header.jsonl").write_bytes(earlier.read_bytes().splitlines(keepends=True)[0])
     (tmp_path / "empty").mkdir()
     log = tmp_path / "warm.jsonl"
-    for given, said in (
+    for given, message in (
         ([tmp_path / "absent.jsonl"], "cannot read the log .*absent"),
         ([tmp_path / "diary.jsonl"], "not a searchlab log"),
         ([tmp_path / "header.jsonl"], "contains no measured trials to start from"),
         ([tmp_path / "empty"], "no logs .* found in .*empty to start from"),
         ([earlier, tmp_path / "copy.jsonl"], "copy.jsonl is specified twice, or is a copy"),
     ):
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             run(table, log, warm_start=given)
         assert not log.exists()
     with pytest.raises(SearchlabError, match="is a warm start and cannot also be the log"):
@@ -270,9 +270,9 @@ def test_warm_and_cold_runs_are_not_reported_as_one(table: Path, tmp_path: Path)
 
 def test_a_batch_records_how_well_the_model_predicted_it(table: Path, tmp_path: Path) -> None:
     log = read_log(run(table, tmp_path / "a.jsonl", policy="xgb", trials=44))
-    said = [record.model for record in log.records]
-    assert [i for i, model in enumerate(said) if model] == [23, 31, 39]  # 16 at random, the last batch is not whole
-    for model in filter(None, said):
+    text = [record.model for record in log.records]
+    assert [i for i, model in enumerate(text) if model] == [23, 31, 39]  # 16 at random, the last batch is not whole
+    for model in filter(None, text):
         assert (model.trials, model.k) == (8, 2)
         assert model.train_seconds > 0 and model.predict_seconds > 0
         assert model.rmse is not None and model.top_k_recall is not None

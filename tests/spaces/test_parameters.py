@@ -56,12 +56,12 @@ def test_the_list_is_the_space(listing: tuple[dict[str, list[Any]], list[dict[st
             assert {space.mutate(config, rng), *space.neighbours(config, rng)} <= listed
     assert {space.sample(rng) for _ in range(5)} <= listed
     for chosen in itertools.product(*parameters.values()):
-        wanted = dict(zip(parameters, chosen, strict=True))
-        ours, theirs = (np.random.default_rng(1) for _ in range(2))
-        assert space.repair(wanted, ours) == Space.repair(space, wanted, theirs)
-        assert ours.random() == theirs.random()
-        if Config(wanted) in listed:
-            assert space.knobs(wanted) == Space.knobs(space, wanted)
+        expected = dict(zip(parameters, chosen, strict=True))
+        own_rng, other_rng = (np.random.default_rng(1) for _ in range(2))
+        assert space.repair(expected, own_rng) == Space.repair(space, expected, other_rng)
+        assert own_rng.random() == other_rng.random()
+        if Config(expected) in listed:
+            assert space.knobs(expected) == Space.knobs(space, expected)
     again = cloudpickle.loads(cloudpickle.dumps(space))
     assert again.fingerprint == space.fingerprint and list(again.enumerate()) == list(space.enumerate())
 
@@ -130,9 +130,11 @@ def test_what_is_damaged_is_one_sentence(parameters: Any, listed: Any, why: str)
 def test_the_kit_checks_all_but_its_programs() -> None:
     options = Parameters.options_for({"x": [1, 2, 4], "y": ["a", "b"]}, [{"x": 1, "y": "a"}, {"x": 4, "y": "b"}])
     spec = {"name": "searchlab_spaces.parameters:Parameters", "options": options}
-    outcomes = {one.name: one for one in run_checks(space_checks(spec, workload=str(KERNEL), target="recorded"))}
-    assert [one.text for one in outcomes.values() if one.status == "FAIL"] == []
-    assert {name for name, one in outcomes.items() if one.status == "pass"} >= {
+    outcomes = {
+        result.name: result for result in run_checks(space_checks(spec, workload=str(KERNEL), target="recorded"))
+    }
+    assert [result.text for result in outcomes.values() if result.status == "FAIL"] == []
+    assert {name for name, result in outcomes.items() if result.status == "pass"} >= {
         "signature",
         "starts",
         "decides",

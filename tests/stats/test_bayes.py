@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from searchlab.stats.inference import Equivalence, bayesian_signed_rank
 
 
-def shares(found: Equivalence) -> tuple[float, float, float]:
-    return found.better, found.same, found.worse
+def shares(equivalence: Equivalence) -> tuple[float, float, float]:
+    return equivalence.better, equivalence.same, equivalence.worse
 
 
 def test_it_gives_what_baycomp_gave() -> None:
@@ -17,25 +17,27 @@ def test_it_gives_what_baycomp_gave() -> None:
     ``SignedRankTest.probs(one, other, rope, nsamples=200000, random_state=0)``, whose order is one, same, other.
 
     It is not installed for the tests: it brings a package that is called ``tests``, too."""
-    one = np.random.default_rng(0).beta(4, 2, 14).round(3)
-    other = (one + np.random.default_rng(1).normal(0.006, 0.02, 14)).round(3)
+    scores = np.random.default_rng(0).beta(4, 2, 14).round(3)
+    other = (scores + np.random.default_rng(1).normal(0.006, 0.02, 14)).round(3)
     for rope, expected in (
         (0.0, (0.010165, 0.0, 0.989835)),
         (0.01, (0.000015, 0.41952, 0.580465)),
         (0.02, (0.0, 0.99998, 0.00002)),
     ):
-        assert shares(bayesian_signed_rank(one - other, rope)) == pytest.approx(expected, abs=0.015)
+        assert shares(bayesian_signed_rank(scores - other, rope)) == pytest.approx(expected, abs=0.015)
 
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(-9, 9).map(lambda value: value / 100 + 0.001), min_size=1, max_size=20))
 def test_probabilities_sum_to_one_and_do_not_hang_on_the_order(differences: list[float]) -> None:
-    found = bayesian_signed_rank(np.array(differences), draws=2000)
-    assert sum(shares(found)) == pytest.approx(1) and min(shares(found)) >= 0
+    equivalence = bayesian_signed_rank(np.array(differences), draws=2000)
+    assert sum(shares(equivalence)) == pytest.approx(1) and min(shares(equivalence)) >= 0
     turned = bayesian_signed_rank(-np.array(differences), draws=2000)
-    assert shares(turned) == pytest.approx(shares(found)[::-1], abs=0.002)
+    assert shares(turned) == pytest.approx(shares(equivalence)[::-1], abs=0.002)
     shuffled = bayesian_signed_rank(np.array(differences[::-1]), draws=2000)
-    assert shares(shuffled) == pytest.approx(shares(found), abs=0.08), "only the draws of the weights change places"
+    assert shares(shuffled) == pytest.approx(shares(equivalence), abs=0.08), (
+        "only the draws of the weights change places"
+    )
 
 
 def test_what_is_clear_is_clear() -> None:

@@ -95,15 +95,15 @@ def test_bands_do_not_depend_on_the_order_of_seeds(runs: Floats, order: random.R
     pairs = list(zip(curves, elapsed, strict=True))
     order.shuffle(pairs)
     shuffled, then = np.array([curve for curve, _ in pairs]), np.array([seconds for _, seconds in pairs])
-    for one, other in (
+    for band, shuffled_band in (
         (band_over_trials(curves), band_over_trials(shuffled)),
         (band_over_seconds(curves, elapsed), band_over_seconds(shuffled, then)),
     ):
         for field in ("x", "lower", "median", "upper"):
-            np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
-        assert (one.lower <= one.median).all() and (one.median <= one.upper).all()
+            np.testing.assert_array_equal(getattr(band, field), getattr(shuffled_band, field))
+        assert (band.lower <= band.median).all() and (band.median <= band.upper).all()
         # Interpolation between seeds may round a constant up or down by a unit in the last place.
-        assert (np.diff(one.median) >= -1e-9 * np.abs(one.median[1:])).all()
+        assert (np.diff(band.median) >= -1e-9 * np.abs(band.median[1:])).all()
     assert band_over_seconds(curves, elapsed).median[-1] == band_over_trials(curves).median[-1]
 
 

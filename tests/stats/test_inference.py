@@ -29,46 +29,51 @@ def suite() -> tuple[Floats, Floats]:
 
 def test_on_one_workload_it_is_the_paired_t(suite: tuple[Floats, Floats]) -> None:
     first, second = suite
-    found = paired_difference(first[:1], second[:1])
+    difference = paired_difference(first[:1], second[:1])
     expected = ttest_rel(first[0], second[0])
-    assert found.on_these.p == pytest.approx(expected.pvalue)
-    assert ends(found.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    assert found.on_others.p is None and found.pairs == 5
+    assert difference.on_these.p == pytest.approx(expected.pvalue)
+    assert ends(difference.on_these) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert difference.on_others.p is None and difference.pairs == 5
 
 
 def test_on_other_workloads_it_is_t_over_the_means(suite: tuple[Floats, Floats]) -> None:
     first, second = suite
-    found = paired_difference(first, second)
+    difference = paired_difference(first, second)
     expected = ttest_1samp((first - second).mean(axis=1), 0)
-    assert found.on_others.p == pytest.approx(expected.pvalue)
-    assert ends(found.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    assert found.ahead + found.level + found.behind == found.workloads == 12
-    narrow, wide = ends(found.on_these), ends(found.on_others)
+    assert difference.on_others.p == pytest.approx(expected.pvalue)
+    assert ends(difference.on_others) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert difference.ahead + difference.level + difference.behind == difference.workloads == 12
+    narrow, wide = ends(difference.on_these), ends(difference.on_others)
     assert narrow[1] - narrow[0] < wide[1] - wide[0]
 
 
 def test_too_few_workloads_carry_no_claim_on_others(suite: tuple[Floats, Floats]) -> None:
     first, second = suite
-    found = paired_difference(first[: FEWEST_WORKLOADS - 1], second[: FEWEST_WORKLOADS - 1])
-    assert found.on_others.p is None and found.on_others.difference.lower is None
-    assert "needs 11 workloads" in found.on_others.difference.note and "there are 10" in found.on_others.difference.note
+    difference = paired_difference(first[: FEWEST_WORKLOADS - 1], second[: FEWEST_WORKLOADS - 1])
+    assert difference.on_others.p is None and difference.on_others.difference.lower is None
+    assert (
+        "needs 11 workloads" in difference.on_others.difference.note
+        and "there are 10" in difference.on_others.difference.note
+    )
     assert paired_difference(first[:FEWEST_WORKLOADS], second[:FEWEST_WORKLOADS]).on_others.p is not None
 
 
 def test_seeds_pair_where_both_have_them() -> None:
     first = [np.array([1.0, np.nan, 3.0]), np.array([5.0]), np.array([np.nan])]
     second = [np.array([0.0, 9.0, 1.0]), np.array([5.0]), np.array([1.0])]
-    found = paired_difference(first, second)
-    assert (found.value, found.workloads, found.pairs) == (0.75, 2, 1)
-    assert (found.ahead, found.level, found.behind) == (1, 1, 0)
-    assert found.on_these.p is None and "2 seeds in common" in found.on_these.difference.note
+    difference = paired_difference(first, second)
+    assert (difference.value, difference.workloads, difference.pairs) == (0.75, 2, 1)
+    assert (difference.ahead, difference.level, difference.behind) == (1, 1, 0)
+    assert difference.on_these.p is None and "2 seeds in common" in difference.on_these.difference.note
 
 
 def test_runs_that_do_not_vary_carry_no_claim() -> None:
     same = np.full((12, 3), 0.3)
-    found = paired_difference(same + 1e-16, same)
-    assert found.value == 0 and found.level == 12 and found.on_these.p is None
-    assert "do not show" in found.on_these.difference.note and "do not show" in found.on_others.difference.note
+    difference = paired_difference(same + 1e-16, same)
+    assert difference.value == 0 and difference.level == 12 and difference.on_these.p is None
+    assert (
+        "do not show" in difference.on_these.difference.note and "do not show" in difference.on_others.difference.note
+    )
     nothing = paired_difference(np.empty((0, 3)), np.empty((0, 3)))
     assert (
         nothing.workloads == 0
@@ -78,14 +83,14 @@ def test_runs_that_do_not_vary_carry_no_claim() -> None:
 
 
 @given(areas, areas)
-def test_the_answers_turn_over_with_the_strategies(one: Floats, other: Floats) -> None:
-    there, back = paired_difference(one, other), paired_difference(other, one)
-    assert (there.value, there.ahead, there.behind) == (-back.value, back.behind, back.ahead)
-    assert there.on_these.p == back.on_these.p
-    if there.on_these.p is not None:
-        lower, upper = ends(back.on_these)
-        assert ends(there.on_these) == pytest.approx((-upper, -lower))
-        assert (there.on_these.p < 0.05) == (ends(there.on_these)[0] > 0 or ends(there.on_these)[1] < 0)
+def test_the_answers_turn_over_with_the_strategies(first: Floats, second: Floats) -> None:
+    forward, backward = paired_difference(first, second), paired_difference(second, first)
+    assert (forward.value, forward.ahead, forward.behind) == (-backward.value, backward.behind, backward.ahead)
+    assert forward.on_these.p == backward.on_these.p
+    if forward.on_these.p is not None:
+        lower, upper = ends(backward.on_these)
+        assert ends(forward.on_these) == pytest.approx((-upper, -lower))
+        assert (forward.on_these.p < 0.05) == (ends(forward.on_these)[0] > 0 or ends(forward.on_these)[1] < 0)
 
 
 @pytest.mark.parametrize("seeds", [3, 10])
@@ -98,9 +103,9 @@ def test_it_covers_new_workloads_and_these(workloads: int, seeds: int) -> None:
         true = random.exponential(0.03, workloads) * (random.random(workloads) < 2 / 3)
         second = random.beta(4, 2, (workloads, seeds))
         first = second + true[:, np.newaxis] + random.normal(0, 0.05, (workloads, seeds))
-        found = paired_difference(first, second)
-        others += ends(found.on_others)[0] <= 0.02 <= ends(found.on_others)[1]
-        these += ends(found.on_these)[0] <= true.mean() <= ends(found.on_these)[1]
+        difference = paired_difference(first, second)
+        others += ends(difference.on_others)[0] <= 0.02 <= ends(difference.on_others)[1]
+        these += ends(difference.on_these)[0] <= true.mean() <= ends(difference.on_these)[1]
     assert 0.92 <= others / 1000 <= 0.98, "three standard deviations of 95 %"
     assert 0.92 <= these / 1000 <= 0.98
 
@@ -112,15 +117,15 @@ def test_members_of_a_cluster_tell_about_its_other_members() -> None:
     shifts = {"a": 0.1, "b": -0.1, "c": 0.2, "d": 0.0}
     first = [shifts[cluster] + rng.normal(0, 0.01) + rng.normal(0, 0.005, 30) for cluster in clusters]
     second = [np.zeros(30) for _ in clusters]
-    found = paired_difference(first, second, clusters)
+    difference = paired_difference(first, second, clusters)
     alone = paired_difference(first, second)
-    assert (found.clusters, alone.clusters, alone.on_these) == (4, 0, found.on_these)
-    assert found.on_others.p is not None and alone.on_others.p is not None
-    assert found.on_others.p < 1e-3 < alone.on_others.p
+    assert (difference.clusters, alone.clusters, alone.on_these) == (4, 0, difference.on_these)
+    assert difference.on_others.p is not None and alone.on_others.p is not None
+    assert difference.on_others.p < 1e-3 < alone.on_others.p
     means = np.array([values.mean() for values in first])
     parts = [means[np.array(clusters) == name] for name in "abcd"]
     variance = sum(len(part) * part.var(ddof=1) for part in parts) / len(means) ** 2
-    interval = found.on_others.difference
+    interval = difference.on_others.difference
     assert interval.lower is not None and interval.upper is not None
     half = (interval.upper - interval.lower) / 2
     assert 1.96 * np.sqrt(variance) < half < 2.4 * np.sqrt(variance)
@@ -135,12 +140,12 @@ def test_the_interval_of_other_members_covers(spread: float) -> None:
     rng = np.random.default_rng(0)
     counts = [5, 5, 3, 2]
     clusters = np.repeat(list("abcd"), counts).tolist()
-    held = 0
+    covered = 0
     for _ in range(400):
         own = rng.normal(0, 0.1, 4)
         truth = np.repeat(own, counts).mean()
         first = [mean + rng.normal(0, spread) + rng.normal(0, 0.05, 10) for mean in np.repeat(own, counts)]
         interval = paired_difference(first, [np.zeros(10)] * len(first), clusters).on_others.difference
         assert interval.lower is not None and interval.upper is not None
-        held += interval.lower <= truth <= interval.upper
-    assert 0.92 <= held / 400 <= 0.98
+        covered += interval.lower <= truth <= interval.upper
+    assert 0.92 <= covered / 400 <= 0.98

@@ -92,8 +92,8 @@ def test_no_share_is_covered_too_seldom(number: int) -> None:
     """Exactly: the chance of every outcome is known."""
     intervals = [ends(share_interval(count, number)) for count in range(number + 1)]
     for share in np.linspace(0.01, 0.99, 99):
-        held = [lower <= share <= upper for lower, upper in intervals]
-        assert binom.pmf(np.arange(number + 1), number, share) @ held > 0.925
+        covered = [lower <= share <= upper for lower, upper in intervals]
+        assert binom.pmf(np.arange(number + 1), number, share) @ covered > 0.925
 
 
 def test_a_tie_that_counts_half_widens_the_interval_of_a_share() -> None:
@@ -106,12 +106,12 @@ def test_a_tie_that_counts_half_widens_the_interval_of_a_share() -> None:
 @example([np.full(3, 0.228516)])  # the mean of these three equal numbers is another number
 def test_the_interval_of_a_mean_of_means(sample: list[Floats]) -> None:
     """On one workload it is that of a mean; a workload given twice narrows it."""
-    one = mean_of_means_interval(sample[:1])
-    assert (one.lower is None) == (mean_interval(sample[0]).lower is None)
-    if one.lower is not None:
-        assert ends(one) == pytest.approx(ends(mean_interval(sample[0])), abs=1e-9)
+    interval = mean_of_means_interval(sample[:1])
+    assert (interval.lower is None) == (mean_interval(sample[0]).lower is None)
+    if interval.lower is not None:
+        assert ends(interval) == pytest.approx(ends(mean_interval(sample[0])), abs=1e-9)
         twice = ends(mean_of_means_interval([sample[0], sample[0]]))
-        assert twice[1] - twice[0] < ends(one)[1] - ends(one)[0]
+        assert twice[1] - twice[0] < ends(interval)[1] - ends(interval)[0]
 
 
 def test_a_share_of_no_runs_is_refused() -> None:
@@ -131,16 +131,16 @@ def test_the_interval_of_a_chance_solves_newcombes_equation() -> None:
 
 
 @given(samples, samples)
-def test_the_chances_of_two_strategies_mirror_each_other(one: list[Floats], other: list[Floats]) -> None:
-    number = min(len(one), len(other))
-    there, back = (
-        improvement_interval(*pair) for pair in ((one[:number], other[:number]), (other[:number], one[:number]))
+def test_the_chances_of_two_strategies_mirror_each_other(first: list[Floats], second: list[Floats]) -> None:
+    number = min(len(first), len(second))
+    forward, backward = (
+        improvement_interval(*pair) for pair in ((first[:number], second[:number]), (second[:number], first[:number]))
     )
-    assert there.value + back.value == pytest.approx(1) and (there.lower is None) == (back.lower is None)
-    if there.lower is not None:
-        lower, upper = ends(back)
-        assert ends(there) == pytest.approx((1 - upper, 1 - lower), abs=1e-6)
-        assert -1e-9 <= there.lower <= there.value + 1e-6 and there.value - 1e-6 <= ends(there)[1] <= 1
+    assert forward.value + backward.value == pytest.approx(1) and (forward.lower is None) == (backward.lower is None)
+    if forward.lower is not None:
+        lower, upper = ends(backward)
+        assert ends(forward) == pytest.approx((1 - upper, 1 - lower), abs=1e-6)
+        assert -1e-9 <= forward.lower <= forward.value + 1e-6 and forward.value - 1e-6 <= ends(forward)[1] <= 1
 
 
 @given(samples)
@@ -188,20 +188,20 @@ def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
     if (name, seeds) == ("median", 3):
         pytest.skip("there is no such interval")
     random = np.random.default_rng(seeds)
-    held = [
+    covered = [
         lower <= truth <= upper
         for _ in range(600)
         for interval, truth in [experiments[name](random)]
         for lower, upper in [ends(interval)]
     ]
-    assert 0.915 <= np.mean(held) <= (1 if name == "share" else 0.98)
+    assert 0.915 <= np.mean(covered) <= (1 if name == "share" else 0.98)
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_intervals_of_many_means_are_those_of_each(runs: int, columns: int, random: Random) -> None:
     values = np.array([[random.choice([0.5, random.random()]) for _ in range(columns)] for _ in range(runs)])
-    found = mean_intervals(values.reshape(runs, columns))
-    for own, (value, lower, upper) in zip(values.T, found.T, strict=True):
-        one = mean_interval(own)
-        assert value == one.value
-        np.testing.assert_array_equal((lower, upper), np.array((one.lower, one.upper), dtype=np.float64))
+    intervals = mean_intervals(values.reshape(runs, columns))
+    for own, (value, lower, upper) in zip(values.T, intervals.T, strict=True):
+        interval = mean_interval(own)
+        assert value == interval.value
+        np.testing.assert_array_equal((lower, upper), np.array((interval.lower, interval.upper), dtype=np.float64))

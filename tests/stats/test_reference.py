@@ -51,8 +51,10 @@ def test_interquartile_mean_is_rliables(metrics: Any, matrix: Floats) -> None:
 
 
 @given(scores, arrays(np.float64, (4, 3), elements=st.floats(0, 1)))
-def test_probability_of_improvement_is_rliables(metrics: Any, one: Floats, other: Floats) -> None:
-    assert improvement(columns(one), columns(other)) == pytest.approx(metrics.probability_of_improvement(one, other))
+def test_probability_of_improvement_is_rliables(metrics: Any, first: Floats, second: Floats) -> None:
+    assert improvement(columns(first), columns(second)) == pytest.approx(
+        metrics.probability_of_improvement(first, second)
+    )
 
 
 def test_profile_and_intervals_are_those_rliable_gave() -> None:
@@ -117,9 +119,9 @@ def test_the_baseline_is_near_that_of_the_methodology(tmp_path: Path, failures: 
     costs = np.concatenate((np.arange(1.0, 801.0), np.full(failures, math.inf)))
     statistics, theirs = methodology(tmp_path, costs)
     at = np.arange(1, 60)
-    ours = expected_best(costs[:800], 59)
+    expected = expected_best(costs[:800], 59)
     curve = theirs.get_curve_over_fevals(at)
-    assert np.abs(ours - 1 - curve).max() <= 0.5 + 1e-9
+    assert np.abs(expected - 1 - curve).max() <= 0.5 + 1e-9
     median = float(np.median(costs[:800]))
     assert abs(cutoff(median, expected_best(costs[:800], 799), 1.0, 0.95) - statistics.cutoff_point(0.95)[1]) <= 1
 

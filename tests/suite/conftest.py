@@ -38,8 +38,8 @@ def sealed(bare: Path, results: Path, tmp_path_factory: pytest.TempPathFactory) 
     directory = tmp_path_factory.mktemp("sealed") / "mini"
     shutil.copytree(bare, directory)
     suite = find_suite(directory)
-    for one in collect(suite, sorted(results.rglob("*.jsonl"))):
-        write_trajectories(trajectories_path(directory / "baselines", one.strategy), one)
+    for trajectories in collect(suite, sorted(results.rglob("*.jsonl"))):
+        write_trajectories(trajectories_path(directory / "baselines", trajectories.strategy), trajectories)
     seal(suite)
     return directory
 

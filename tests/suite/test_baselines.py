@@ -24,14 +24,14 @@ def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     replay = verify.replay
 
     def counted(suite: Any, runs: Any, **options: Any) -> Any:
-        replayed.extend(one.strategy for one in runs)
+        replayed.extend(run.strategy for run in runs)
         return replay(suite, runs, **options)
 
     monkeypatch.setattr(verify, "replay", counted)
     return replayed
 
 
-def swapped(one: Trajectories) -> Trajectories:
+def swapped(trajectories: Trajectories) -> Trajectories:
     """Return runs whose first two trials are in the other order."""
 
     def swap(run: Any) -> Any:
@@ -39,15 +39,16 @@ def swapped(one: Trajectories) -> Trajectories:
         return msgspec.structs.replace(run, configs=(second, first, *rest))
 
     tables = {
-        name: msgspec.structs.replace(runs, runs=tuple(map(swap, runs.runs))) for name, runs in one.tables.items()
+        name: msgspec.structs.replace(runs, runs=tuple(map(swap, runs.runs)))
+        for name, runs in trajectories.tables.items()
     }
-    return msgspec.structs.replace(one, tables=tables)
+    return msgspec.structs.replace(trajectories, tables=tables)
 
 
 def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
     shipped = baselines(suite)
-    assert all(set(one.code) >= {"policy"} for one in shipped)
+    assert all(set(baseline.code) >= {"policy"} for baseline in shipped)
     check_baselines(suite, shipped)
     assert not replays
 
@@ -55,7 +56,7 @@ def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list
 @pytest.mark.parametrize("code", [{}, {"policy": "another"}])
 def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: dict[str, str]) -> None:
     suite = find_suite(sealed)
-    shipped = [msgspec.structs.replace(one, code=code) for one in baselines(suite, ["xgb", "random"])]
+    shipped = [msgspec.structs.replace(baseline, code=code) for baseline in baselines(suite, ["xgb", "random"])]
     check_baselines(suite, shipped)
     assert replays == ["xgb", "random"]
     check_baselines(suite, shipped)
@@ -64,15 +65,15 @@ def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: d
 
 def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    (one,) = baselines(suite, ["evolutionary"])
+    (baseline,) = baselines(suite, ["evolutionary"])
     for code in ({}, {"policy": "another"}):
         with pytest.raises(SearchlabError, match="evolutionary .*trial 0 was config .*suite verify"):
-            check_baselines(suite, [msgspec.structs.replace(swapped(one), code=code)])
+            check_baselines(suite, [msgspec.structs.replace(swapped(baseline), code=code)])
 
 
 def test_foreign_code_is_not_imported_for_a_check(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
-    (one,) = baselines(suite, ["random"])
-    foreign = msgspec.structs.replace(one, code={}, policy=type(one.policy)("evil_module:Policy"))
+    (baseline,) = baselines(suite, ["random"])
+    foreign = msgspec.structs.replace(baseline, code={}, policy=type(baseline.policy)("evil_module:Policy"))
     check_baselines(suite, [foreign])
     assert not replays

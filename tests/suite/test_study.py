@@ -89,12 +89,12 @@ def test_a_suite_is_found_by_name_by_path_and_beside_the_study(
     assert loaded.suite is not None and loaded.suite.name == "mini/dev"
     monkeypatch.setattr(suites, "PLACES", (tmp_path / "nowhere", tmp_path / "suite"))
     assert find_suite("mini/test").name == "mini/test"
-    for wrong, said in (
+    for wrong, message in (
         ("mimi", "cannot find the suite 'mimi'.*did you mean 'mini'"),
         ("mini/tset", "has no split or table 'tset'; did you mean 'test'"),
         ("nothing/dev", "cannot find the suite 'nothing/dev'"),
     ):
-        with pytest.raises(SearchlabError, match=said):
+        with pytest.raises(SearchlabError, match=message):
             study(wrong)
 
 
@@ -127,7 +127,7 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"workloads": ["gemm:8x8x8"]},
@@ -140,8 +140,8 @@ def test_noise_is_an_option_of_the_suite(bare: Path, tmp_path: Path) -> None:
         ({"policies": []}, "policies must not be empty"),
     ],
 )
-def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(SearchlabError, match=said):
+def test_what_is_wrong_with_a_study_over_a_suite_is_said(bare: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SearchlabError, match=message):
         Study.from_dict({"suite": str(bare), "policies": ["random"], **change})
 
 
@@ -151,7 +151,7 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "new", "said"),
+    ("text", "new", "message"),
     [
         ('version = "mini"', 'version = "../mini"', "version cannot be '../mini'"),
         ('split = "dev"', 'split = "train"', "split cannot be 'train'; it must be one of 'dev', 'test'"),
@@ -161,10 +161,10 @@ def test_a_study_without_spaces_is_told_of_suites() -> None:
         ("[[tables]]", "[[tables", "is not valid TOML"),
     ],
 )
-def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, said: str) -> None:
+def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: str, new: str, message: str) -> None:
     old = (bare / "suite.toml").read_text()
     (tmp_path / "suite.toml").write_text(old.replace(text, new, 1))
-    with pytest.raises(SearchlabError, match=said):
+    with pytest.raises(SearchlabError, match=message):
         read_suite(tmp_path)
 
 
@@ -238,10 +238,11 @@ def test_without_claims_a_study_needs_policies(bare: Path) -> None:
 def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: Path) -> None:
     """Of the small suite, the two knob tables are of different shapes, and the guided ones are of the same workload."""
     warm = study(str(bare), policies=["copula", "xgb"], warm_start=[f"suite:{bare}"], seeds=1)
-    found = {str(run.log): run.warm_start for run in warm.plan()[0]}
+    warm_starts = {str(run.log): run.warm_start for run in warm.plan()[0]}
     for policy in ("copula", "xgb"):
         learnt = {
-            name: [one.log.header.workload for one in found[f"{name}/{policy}/seed0.jsonl"].runs] for name in TABLES
+            name: [one.log.header.workload for one in warm_starts[f"{name}/{policy}/seed0.jsonl"].runs]
+            for name in TABLES
         }
         assert learnt == {
             "gemm-4x5x6-knob-1t": ["gemm:4x6x5"],
@@ -249,7 +250,7 @@ def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: P
             "gemm-16x16x16-guided-1t": [],
             "gemm-16x16x16-guided-2t": [],
         }
-    (other,) = found["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].others
+    (other,) = warm_starts["gemm-4x5x6-knob-1t/copula/seed0.jsonl"].others
     assert 0 < len(other.trials) <= 128 and len({trial.config for trial in other.trials}) == len(other.trials)
     warm.run(tmp_path)
     cold = study(str(bare), policies=["copula"], seeds=1)

@@ -23,8 +23,8 @@ def searchlab(*words: object, cwd: Path | None = None) -> subprocess.CompletedPr
     """What the command prints and exits with, run in this process: it need not import everything once more."""
     command = ["searchlab", *map(str, words)]
     written = io.BytesIO(), io.BytesIO()
-    out, said = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in written)
-    with _as_a_process_of_its_own(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=said):
+    out, text = (io.TextIOWrapper(into, "utf-8", "backslashreplace", write_through=True) for into in written)
+    with _as_a_process_of_its_own(cwd), mock.patch.multiple(sys, argv=command, stdout=out, stderr=text):
         try:
             main()
         except SystemExit as ended:

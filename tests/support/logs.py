@@ -69,7 +69,7 @@ def decided(log: Path) -> list[dict[str, Any]]:
     timing = {"propose_seconds", "train_seconds", "predict_seconds", "time", "created"}
     return json.loads(
         f"[{','.join(log.read_text().splitlines())}]",
-        object_hook=lambda found: {k: v for k, v in found.items() if k not in timing},
+        object_hook=lambda problems: {k: v for k, v in problems.items() if k not in timing},
     )
 
 

@@ -65,7 +65,7 @@ def _skipped(name: str) -> tuple[pytest.MarkDecorator, ...]:
 
 def strategies() -> list[Any]:
     """:func:`names`, once for policies that are the same code under another name, or with another cost model."""
-    return [one for one in names() if one.values[0] not in SAME]
+    return [name for name in names() if name.values[0] not in SAME]
 
 
 def space_for(name: str, where: str) -> Space:

@@ -108,7 +108,7 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: plan_tables(table_study("gemm:64x64x64", "sketch")), "too many configs to count for .*--limit"),
         (lambda: plan_tables(small_study(), limit=0), "at least 1; got 0"),
@@ -127,8 +127,8 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         (lambda: table_study(GEMM, "guided-gemm", measure={"kind": "lokal"}), "lokal"),
     ],
 )
-def test_bad_input_is_one_sentence(make, said: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(SearchlabError, match=said):
+def test_bad_input_is_one_sentence(make, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(SearchlabError, match=message):
         make()
 
 
@@ -156,22 +156,22 @@ def test_info_says_what_a_table_holds(tmp_path: Path) -> None:
         writer.append(Record.from_trial(Trial(index, Config({"x": index}), measured), 0.0, 0.0))
     writer.close()
     info = TableInfo(read_log(tmp_path / "a.jsonl"))
-    found = json.loads(json.dumps(info.to_json()))
-    assert (found["configs"], found["space_size"], found["exhaustive"]) == (7, 8, False)
-    assert found["failures"] == {"invalid": 2, "crash": 1}
-    assert found["gflops"]["best"] == pytest.approx(524.288) and found["gflops"]["worst"] == pytest.approx(131.072)
-    assert found["gflops"]["median"] == pytest.approx((524.288 / 1.04 + 524.288 / 2) / 2)
-    assert found["quantiles"]["0.5"] == pytest.approx(found["gflops"]["median"])
-    assert found["near_best"] == pytest.approx(2 / 7)
-    assert found["noise"] == pytest.approx(0.3)
-    assert found["seconds"] == pytest.approx(4 * (2 / 1 + 0.5)), "batches of one have one worker"
+    data = json.loads(json.dumps(info.to_json()))
+    assert (data["configs"], data["space_size"], data["exhaustive"]) == (7, 8, False)
+    assert data["failures"] == {"invalid": 2, "crash": 1}
+    assert data["gflops"]["best"] == pytest.approx(524.288) and data["gflops"]["worst"] == pytest.approx(131.072)
+    assert data["gflops"]["median"] == pytest.approx((524.288 / 1.04 + 524.288 / 2) / 2)
+    assert data["quantiles"]["0.5"] == pytest.approx(data["gflops"]["median"])
+    assert data["near_best"] == pytest.approx(2 / 7)
+    assert data["noise"] == pytest.approx(0.3)
+    assert data["seconds"] == pytest.approx(4 * (2 / 1 + 0.5)), "batches of one have one worker"
 
 
 def test_info_of_logs_without_configs_and_without_success(tmp_path: Path) -> None:
-    found = TableInfo(read_log(write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky))).to_json()
-    assert found["exhaustive"] is None and found["space_size"] is None and found["noise"] == 0
-    found = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid))).to_json()
-    assert found["failures"] == {"invalid": 120} and "gflops" not in found and found["noise"] is None
+    info = TableInfo(read_log(write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky))).to_json()
+    assert info["exhaustive"] is None and info["space_size"] is None and info["noise"] == 0
+    info = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid))).to_json()
+    assert info["failures"] == {"invalid": 120} and "gflops" not in info and info["noise"] is None
 
 
 def test_info_names_the_versions_before_and_after_a_change(tmp_path: Path) -> None:

@@ -69,10 +69,12 @@ def gemm_logs(tmp_path_factory: pytest.TempPathFactory, native: Target) -> Path:
 
 
 def test_within_a_task_a_model_beats_guessing(toy_logs: Path) -> None:
-    found = evaluate([toy_logs], MODELS, k=3)
-    assert [held.log.name for held in found] == ["dependent.jsonl", "large.jsonl"] * 3
-    assert {held.quality.trials for held in found} == {45} and {held.quality.k for held in found} == {3}
-    means = mean_quality(found)
+    qualities = evaluate([toy_logs], MODELS, k=3)
+    assert [quality.log.name for quality in qualities] == ["dependent.jsonl", "large.jsonl"] * 3
+    assert {quality.quality.trials for quality in qualities} == {45} and {
+        quality.quality.k for quality in qualities
+    } == {3}
+    means = mean_quality(qualities)
     assert list(means) == ["xgboost", "xgboost,objective=rank", "random"]
     accuracy = {name: row["pairwise_accuracy"] for name, row in means.items()}
     assert accuracy["xgboost"] > 0.75 < accuracy["xgboost,objective=rank"]
@@ -81,17 +83,17 @@ def test_within_a_task_a_model_beats_guessing(toy_logs: Path) -> None:
 
 def test_the_seed_decides_what_is_held_out_and_nothing_else_does(toy_logs: Path) -> None:
     def metrics(**options: Any) -> list[Any]:
-        found = evaluate([toy_logs / "large.jsonl"], MODELS[:1], **options)
-        return [(held.quality.trials, held.quality.rmse, held.quality.kendall_tau) for held in found]
+        qualities = evaluate([toy_logs / "large.jsonl"], MODELS[:1], **options)
+        return [(quality.quality.trials, quality.quality.rmse, quality.quality.kendall_tau) for quality in qualities]
 
     assert metrics(seed=1) == metrics(seed=1) != metrics(seed=2)
     assert metrics(train_fraction=0.5)[0][0] == 75
 
 
 def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path) -> None:
-    found = evaluate([gemm_logs], [Plugin("lightgbm"), Plugin("random")], features="program", split="by-task")
-    assert len(found) == 2 * 4 and {held.quality.trials for held in found} == {30}
-    means = mean_quality(found)
+    qualities = evaluate([gemm_logs], [Plugin("lightgbm"), Plugin("random")], features="program", split="by-task")
+    assert len(qualities) == 2 * 4 and {quality.quality.trials for quality in qualities} == {30}
+    means = mean_quality(qualities)
     assert means["lightgbm"]["pairwise_accuracy"] > 0.7 > 0.6 > means["random"]["pairwise_accuracy"]
     within = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
     assert within[0].quality.trials == 9
@@ -99,13 +101,13 @@ def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path)
 
 @pytest.mark.parametrize(("features", "model"), [("per-store", "pack-sum"), ("itervar", "lightgbm")])
 def test_by_task_with_features_whose_rows_differ_in_length(features: str, model: str, gemm_logs: Path) -> None:
-    found = evaluate([gemm_logs], [Plugin(model)], features=features, split="by-task")
-    accuracy = mean_quality(found)[model]["pairwise_accuracy"]
-    assert len(found) == 4 and accuracy is not None and accuracy > 0.65
+    qualities = evaluate([gemm_logs], [Plugin(model)], features=features, split="by-task")
+    accuracy = mean_quality(qualities)[model]["pairwise_accuracy"]
+    assert len(qualities) == 4 and accuracy is not None and accuracy > 0.65
 
 
 @pytest.mark.parametrize(
-    ("logs", "options", "said"),
+    ("logs", "options", "message"),
     [
         (["absent.jsonl"], {}, "cannot read the log"),
         (["large.jsonl"], {"features": "per-store"}, "'xgboost' cannot learn from the features 'per-store'.*pack-sum"),
@@ -124,13 +126,13 @@ def test_by_task_with_features_whose_rows_differ_in_length(features: str, model:
     ],
 )
 def test_bad_input_is_named(
-    logs: list[str], options: dict[str, Any], said: str, toy_logs: Path, tmp_path: Path
+    logs: list[str], options: dict[str, Any], message: str, toy_logs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
     if logs == ["few.jsonl"]:
         write(tmp_path / "few.jsonl", toys.Large(), "tests.support.toys:Large", 7, toys.all_equal)
     where = toy_logs if logs == ["large.jsonl"] else tmp_path
-    with pytest.raises(SearchlabError, match=said):
+    with pytest.raises(SearchlabError, match=message):
         evaluate([where / name for name in logs], **({"models": MODELS} | options))
 
 

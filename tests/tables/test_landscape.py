@@ -31,15 +31,15 @@ def log() -> Log:
 def near(log: Log) -> list[list[int]]:
     """The neighbours of each config, one pair at a time."""
     configs = [record.trial.config for record in log.records]
-    return [[j for j, other in enumerate(configs) if distance(one, other) == 1] for one in configs]
+    return [[j for j, other in enumerate(configs) if distance(config, other) == 1] for config in configs]
 
 
 def test_local_optima_are_those_of_brute_force(log: Log, near: list[list[int]]) -> None:
     costs = log.costs
     optima = [i for i, around in enumerate(near) if around and costs[i] <= costs[around].min()]
-    found = TableInfo(log).landscape
-    assert found.local_optima == pytest.approx(len(optima) / len(costs)) and len(optima) > 10
-    assert found.good_optima == pytest.approx(np.mean(costs[optima] <= costs.min() / 0.95))
+    landscape = TableInfo(log).landscape
+    assert landscape.local_optima == pytest.approx(len(optima) / len(costs)) and len(optima) > 10
+    assert landscape.good_optima == pytest.approx(np.mean(costs[optima] <= costs.min() / 0.95))
 
 
 def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[int]]) -> None:
@@ -53,9 +53,9 @@ def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[i
         steps += zip(at, then, strict=True)
         at = then
     expected = np.corrcoef(fitness[np.array(steps).T])[0, 1]
-    found = TableInfo(log).landscape
-    assert found.distance == 1 and found.autocorrelation == pytest.approx(expected, abs=0.01)
-    assert found.correlation_length == pytest.approx(-1 / math.log(found.autocorrelation))
+    landscape = TableInfo(log).landscape
+    assert landscape.distance == 1 and landscape.autocorrelation == pytest.approx(expected, abs=0.01)
+    assert landscape.correlation_length == pytest.approx(-1 / math.log(landscape.autocorrelation))
 
 
 def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
@@ -66,9 +66,9 @@ def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
 
 def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
     sample = np.random.default_rng(1).permutation(len(log.records))[:60].tolist()
-    found = Landscape.from_log(replace(log, records=tuple(log.records[i] for i in sample)), complete=False)
-    assert found.local_optima is None and found.good_optima is None and found.spread is not None
-    assert found.distance is not None and found.distance > 1 and found.autocorrelation is not None
+    landscape = Landscape.from_log(replace(log, records=tuple(log.records[i] for i in sample)), complete=False)
+    assert landscape.local_optima is None and landscape.good_optima is None and landscape.spread is not None
+    assert landscape.distance is not None and landscape.distance > 1 and landscape.autocorrelation is not None
 
 
 def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
 
 
 def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None:
-    failed = [msgspec.structs.replace(one, seconds=(), failure="run_error") for one in log.records[:100]]
-    found = Landscape.from_log(replace(log, records=(*failed, *log.records[100:])), complete=True)
+    failed = [msgspec.structs.replace(record, seconds=(), failure="run_error") for record in log.records[:100]]
+    landscape = Landscape.from_log(replace(log, records=(*failed, *log.records[100:])), complete=True)
     without = Landscape.from_log(replace(log, records=log.records[100:]), complete=True)
-    assert found.failures == pytest.approx(100 / len(log.records))
-    assert replace(found, failures=0.0) == without
+    assert landscape.failures == pytest.approx(100 / len(log.records))
+    assert replace(landscape, failures=0.0) == without
 
 
 def test_it_is_on_the_card_and_in_the_facts(log: Log) -> None:

@@ -34,8 +34,8 @@ def test_the_script_answers_its_questions(text: str, folder: Path) -> None:
 
 
 def test_the_notebook_is_the_script_and_runs(text: str, folder: Path) -> None:
-    held = json.loads((TUTORIALS / "research.ipynb").read_text("utf-8"))
-    assert notebook((TUTORIALS / "research.py").read_text("utf-8")) == held, "python -m tests.support.notebooks"
+    data = json.loads((TUTORIALS / "research.ipynb").read_text("utf-8"))
+    assert notebook((TUTORIALS / "research.py").read_text("utf-8")) == data, "python -m tests.support.notebooks"
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     made: Any = nbformat.read(TUTORIALS / "research.ipynb", as_version=4)

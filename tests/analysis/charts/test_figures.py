@@ -46,12 +46,12 @@ def test_differences_from_each_reference_have_the_other_sign(tmp_path: Path) -> 
         for gaps in found.values()
     )
     gaps = {name: {gap.strategy: gap for gap in of_one} for name, of_one in found.items()}
-    for one, other in (("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")):
-        here, there = gaps[other][one], gaps[one][other]
-        assert here.difference == -there.difference and here.p == there.p
+    for first, second in (("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")):
+        forward, backward = gaps[second][first], gaps[first][second]
+        assert forward.difference == -backward.difference and forward.p == backward.p
         assert summary.overall
-        (contrast,) = (c for c in summary.overall.contrasts if {c.first, c.second} == {one, other})
-        assert here.p == contrast.adjusted and here.significant == contrast.significant
+        (contrast,) = (c for c in summary.overall.contrasts if {c.first, c.second} == {first, second})
+        assert forward.p == contrast.adjusted and forward.significant == contrast.significant
     assert gaps["tpe"]["tpe"].difference.value == 0 and gaps["zzz"]["mine"].significant
     (answer,) = summary.answers
     assert gaps["tpe"]["mine"].difference == answer.difference.on_these.difference, "the number of the answer"
@@ -90,5 +90,5 @@ def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
     for seed in range(5):
         write(tmp_path, "random", seed, [1, 2 + seed, 3 + seed])
         write(tmp_path, "grid", seed, [1, 2, 3], shared=["a", "b", "c"])
-    (one,) = (gap for gap in differences(summarize(read_runs(tmp_path)))["random"] if gap.strategy == "grid")
-    assert one.p is None and one.difference.lower is None
+    (difference,) = (gap for gap in differences(summarize(read_runs(tmp_path)))["random"] if gap.strategy == "grid")
+    assert difference.p is None and difference.difference.lower is None

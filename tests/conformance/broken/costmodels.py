@@ -14,8 +14,8 @@ class Sound(CostModel):
     """The score at the mean, and each column's covariance with it. It breaks no rule."""
 
     def fit(self, features: Floats, scores: Floats, groups: Ints) -> None:
-        known = ~np.isnan(features)
-        self.means = np.where(known, features, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        defined = ~np.isnan(features)
+        self.means = np.where(defined, features, 0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1)
         self.mean = float(scores.mean())
         self.weights = (self.filled(features) * (scores - self.mean)[:, None]).mean(axis=0)
 

@@ -214,8 +214,8 @@ def allocated(schedule: Schedule) -> dict[str, int]:
     for step in ("LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque"):
         module = getattr(transform, step)()(module)
     script = transform.CompactBufferAllocation()(module).script()
-    found = re.findall(r"(\w+) = T.sblock_alloc_buffer\(\(([\d, ]+)\)", script)
-    return {name: math.prod(int(extent) for extent in shape.split(",")) for name, shape in found}
+    matches = re.findall(r"(\w+) = T.sblock_alloc_buffer\(\(([\d, ]+)\)", script)
+    return {name: math.prod(int(extent) for extent in shape.split(",")) for name, shape in matches}
 
 
 @pytest.mark.parametrize("kc", get_args(KC))

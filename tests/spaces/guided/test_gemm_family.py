@@ -234,7 +234,7 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"variant": "packd"}, "option 'variant' cannot be 'packd'; did you mean 'packed'?"),
         ({"algorithm": "B3A2C1"}, "option 'algorithm' cannot be 'B3A2C1'; did you mean 'B3A2C0'?"),
@@ -261,8 +261,8 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"kc": "paper", "blocks": "knobs"}, "computed with variant='micro-kernel' and blocks='knobs'; remove 'kc'"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], said: str, native: Target) -> None:
-    with pytest.raises(SearchlabError, match=re.escape(said)):
+def test_wrong_options_are_refused(options: dict[str, Any], message: str, native: Target) -> None:
+    with pytest.raises(SearchlabError, match=re.escape(message)):
         GuidedGemm(gemm(64, 64, 64), native, **options)
 
 

@@ -79,7 +79,7 @@ def test_winograd_takes_transformed_weights(native: Target) -> None:
 def test_row_sums_of_int8_weights_are_packed_too(native: Target) -> None:
     space = made("guided-conv2d", "conv2d:1x7x7x32x16x1x1:int8", native, dot=True)
     arrays = packed_by(space.schedule(space.sample(np.random.default_rng(0))).mod)["weight"]
-    assert [one.shape for one in arrays if one.name == "sums"] == [(32,)] and len(arrays) == 2
+    assert [array.shape for array in arrays if array.name == "sums"] == [(32,)] and len(arrays) == 2
 
 
 @pytest.mark.parametrize(

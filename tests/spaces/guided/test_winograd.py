@@ -30,8 +30,8 @@ def space_of(spelling: str, cores: int = 1) -> GuidedConv2d:
 
 
 def program(space: GuidedConv2d) -> Config:
-    found = [config for config in space.enumerate() if config["lowering"] == "winograd"]
-    return found[np.random.default_rng(0).permutation(len(found))[0]]
+    configs = [config for config in space.enumerate() if config["lowering"] == "winograd"]
+    return configs[np.random.default_rng(0).permutation(len(configs))[0]]
 
 
 @settings(max_examples=20)

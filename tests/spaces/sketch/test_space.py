@@ -257,6 +257,8 @@ def test_a_factor_moves_as_in_tvms_own_mutator() -> None:
     (tiled,) = [inst for inst in tiles if np.prod(trace.get_decision(inst)) == 128]
     mutants = (_ffi_api.MutatorApply(mutator, trace, seed) for seed in rng.integers(1, 2**31 - 1, size=4000).tolist())
     theirs = Counter(tuple(int(factor) for factor in mutant.get_decision(tiled)) for mutant in mutants)
-    ours = Counter(knob.move_factor((4, 1, 2, 16), rng) for _ in range(4000))
-    assert theirs.keys() == ours.keys()
-    assert all(abs(theirs[tile] - ours[tile]) < 5 * np.sqrt(theirs[tile] + ours[tile]) for tile in ours)
+    own_counts = Counter(knob.move_factor((4, 1, 2, 16), rng) for _ in range(4000))
+    assert theirs.keys() == own_counts.keys()
+    assert all(
+        abs(theirs[tile] - own_counts[tile]) < 5 * np.sqrt(theirs[tile] + own_counts[tile]) for tile in own_counts
+    )

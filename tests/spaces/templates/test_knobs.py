@@ -49,9 +49,9 @@ def test_other_policies_waste_less_than_one_iteration(extent: int, num_outputs: 
     tiles = splits(extent, num_outputs, policy, max_factor=most)
     powers = {1 << i for i in range(10)}
     allowed = {f for f in (powers if policy == "power2" else powers | set(factors(extent))) if f <= min(most, extent)}
-    wanted = {i for i in itertools.product(allowed, repeat=num_outputs - 1) if math.prod(i) <= extent}
-    assert {tile[1:] for tile in tiles} == wanted
-    assert len(tiles) == len(wanted)
+    expected = {i for i in itertools.product(allowed, repeat=num_outputs - 1) if math.prod(i) <= extent}
+    assert {tile[1:] for tile in tiles} == expected
+    assert len(tiles) == len(expected)
     assert tiles == sorted(tiles, key=lambda tile: tile[:0:-1])
     for tile in tiles:
         assert (tile[0] - 1) * math.prod(tile[1:]) < extent <= math.prod(tile)

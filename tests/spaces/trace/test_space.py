@@ -65,13 +65,13 @@ def given(sch: Schedule) -> None:
     sch.split(i, sch.sample_perfect_tile(i, n=2, decision=[4, 4]))
 
 
-def steps(space: Trace, wanted: dict[str, Value]) -> dict[str, list[Value]]:
-    """The knobs asked for on the way to ``wanted``, the first choice where it says nothing."""
+def steps(space: Trace, values: dict[str, Value]) -> dict[str, list[Value]]:
+    """The knobs asked for on the way to ``values``, the first choice where it says nothing."""
     asked: dict[str, list[Value]] = {}
 
     def choose(knob: Knob) -> Value:
         asked[knob.name] = list(knob.choices)
-        return wanted.get(knob.name, knob.choices[0])
+        return values.get(knob.name, knob.choices[0])
 
     space.decide(choose)
     return asked
@@ -86,11 +86,11 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
         dependent(sch)
 
     space = Trace(gemm(16, 16, 16), native, function=counted)
-    for config in (known := list(space.enumerate())):
+    for config in (configs := list(space.enumerate())):
         assert space.decide(lambda knob, config=config: config[knob.name]) == config  # type: ignore[misc]
     runs = 0
-    assert list(space.enumerate()) == known
-    assert all([knob.name for knob in space.knobs(config)] == list(config) for config in known)
+    assert list(space.enumerate()) == configs
+    assert all([knob.name for knob in space.knobs(config)] == list(config) for config in configs)
     rng = np.random.default_rng(0)
     drawn = [space.mutate(space.sample(rng), rng) for _ in range(50)]
     assert runs == 0
@@ -99,7 +99,7 @@ def test_the_function_is_run_only_for_choices_that_are_new(native: Target) -> No
     fresh, rng = Trace(gemm(16, 16, 16), native, function=dependent), np.random.default_rng(0)
     assert [fresh.mutate(fresh.sample(rng), rng) for _ in range(50)] == drawn
     with pytest.raises(InvalidConfig, match="'pick_2' cannot be 2"):
-        space.knobs({**known[0], "pick_2": 2})
+        space.knobs({**configs[0], "pick_2": 2})
 
 
 def test_the_rest_of_a_function_is_skipped_after_its_last_sample(native: Target) -> None:

@@ -13,5 +13,5 @@ from searchlab.analysis.model import Contrast
 def contrasts(values: Mapping[str, Runs], single: Collection[str] = ()) -> list[Contrast]:
     """The contrasts of a report on nothing but these runs, on one workload by area."""
     tests = PageTests.from_pairs(combinations([name for name in values if name not in single], 2), [], [])
-    found = compare("m", values, single, tests.level)
-    return with_adjusted("w", found, tests.adjusted(p_values("w", found)))
+    comparison = compare("m", values, single, tests.level)
+    return with_adjusted("w", comparison, tests.adjusted(p_values("w", comparison)))

@@ -41,8 +41,8 @@ def content(every: int) -> dict[str, Any]:
     given: dict[str, Any] = json.loads(gzip.decompress(T4.read_bytes()))
     for result in given["results"][1::every] if every else ():  # the package fails if the first does
         result["invalidity"] = "runtime"
-        for one in result["measurements"]:
-            one["value"] = "RuntimeFailedConfig"
+        for measurement in result["measurements"]:
+            measurement["value"] = "RuntimeFailedConfig"
     return given
 
 
@@ -116,22 +116,23 @@ def compare_hub(hub: Path) -> None:
         order = [rows[Config(record.config)] for record in recorded.log.records]
         permutations = [np.random.default_rng(seed).permutation(len(order)) for seed in range(RUNS)]
         cases = {"random draws": np.array(permutations)}
-        for one in baselines(suite):
-            runs = [run.configs for run in one.runs_on(table).runs]
-            cases[one.strategy] = np.array([run[: min(map(len, runs))] for run in runs])
+        for baseline in baselines(suite):
+            runs = [run.configs for run in baseline.runs_on(table).runs]
+            cases[baseline.strategy] = np.array([run[: min(map(len, runs))] for run in runs])
         for name, places in cases.items():
             logs = [
                 Log(Path(name), recorded.log.header, tuple(recorded.log.records[place] for place in run))
                 for run in places
             ]
             try:
-                ours = methodology_scores(recorded.log, logs)
+                own_scores = methodology_scores(recorded.log, logs)
             except SearchlabError:
                 print(f"{table.entry.name}, {name}: not scored; the runs are too short")
                 continue
             expected = theirs(file, np.array(order)[places], list(file["results"][0]["times"]))
-            off = np.subtract(ours, (expected["score over trials"], expected["score over seconds"]))
-            print(f"{table.entry.name}, {name}: {ours[0]:.6f}, {ours[1]:.6f}; differences {off[0]:.1e}, {off[1]:.1e}")
+            off = np.subtract(own_scores, (expected["score over trials"], expected["score over seconds"]))
+            trials, seconds = own_scores
+            print(f"{table.entry.name}, {name}: {trials:.6f}, {seconds:.6f}; differences {off[0]:.1e}, {off[1]:.1e}")
 
 
 def main() -> None:
@@ -145,7 +146,7 @@ def main() -> None:
     for case, every in CASES.items():
         file = content(every)
         recorded[case] = theirs(file, draws(len(file["results"])))
-    assert all(math.isfinite(one["score over seconds"]) for one in recorded.values())
+    assert all(math.isfinite(value["score over seconds"]) for value in recorded.values())
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_text(json.dumps(recorded, indent=1) + "\n")
 

@@ -105,7 +105,9 @@ def run(module: tvm.IRModule, *arrays: Array) -> Array:
 
 def operands(module: tvm.IRModule) -> list[Array]:
     rng = np.random.default_rng(0)
-    shapes = [([int(extent) for extent in one.ty.shape], str(one.ty.dtype)) for one in module["main"].params]
+    shapes = [
+        ([int(extent) for extent in parameter.ty.shape], str(parameter.ty.dtype)) for parameter in module["main"].params
+    ]
     return [rng.integers(-8, 8, shape).astype(dtype) for shape, dtype in shapes]  # whose sums are exact in any order
 
 

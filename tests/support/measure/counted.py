@@ -41,11 +41,13 @@ class Counted(ProductSpace):
         _, n = b
         us = int(str(config["us"]))
         path = str(self.file(us))
-        append, mode, one = 0o2101, 0o644, T.uint64(1)  # O_WRONLY | O_CREAT | O_APPEND
+        append, mode, increment = 0o2101, 0o644, T.uint64(1)  # O_WRONLY | O_CREAT | O_APPEND
 
         @T.prim_func(s_tir=True)
         def main(A: T.Buffer(a, "float32"), B: T.Buffer(b, "float32"), C: T.Buffer(c, "float32")):  # type: ignore[no-untyped-def,valid-type]
-            T.evaluate(T.call_extern("int32", "write", T.call_extern("int32", "open", path, append, mode), "x", one))
+            T.evaluate(
+                T.call_extern("int32", "write", T.call_extern("int32", "open", path, append, mode), "x", increment)
+            )
             T.evaluate(T.call_extern("int32", "usleep", us))
             for i, j in T.grid(m, n):
                 C[i, j] = T.float32(0)

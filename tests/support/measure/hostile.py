@@ -43,9 +43,9 @@ class Hostile(ProductSpace):
         if fault == "none":
             return Schedule(self.workload.module)
         if fault == "schedule eats memory":
-            held = []
+            arrays = []
             while True:
-                held.append(b"x" * (1 << 20))
+                arrays.append(b"x" * (1 << 20))
         if fault == "schedule kills its parent":
             os.kill(os.getppid(), signal.SIGKILL)
             signal.pause()

@@ -36,17 +36,17 @@ def replayed(sch: Schedule, workload: Workload) -> Schedule:
 
 def valid_configs(space: Space, rng: np.random.Generator, count: int) -> list[Config]:
     """The first random configs that make programs."""
-    found: list[Config] = []
+    configs: list[Config] = []
     for _ in range(500):
         config = space.sample(rng)
         try:
             space.schedule(config)
         except InvalidConfig:
             continue
-        found.append(config)
-        if len(found) == count:
-            return found
-    raise AssertionError(f"500 samples hold only {len(found)} valid configs")
+        configs.append(config)
+        if len(configs) == count:
+            return configs
+    raise AssertionError(f"500 samples hold only {len(configs)} valid configs")
 
 
 def fingerprints(space: str, workload: str) -> set[str]:
