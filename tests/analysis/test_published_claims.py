@@ -215,7 +215,7 @@ def test_reports_show_claims_everywhere(tmp_path: Path) -> None:
     asked = claim(measure="best_gflops", published="1.3 times <faster>")
     write_plan(tmp_path, [], [asked])
     summary = report(tmp_path, everything=True)
-    assert [one.verdict for one in summary.claims] == ["holds"] and summary.claims[0].claim == asked
+    assert [verdict.verdict for verdict in summary.claims] == ["holds"] and summary.claims[0].claim == asked
     out = tmp_path / "report"
     written = json.loads((out / "summary.json").read_text())["claims"]
     assert written[0]["verdict"] == "holds" and written[0]["claim"]["source"] == "A et al., figure 1"

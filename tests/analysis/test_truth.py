@@ -119,7 +119,7 @@ def test_a_better_strategy_is_found_better(measure: Callable[[Order], float]) ->
 def test_pairing_by_seed_finds_more() -> None:
     generator, paired, pooled = np.random.default_rng(9), 0, 0
     for _ in range(60):
-        blunt, sharp = (np.array([area(run) for run in one]) for one in runs(generator, 10, [0.0, 3.0]))
+        blunt, sharp = (np.array([area(run) for run in sample]) for sample in runs(generator, 10, [0.0, 3.0]))
         paired += signed_rank_test(blunt, sharp) <= 0.05
         pooled += rank_sum_test(blunt, sharp) <= 0.05
     assert paired > pooled + 6

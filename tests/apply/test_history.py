@@ -159,8 +159,8 @@ def product(scale: float = 1.0, start: float = 0.0, transposed: bool = False, le
     plus = te.comm_reducer(lambda x, y: x + y, lambda dtype: tvm.tirx.const(start, dtype))
 
     def term(i: Any, j: Any) -> Any:
-        one = a[i, k] * (b[j, k] if transposed else b[k, j])
-        return one if scale == 1.0 else one * tvm.tirx.const(scale, "float32")
+        factor = a[i, k] * (b[j, k] if transposed else b[k, j])
+        return factor if scale == 1.0 else factor * tvm.tirx.const(scale, "float32")
 
     c = te.compute((8, 12), lambda i, j: plus(term(i, j), axis=k), name="y")
     return te.create_prim_func([a, b, c if leak is None else topi.nn.leaky_relu(c, leak)])

@@ -78,10 +78,10 @@ def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path)
     assert log.header.target == {"kind": "llvm", "keys": ["cpu"], "mcpu": "skylake-avx512", "num-cores": 2}
     assert log.header.space.name == "autotvm" and log.header.fingerprint.startswith("autotvm:")
     assert log.header.versions == {"apache-tvm": "0.17.dev0"}
-    assert log.header.created == min(one["result"][3] for one in given)
-    assert log.costs.tolist() == [one["result"][0][0] if one["result"][1] == 0 else float("inf") for one in given]
-    assert [r.time for r in log.records] == [one["result"][3] for one in given]
-    assert [r.run_seconds for r in log.records] == [one["result"][2] for one in given]
+    assert log.header.created == min(entry["result"][3] for entry in given)
+    assert log.costs.tolist() == [entry["result"][0][0] if entry["result"][1] == 0 else float("inf") for entry in given]
+    assert [r.time for r in log.records] == [entry["result"][3] for entry in given]
+    assert [r.run_seconds for r in log.records] == [entry["result"][2] for entry in given]
     assert [r.failure for r in log.records] == [None] * 4 + ["build_timeout"]
     assert log.records[4].message == "MeasureErrorNo.BUILD_TIMEOUT"
     assert dict(log.trials[0].config) == {
@@ -96,17 +96,17 @@ def test_ansor_records_keep_their_transform_steps_as_words(tmp_path: Path) -> No
     log = imported(ANSOR, tmp_path / "a.jsonl")
     given = [json.loads(line) for line in ANSOR.read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "ansor"
-    assert log.costs.tolist() == [one["r"][0][0] for one in given]
-    for trial, one in zip(log.trials, given, strict=True):
+    assert log.costs.tolist() == [entry["r"][0][0] for entry in given]
+    for trial, entry in zip(log.trials, given, strict=True):
         steps = [[name.rpartition("_")[2], *json.loads(str(value))] for name, value in trial.config.items()]
-        assert steps == one["i"][1][1]
+        assert steps == entry["i"][1][1]
 
 
 def test_a_metaschedule_workload_is_recognised_by_its_hash(tmp_path: Path) -> None:
     log = imported(DATABASE, tmp_path / "a.jsonl")
     given = [json.loads(line) for line in (DATABASE / "database_tuning_record.json").read_text().splitlines()]
     assert log.header.workload == "gemm:512x512x512" and log.header.space.name == "metaschedule"
-    assert [list(r.seconds) for r in log.records] == [one[1][1] for one in given]
+    assert [list(r.seconds) for r in log.records] == [entry[1][1] for entry in given]
     assert list(log.trials[0].config.values())[1:] == [(32, 2, 8, 1), (1, 2, 8, 32), (16, 32), 0]
 
 

@@ -47,8 +47,8 @@ def check(directory: Path, read: list[str]) -> list[str]:
     """Check all logs, and return the names of those that were read from their files."""
     paths = find_logs(directory)
     read.clear()
-    found = read_logs(directory, paths, {})
-    assert all(same(log_columns, read_columns(path, {})) for log_columns, path in zip(found, paths, strict=True))
+    all_columns = read_logs(directory, paths, {})
+    assert all(same(log_columns, read_columns(path, {})) for log_columns, path in zip(all_columns, paths, strict=True))
     return list(read)
 
 

@@ -38,7 +38,7 @@ def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer
     for fault, result in results.items():
         assert bool(result.seconds) == (result.failure is None)
         assert bool(result.message) == (result.failure is not None), fault
-    said = {
+    messages = {
         "invalid": "on purpose",
         "schedule raises": "ValueError: a bug of a plug-in",
         "schedule segfaults": "the building process died of SIGSEGV",
@@ -49,7 +49,7 @@ def test_every_fault_has_its_class_and_the_study_goes_on(measurer: LocalMeasurer
         "writes nothing": "64 of 64 elements are off",
         "does not link": "Failed to materialize symbols",
     }
-    for fault, text in said.items():
+    for fault, text in messages.items():
         assert text in results[fault].message
     assert measured(measurer, "none")[0].seconds
 

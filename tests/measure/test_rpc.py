@@ -160,13 +160,13 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
         assert bool(result.seconds) == (result.failure is None) == (not result.message)
     assert len(results["none"].seconds) == 2 and results["none"].build_seconds > 0 < results["none"].run_seconds
     assert results["none"].connect_seconds > 0
-    said = {
+    messages = {
         "segfaults": "it crashed its process on 127.0.0.1:",
         "hangs": "longer than 1 s",
         "writes nothing": "64 of 64 elements are off",
         "does not link": "Failed to materialize symbols",
     }
-    for fault, text in said.items():
+    for fault, text in messages.items():
         assert text in results[fault].message
     measurer.known_programs.clear()
     assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]

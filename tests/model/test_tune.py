@@ -106,10 +106,10 @@ def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
             file.write(b'{"round":')  # a line that was being written
     done = tuned(killed, scheduler="round-robin")
     assert configs(killed) == configs(uninterrupted)
-    assert [(one.round, one.task, one.trials) for one in decisions(killed)] == [
-        (one.round, one.task, one.trials) for one in decisions(uninterrupted)
+    assert [(choice.round, choice.task, choice.trials) for choice in decisions(killed)] == [
+        (choice.round, choice.task, choice.trials) for choice in decisions(uninterrupted)
     ]
-    assert [one.total for one in done.decisions] == [4, 8, 12, 16, 20, 24]
+    assert [choice.total for choice in done.decisions] == [4, 8, 12, 16, 20, 24]
 
 
 def test_a_resumed_scheduler_decides_as_before(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def test_what_was_fast_elsewhere_is_proposed_first() -> None:
         return 1 + abs(np.log2(config["x"]) - 4) + abs(np.log2(config["y"]) - 2) + 4 * (config["how"] == "row")
 
     first = proposed([(128, seconds)], n=6, quantile=0.1)
-    near = [abs(np.log2(one["x"]) - 4) + abs(np.log2(one["y"]) - 2) for one in first]
-    assert max(near) <= 3 and Counter(one["how"] for one in first)["column"] >= 5
-    at_random = [abs(np.log2(one["x"]) - 4) + abs(np.log2(one["y"]) - 2) for one in Tiles().enumerate()]
+    near = [abs(np.log2(proposal["x"]) - 4) + abs(np.log2(proposal["y"]) - 2) for proposal in first]
+    assert max(near) <= 3 and Counter(proposal["how"] for proposal in first)["column"] >= 5
+    at_random = [abs(np.log2(proposal["x"]) - 4) + abs(np.log2(proposal["y"]) - 2) for proposal in Tiles().enumerate()]
     assert np.mean(near) < np.mean(at_random) / 2
 
 
@@ -66,7 +66,7 @@ def test_values_that_go_together_are_sampled_together() -> None:
 
     def spread(shrinkage: float) -> float:
         configs = proposed([(64, seconds)], side=32, quantile=0.14, shrinkage=shrinkage, n=12)
-        return float(np.mean([abs(np.log2(one["x"] * one["y"]) - 6) for one in configs]))
+        return float(np.mean([abs(np.log2(proposal["x"] * proposal["y"]) - 6) for proposal in configs]))
 
     assert spread(0.0) < spread(1.0)
 
@@ -79,7 +79,7 @@ def test_samples_depend_on_the_size_of_the_workload(side: int) -> None:
         return lambda config: 1 + abs(np.log2(config["x"]) - np.log2(of / 4))
 
     configs = proposed([(of, best_at(of)) for of in (16, 64, 256)], side=side, n=8, shrinkage=0.0, quantile=0.12)
-    assert abs(np.mean([np.log2(one["x"]) for one in configs]) - np.log2(side / 4)) < 1
+    assert abs(np.mean([np.log2(proposal["x"]) for proposal in configs]) - np.log2(side / 4)) < 1
 
 
 def test_samples_do_not_depend_on_the_signs_of_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +105,11 @@ def test_without_earlier_runs_it_learns_from_its_own() -> None:
     costs: list[float] = []
     for _ in range(4):
         batch = policy.ask(8)
-        policy.tell([Trial(len(costs) + i, one, Measurement((seconds(one),))) for i, one in enumerate(batch)])
-        costs += [seconds(one) for one in batch]
-    assert np.mean(costs[16:]) < np.mean([seconds(one) for one in space.enumerate()]) - 0.5
+        policy.tell(
+            [Trial(len(costs) + i, proposal, Measurement((seconds(proposal),))) for i, proposal in enumerate(batch)]
+        )
+        costs += [seconds(proposal) for proposal in batch]
+    assert np.mean(costs[16:]) < np.mean([seconds(proposal) for proposal in space.enumerate()]) - 0.5
 
 
 def test_runs_without_a_success_are_skipped() -> None:

@@ -29,14 +29,14 @@ def test_it_proposes_what_kernel_tuners_does(name: str) -> None:
 def visited(batch: int, cost: toys.Cost, seed: int, trials: int = 48) -> tuple[list[Trial], dict[int, Config]]:
     """A run's trials, and the config from which each of its scans started."""
     policy = GreedyIls(toys.Dependent() if seed % 2 else toys.Large(), seed=seed)
-    found: list[Trial] = []
+    told_trials: list[Trial] = []
     bases = {}
-    while len(found) < trials and (asked := policy.ask(batch)):
+    while len(told_trials) < trials and (asked := policy.ask(batch)):
         bases[policy._scan.number] = policy._scan.base
-        told = [Trial(len(found) + i, config, cost(config)) for i, config in enumerate(asked)]
+        told = [Trial(len(told_trials) + i, config, cost(config)) for i, config in enumerate(asked)]
         policy.tell(told)
-        found += told
-    return found, bases
+        told_trials += told
+    return told_trials, bases
 
 
 @settings(max_examples=20, deadline=None)

@@ -134,7 +134,12 @@ def test_a_batch_is_not_copies_of_one_config(kind: type[OptunaPolicy]) -> None:
     policy = kind(toys.Large(), seed=0)
     policy.tell(toys.run(Random(toys.Large(), seed=1), toys.smooth, 32))
     batch = [tuple(policy.parameters.encode(config)[0].values()) for config in policy.ask(8)]
-    apart = [sum(a != b for a, b in zip(one, two, strict=True)) for one in batch for two in batch if one is not two]
+    apart = [
+        sum(a != b for a, b in zip(proposal, two, strict=True))
+        for proposal in batch
+        for two in batch
+        if proposal is not two
+    ]
     assert np.mean(apart) > 2
 
 

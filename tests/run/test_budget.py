@@ -183,7 +183,9 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
     }
     study = Study.from_dict(spec, tmp_path)
     first = forecast([RunStatus(run) for run in study.planned_runs() if run.strategy == "random"])
-    assert [(one.runs, one.complete, one.trials, one.seconds) for one in first] == [(3, 0, None, 3 * seconds)]
+    assert [(planned.runs, planned.complete, planned.trials, planned.seconds) for planned in first] == [
+        (3, 0, None, 3 * seconds)
+    ]
     results = study.run(tmp_path / "out")
     assert all(result.log.ended and not result.log.ended.by_policy for result in results)
     (item,) = report(tmp_path / "out").workloads

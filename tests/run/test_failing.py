@@ -191,9 +191,9 @@ def test_only_the_process_that_opened_a_log_writes_it(table: Path, tmp_path: Pat
     done = python("-c", code)  # without bars, whose thread a fork would lack
     assert done.returncode == 0 and "a plug-in forked this process" in done.stderr
     assert not examine(log).problems
-    found = read_log(log)
-    assert [record.config for record in found.records] == [record.config for record in read_log(whole).records]
-    assert all(record.propose_seconds >= 0 <= record.train_seconds for record in found.records)
+    existing = read_log(log)
+    assert [record.config for record in existing.records] == [record.config for record in read_log(whole).records]
+    assert all(record.propose_seconds >= 0 <= record.train_seconds for record in existing.records)
 
 
 def test_negative_seconds_are_not_written(tmp_path: Path) -> None:

@@ -193,9 +193,9 @@ def test_registered_contrasts_are_in_the_logs_of_runs_that_begin(base: dict[str,
     Study.from_dict(registered, tmp_path).run(tmp_path / "before")
     Study.from_dict(small, tmp_path).run(tmp_path / "after")
     Study.from_dict(registered, tmp_path).run(tmp_path / "after")
-    for directory, known in (("before", (("grid", "random"),)), ("after", ())):
+    for directory, pairs in (("before", (("grid", "random"),)), ("after", ())):
         headers = [read_log(path).header for path in (tmp_path / directory).rglob("*.jsonl")]
-        assert len(headers) == 4 and {header.contrasts for header in headers} == {known}
+        assert len(headers) == 4 and {header.contrasts for header in headers} == {pairs}
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,9 @@ def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning, match="measured on far away are no warm start for runs on near"):
         log = run(here, tmp_path / "cold.jsonl", logs, trials=4)
     assert read_header(log).warm_start == ()
-    there = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.flaky)
-    there.write_text(header.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + trials)
-    assert len(read_header(run(there, tmp_path / "warm.jsonl", logs, trials=4)).warm_start) == 1
+    foreign_table = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.flaky)
+    foreign_table.write_text(header.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + trials)
+    assert len(read_header(run(foreign_table, tmp_path / "warm.jsonl", logs, trials=4)).warm_start) == 1
     searched(logs / "near.jsonl", toys.Small(), toys.smooth, 0, 15, created=9.0, host={"cpu": "near"})
     with pytest.warns(SearchlabWarning, match="far away"):
         run(here, log, logs, trials=8)  # it started without trials and resumes without

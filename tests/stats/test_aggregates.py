@@ -32,9 +32,9 @@ def test_improvement_by_hand() -> None:
 
 
 @given(samples, samples)
-def test_the_chances_of_two_strategies_add_up(one: list[Floats], other: list[Floats]) -> None:
-    number = min(len(one), len(other))
-    first, second = one[:number], other[:number]
+def test_the_chances_of_two_strategies_add_up(runs_of_one: list[Floats], runs_of_other: list[Floats]) -> None:
+    number = min(len(runs_of_one), len(runs_of_other))
+    first, second = runs_of_one[:number], runs_of_other[:number]
     assert improvement(first, second) + improvement(second, first) == pytest.approx(1)
     assert improvement(first, first) == pytest.approx(0.5)
 

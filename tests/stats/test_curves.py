@@ -79,9 +79,9 @@ def test_area_lies_between_0_and_1(values: Floats) -> None:
 
 
 @given(filled, st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
-def test_a_higher_target_takes_no_fewer_trials(values: Floats, one: float, other: float) -> None:
+def test_a_higher_target_takes_no_fewer_trials(values: Floats, target: float, other: float) -> None:
     curves = gflops(np.minimum.accumulate(values), 10**9)[np.newaxis]
-    ((low, high),) = hitting_times(curves, np.array(sorted((one, other))))
+    ((low, high),) = hitting_times(curves, np.array(sorted((target, other))))
     assert low <= high
 
 

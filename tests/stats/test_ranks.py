@@ -40,7 +40,7 @@ def test_rank_sum_is_the_part_of_all_splits(first: Floats, second: Floats) -> No
 @given(st.lists(st.tuples(few, few), min_size=1, max_size=7))
 def test_signed_rank_is_the_part_of_all_signs(pairs: list[tuple[float, float]]) -> None:
     first, second = np.array(pairs, dtype=np.float64).T
-    differences = np.array([one - other for one, other in pairs if one != other])
+    differences = np.array([value - other_value for value, other_value in pairs if value != other_value])
     ranks = rankdata(np.abs(differences)) if len(differences) else np.empty(0)
     middle = ranks.sum() / 2
     sums = np.array([np.dot(signs, ranks) for signs in product((0, 1), repeat=len(ranks))])
@@ -95,5 +95,7 @@ def test_ranks_by_hand() -> None:
 
 @pytest.mark.parametrize("largest", [5e-324, 1e-300, 1.0, 1e308])
 def test_values_of_any_size_are_rounded(largest: float) -> None:
-    found = rounded(array(largest, largest * (1 + 1e-15), 0.0, INF))
-    assert found[0] == found[1] == pytest.approx(largest, rel=1e-11, abs=1e-300) and found[2:].tolist() == [0.0, INF]
+    rounded_values = rounded(array(largest, largest * (1 + 1e-15), 0.0, INF))
+    assert rounded_values[0] == rounded_values[1] == pytest.approx(largest, rel=1e-11, abs=1e-300) and rounded_values[
+        2:
+    ].tolist() == [0.0, INF]

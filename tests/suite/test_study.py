@@ -241,7 +241,7 @@ def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: P
     warm_starts = {str(run.log): run.warm_start for run in warm.plan()[0]}
     for policy in ("copula", "xgb"):
         learnt = {
-            name: [one.log.header.workload for one in warm_starts[f"{name}/{policy}/seed0.jsonl"].runs]
+            name: [earlier.log.header.workload for earlier in warm_starts[f"{name}/{policy}/seed0.jsonl"].runs]
             for name in TABLES
         }
         assert learnt == {

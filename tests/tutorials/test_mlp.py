@@ -20,9 +20,9 @@ def test_small_run(tmp_path: Path) -> None:
     tuned = dict(re.findall(r"^(.*): tuned are (.*) of the model's functions$", text, re.MULTILINE))
     assert tuned == dict(zip(WAYS, ["none", "linear0", "linear0"], strict=True))
 
-    said = re.findall(r"^(.*): (\S+)% of 512 digits right, the first are ([\d ]+)$", text, re.MULTILINE)
-    assert [name for name, *_ in said] == WAYS
-    assert len({(right, digits) for _, right, digits in said}) == 1 and float(said[0][1]) > 90
+    lines = re.findall(r"^(.*): (\S+)% of 512 digits right, the first are ([\d ]+)$", text, re.MULTILINE)
+    assert [name for name, *_ in lines] == WAYS
+    assert len({(right, digits) for _, right, digits in lines}) == 1 and float(lines[0][1]) > 90
 
     timed = re.findall(r"^(.*): the model takes \S+ us, linear0 alone \S+ us$", text, re.MULTILINE)
     assert timed == WAYS

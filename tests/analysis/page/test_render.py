@@ -253,13 +253,13 @@ def test_it_says_how_the_runs_were_made(tmp_path: Path) -> None:
         write(tmp_path, "b", seed, [1, 2], cost_model=Plugin("ridge"), features="program", **changes)
     page = made(tmp_path)
     words = " ".join(page.text.split())
-    for said in (
+    for sentence in (
         'evolutionary: population 32, arms ["x"] (used: population 16)',
         "numpy 2.3; or numpy 2.4",
         "2023-11-14",
         "# Why </pre> not?",
     ):
-        assert said in words, said
+        assert sentence in words, sentence
     text = (tmp_path / "report" / "report.html").read_text()
     assert "<td>b</td><td>ridge</td><td>program</td><td>4</td><td>0 to 2, 7</td><td>2</td>" in text
     assert len(page.all("pre")) == 1

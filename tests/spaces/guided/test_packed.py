@@ -54,7 +54,7 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
 ) -> None:
     space = made(name, workload, native, **options)
     weights = {"guided-conv2d": "weight", "guided-gemm": "B"}[name]
-    inputs = {one: tvm.runtime.tensor(array) for one, array in space.workload.inputs().items()}
+    inputs = {operand: tvm.runtime.tensor(array) for operand, array in space.workload.inputs().items()}
     *_, result = space.workload.arguments
     rtol, atol = space.workload.tolerance()
     for config in space.sample_new(np.random.default_rng(2), 3, ()):
@@ -63,7 +63,7 @@ def test_the_answer_is_right_and_the_weights_are_packed_once(
         assert list(packed) == [weights]
         program = tvm.compile(module, target=native.tvm).jit()
         taken = packed_inputs(program, packed, inputs)
-        assert [array.shape for array in taken[weights]] == [one.shape for one in packed[weights]]
+        assert [array.shape for array in taken[weights]] == [operand.shape for operand in packed[weights]]
         computed = tvm.runtime.tensor(result.unwritten())
         program["main"](*(array for arrays in taken.values() for array in arrays), computed)
         expected = space.workload.reference(space.workload.inputs())
@@ -95,7 +95,7 @@ def test_products_with_padding_are_omitted(workload: str, taps: tuple[Any, ...],
     inputs = space.workload.inputs()
     expected = space.workload.reference(inputs)
     inputs["weight"][taps] = np.nan
-    configs = [one for one in space.enumerate() if one["lowering"] == "direct"]
+    configs = [candidate for candidate in space.enumerate() if candidate["lowering"] == "direct"]
     for config in configs[:2]:
         module = space.schedule(config).mod
         program = tvm.compile(module, target=native.tvm).jit()

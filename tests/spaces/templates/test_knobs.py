@@ -169,7 +169,7 @@ def test_interleaved_chains_are_one_order(policy: str, order: str) -> None:
 @given(st.lists(st.integers(0, 3), max_size=3))
 def test_merged_chains_take_from_the_longest_chain(lengths: list[int]) -> None:
     chains = [tuple((number, step) for step in range(length)) for number, length in enumerate(lengths)]
-    found = []
+    tiles = []
     for order in set(itertools.permutations([number for number, length in enumerate(lengths) for _ in range(length)])):
         left = list(lengths)
         for number in order:
@@ -178,8 +178,8 @@ def test_merged_chains_take_from_the_longest_chain(lengths: list[int]) -> None:
             left[number] -= 1
         else:
             steps = {number: iter(range(length)) for number, length in enumerate(lengths)}
-            found.append(tuple((number, next(steps[number])) for number in order))
-    assert found == [merge(chains)]  # type: ignore[arg-type]
+            tiles.append(tuple((number, next(steps[number])) for number in order))
+    assert tiles == [merge(chains)]  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 5), st.data())

@@ -234,8 +234,8 @@ def test_template_must_run_through_once(native: Target) -> None:
 def test_built_in_templates_are_registered_as_anybody_s_are() -> None:
     assert set(DEFAULTS.values()) <= set(installed_templates())
     for (op, kind), name in DEFAULTS.items():
-        found = find_template(name)
-        assert (found.name, found.op, found.target) == (name, op, kind)
+        loaded = find_template(name)
+        assert (loaded.name, loaded.op, loaded.target) == (name, op, kind)
 
 
 def test_templates_are_listed_without_importing_them() -> None:

@@ -106,16 +106,16 @@ class Browser:
         self._note(message.get("method", ""), message.get("params", {}))
         return message
 
-    def _note(self, method: str, said: dict[str, Any]) -> None:
+    def _note(self, method: str, reply: dict[str, Any]) -> None:
         self._events.append(method)
         if method == "Runtime.exceptionThrown":
-            self.messages.append(json.dumps(said["exceptionDetails"]))
+            self.messages.append(json.dumps(reply["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled":
-            self.messages.append(json.dumps(said["args"]))
+            self.messages.append(json.dumps(reply["args"]))
         elif method == "Log.entryAdded":
-            self.messages.append(said["entry"]["text"])
+            self.messages.append(reply["entry"]["text"])
         elif method == "Network.requestWillBeSent":
-            self.requests.append(said["request"]["url"])
+            self.requests.append(reply["request"]["url"])
 
     def open(self, page: Path | str) -> None:
         """A file, or a URL."""

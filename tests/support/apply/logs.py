@@ -66,8 +66,8 @@ def edited(log: Path, path: Path, seconds: float) -> Path:
 
     def scaled(line: dict[str, Any]) -> dict[str, Any]:
         if "config" in line:
-            return line | {"seconds": [one * seconds for one in line.get("seconds", ())]}
-        again = [one | {"seconds": [value * seconds for value in one["seconds"]]} for one in line["finalists"]]
+            return line | {"seconds": [item * seconds for item in line.get("seconds", ())]}
+        again = [item | {"seconds": [value * seconds for value in item["seconds"]]} for item in line["finalists"]]
         return line | {"finalists": again}
 
     first, *rest = log.read_text().splitlines()
