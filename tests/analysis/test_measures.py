@@ -37,7 +37,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
         "Throughput of the first trial: median over seeds.",
         lambda runs: Spread.from_values(runs.curves[:, 0].tolist()),
         Column("first_gflops", "first\n{unit}", Shown.TABLES, 2, "median", max),
-        Column("first_gflops_lower", of="lower"),
+        Column("first_gflops_lower", path="lower"),
         unit="GFLOPS",
     )
     all_seeds = OverAll(
