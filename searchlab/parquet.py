@@ -33,10 +33,10 @@ _ROWS = 4096  # the number of rows to decode at a time
 _PAGE = 1 << 26  # bytes; a column has few pages, since long ones compress well
 
 
-def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes]) -> bytes:
+def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes], level: int = 19) -> bytes:
     """Return a Parquet file with these columns, and with ``about`` as its key-value metadata.
 
-    Equal arguments yield equal bytes with the same version of pyarrow.
+    Equal arguments yield equal bytes with the same version of pyarrow. ``level`` is that of the compression by zstd.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -46,7 +46,7 @@ def encode(columns: Mapping[str, pa.Array], about: Mapping[str, bytes]) -> bytes
         file,
         table.schema,
         compression="zstd",
-        compression_level=19,
+        compression_level=level,
         use_dictionary=[field.name for field in table.schema if str(field.type) in ("string", "int64", "bool")],
         column_encoding={
             f"{field.name}.list.element": "BYTE_STREAM_SPLIT"  # the high bytes of small integers are all 0

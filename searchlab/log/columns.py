@@ -1,7 +1,7 @@
 """Logs as arrays, which hold the data for an analysis in a hundred bytes per trial instead of a thousand.
 
 :func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`. It is faster if logs share
-configs, which are decoded only once. :func:`read_logs` keeps a cache, ``log-cache.npz``, in the directory that it
+configs, which are decoded only once. :func:`read_logs` keeps a cache, ``log-cache.pq``, in the directory that it
 reads. If a log file changes in any way, the log is read again. A cache that is damaged or belongs to a different user
 is ignored. If the directory is not writable, all logs are read every time.
 """
@@ -12,22 +12,21 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..errors import SearchlabError, SearchlabWarning, describe
-from ..files import FileMissing, open_file, read_each, replace_file
-from ..parquet import PARQUET
+from ..errors import SearchlabError, SearchlabWarning
+from ..files import FileMissing, open_file, read_each, write_file
+from ..parquet import PARQUET, decode, encode
 from ..records import FAILURES, Statistic, cost_of
 from ..schema import UNREADABLE
 from .format import (
@@ -254,8 +253,8 @@ def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
     return Columns._from_rows(path, header, rows, configs, latest.get(Final), latest.get(Ended), tuple(changes))
 
 
-CACHE = "log-cache.npz"
-"""The name of the cache file."""
+CACHE = "log-cache.pq"
+"""The name of the cache file, a Parquet file with a row for each log."""
 
 FEWEST = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
@@ -263,12 +262,18 @@ FEWEST = 200
 STALE = 0.02
 """The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
 
-_INDEX = "index-2"  # the index name in this version
+_CONFIGS = "configs-3"  # the key of all configs in this version
 _TAIL = 4096  # bytes
-_ARRAYS = (*_PER_TRIAL, "readings", "rounds", "qualities")  # except for the configs
 _READINGS = ("counts", "readings")
-_SIZE_OF = {"readings": 1, "rounds": 2, "qualities": 2}
-"""The position in ``_Cached.sizes`` of these arrays' lengths. All other arrays have one value per trial."""
+_DTYPES = {
+    **dict.fromkeys(("costs", "spent", "sentinels", "readings", "qualities"), "double"),
+    **dict.fromkeys(("batches", "counts", "rounds", "configs"), "int32"),
+    **dict.fromkeys(("nearest", "reused"), "uint8"),
+    "failures": "int8",
+}
+_WIDTHS = {"spent": 4, "qualities": len(METRICS)}
+"""The widths of the arrays with two dimensions."""
+_COLUMNS = {"log": ("string",)} | {name: (f"list<element: {dtype}>",) for name, dtype in _DTYPES.items()}
 
 
 class Stamp(NamedTuple):
@@ -299,36 +304,15 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, digest)
 
 
-class _Cached(msgspec.Struct, frozen=True, array_like=True):
-    """A log in the cache, without its arrays.
-
-    Attributes:
-        sizes: The numbers of trials, readings and rounds.
-        header: The log's index in the list of distinct headers, in which the next three fields are blank.
-    """
+class _Cached(msgspec.Struct, frozen=True):
+    """A log in the cache, without its arrays."""
 
     file: bytes
     stamp: Stamp
-    sizes: tuple[int, int, int]
-    header: int
-    seed: int
-    created: float
-    machine: dict[str, Any]
+    header: Header
     final: Final | None
     ended: Ended | None
     changes: tuple[Changed, ...]
-
-
-class _Index(msgspec.Struct, frozen=True, array_like=True):
-    """Everything in the cache except the arrays.
-
-    Attributes:
-        headers: The distinct headers; a strategy's runs share one.
-    """
-
-    headers: list[Header]
-    configs: list[bytes]
-    logs: list[_Cached]
 
 
 def read_logs(
@@ -369,91 +353,64 @@ def _read_cache(
     path = directory / CACHE
     try:
         with open_file(path, under=directory) as file:
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
-                return {}
-            with ZipFile(file) as archive:
-                return _cached_columns(directory, archive, stamps, texts, readings)
+            if os.fstat(file.fileno()).st_uid == os.geteuid():
+                return _decode_cache(path, file.read(), stamps, texts, () if readings else _READINGS)
     except FileMissing:
         pass
-    except Exception as error:  # damage may cause any error
-        warnings.warn(f"{path} is damaged ({describe(error)}) and will be rebuilt", SearchlabWarning, stacklevel=2)
+    except Exception:  # damage may cause any error
+        warnings.warn(f"{path} is damaged and will be rebuilt", SearchlabWarning, stacklevel=2)
     return {}
 
 
-def _cached_columns(
-    directory: Path, archive: ZipFile, stamps: Mapping[Path, Stamp | None], texts: Texts, readings: bool
+def _decode_cache(
+    path: Path, data: bytes, stamps: Mapping[Path, Stamp | None], texts: Texts, left_out: Collection[str]
 ) -> dict[Path, Columns]:
-    def load(name: str) -> Array:
-        with archive.open(name) as member:
-            array: Array = np.lib.format.read_array(member, allow_pickle=False)
-            member.read()  # reading to the end verifies the checksum
-        return array
-
-    if _INDEX not in archive.namelist():
+    about, table = decode(path, data, {name: kinds for name, kinds in _COLUMNS.items() if name not in left_out})
+    if _CONFIGS not in about:
         return {}  # written by a different version
-    index = msgspec.msgpack.decode(load(_INDEX).tobytes(), type=_Index)
-    flat = {name: load(name) for name in ("configs", *_ARRAYS) if readings or name not in _READINGS}
-    flat["configs"] = objects([texts.setdefault(text, text) for text in index.configs])[flat["configs"]]
-    left_out = {} if readings else dict.fromkeys(_READINGS, np.empty(0))
-    ends = np.cumsum([(0, 0, 0), *(log.sizes for log in index.logs)], axis=0).tolist()
+    configs = objects([texts.setdefault(text, text) for text in about[_CONFIGS].split(b"\n")])
+    arrays: dict[str, list[Array]] = {}
+    for name in _DTYPES:
+        if name in left_out:
+            arrays[name] = [np.empty(0)] * len(table)
+        else:
+            column = table[name].combine_chunks()
+            arrays[name] = np.split(column.values.to_numpy(), column.offsets.to_numpy()[1:-1])
     logs = {}
-    for log, start, end in zip(index.logs, ends, ends[1:], strict=False):
-        path = directory / os.fsdecode(log.file)
-        if stamps.get(path) == log.stamp:
-            spans = [slice(*span) for span in zip(start, end, strict=True)]
-            columns = {name: values[spans[_SIZE_OF.get(name, 0)]] for name, values in flat.items()}
-            header = msgspec.structs.replace(
-                index.headers[log.header], seed=log.seed, created=log.created, machine=log.machine
-            )
-            logs[path] = Columns(
-                path=path,
-                header=header,
-                final=log.final,
-                ended=log.ended,
-                changes=log.changes,
-                **columns,
-                **left_out,
+    for row, text in enumerate(table["log"].to_pylist()):
+        cached = msgspec.json.decode(text, type=_Cached)
+        log_path = path.parent / os.fsdecode(cached.file)
+        if stamps.get(log_path) == cached.stamp:
+            values = {name: split[row] for name, split in arrays.items()}
+            values |= {name: values[name].view(np.bool_) for name in ("nearest", "reused")}
+            values |= {name: values[name].reshape(-1, width) for name, width in _WIDTHS.items()}
+            values["configs"] = configs[values["configs"]]
+            logs[log_path] = Columns(
+                path=log_path,
+                header=cached.header,
+                final=cached.final,
+                ended=cached.ended,
+                changes=cached.changes,
+                **values,
             )
     return logs
 
 
 def _write_cache(directory: Path, logs: Sequence[tuple[Stamp, Columns]]) -> None:
     """Replace the cache. If the directory is not writable, it is left unchanged."""
-    headers: dict[bytes, int] = {}
-    configs: dict[bytes, int] = {}
-    entries = []
+    import pyarrow as pa
+
+    texts: dict[bytes, int] = {}
+    entries, indices = [], []
     for stamp, log in logs:
-        file, header = os.fsencode(log.path.relative_to(directory)), log.header
-        common = msgspec.json.encode(msgspec.structs.replace(header, seed=0, created=0.0, machine={}))
-        entries.append(
-            _Cached(
-                file,
-                stamp,
-                (log.trials, len(log.readings), len(log.rounds)),
-                headers.setdefault(common, len(headers)),
-                header.seed,
-                header.created,
-                header.machine,
-                log.final,
-                log.ended,
-                log.changes,
-            )
-        )
-    config_indices = [configs.setdefault(text, len(configs)) for _, log in logs for text in log.configs.tolist()]
-    distinct = [msgspec.json.decode(text, type=Header) for text in headers]
-    index = msgspec.msgpack.encode(_Index(distinct, list(configs), entries))
-
-    def arrays() -> Iterator[tuple[str, Array]]:
-        yield _INDEX, np.frombuffer(index, np.uint8)
-        yield "configs", np.array(config_indices, np.int32)
-        for name in _ARRAYS:
-            yield name, np.concatenate([getattr(log, name) for _, log in logs])
-
-    with (
-        suppress(SearchlabError),
-        replace_file(directory / CACHE, under=directory) as out,
-        ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
-    ):
-        for name, array in arrays():
-            with archive.open(name, "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+        file = os.fsencode(log.path.relative_to(directory))
+        entries.append(msgspec.json.encode(_Cached(file, stamp, log.header, log.final, log.ended, log.changes)))
+        indices.append(np.array([texts.setdefault(text, len(texts)) for text in log.configs.tolist()], np.int32))
+    columns = {"log": pa.array(entries, "string")}
+    for name, dtype in _DTYPES.items():
+        values = indices if name == "configs" else [getattr(log, name).ravel() for _, log in logs]
+        offsets = np.cumsum([0, *map(len, values)])
+        flat = pa.array(np.concatenate(values).astype(dtype))
+        columns[name] = pa.ListArray.from_arrays(pa.array(offsets, "int32"), flat)
+    with suppress(SearchlabError):
+        write_file(directory / CACHE, encode(columns, {_CONFIGS: b"\n".join(texts)}, level=1), under=directory)

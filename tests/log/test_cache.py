@@ -95,7 +95,7 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
     if how == "directory":
         path.unlink()
         (path / "full").mkdir(parents=True)
-    with pytest.warns(SearchlabWarning, match="(?s)log-cache.npz is damaged .* and will be rebuilt"):
+    with pytest.warns(SearchlabWarning, match="log-cache.pq is damaged and will be rebuilt"):
         assert len(check(logs, read)) == 9
     if how != "directory":
         assert check(logs, read) == []
@@ -106,7 +106,7 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
 
 def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     check(logs, read)
-    monkeypatch.setattr(cache, "_INDEX", "index-next")
+    monkeypatch.setattr(cache, "_CONFIGS", "configs-next")
     assert len(check(logs, read)) == 9 and check(logs, read) == []
 
 
