@@ -609,8 +609,34 @@ def is_newer(header: Header) -> bool:
     return (minor_version(header.searchlab_log) or 0) > (minor_version(FORMAT) or 0)
 
 
-def scan(data: bytes) -> Iterator[Line]:
-    """Yield every line in a log, with its problem if it has one."""
+def scan(path: Path, data: bytes) -> Iterator[Line]:
+    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one.
+
+    Raises SearchlabError if the log is a damaged table.
+    """
+    return _scan_table(path, data) if path.suffix == PARQUET else _scan_lines(data)
+
+
+def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
+    try:
+        table = decode_table(path, data)
+        header, batch = _header(table.header), -1
+        yield header
+        records = msgspec.convert(table.trials, list[Record])
+        for record in records:
+            yield Line(record.index + 2, b"", record, _problem(record, batch))
+            batch = max(batch, record.batch or 0)
+        minor = minor_version(header.item.searchlab_log) if isinstance(header.item, Header) else None
+        for number, note in enumerate(msgspec.json.decode(table.lines, type=list[msgspec.Raw]), len(records) + 2):
+            item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
+            if not isinstance(item, UnknownLine):
+                check_follows(item, min(item.trials, len(records)))
+            yield Line(number, bytes(note), item, unknown=unknown)
+    except UNREADABLE as error:
+        raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
+
+
+def _scan_lines(data: bytes) -> Iterator[Line]:
     *complete, rest = data.split(b"\n")
     expected, lost = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
     batch = minor = -1
@@ -798,7 +824,7 @@ def read_header(path: str | Path) -> Header:
     path = Path(path)
     data = read_bytes(path)
     if path.suffix == PARQUET:
-        return _decode_lines(path, decode_header(path, data) + b"\n").header
+        return _collect(path, [_header(decode_header(path, data))], 0).header
     first, ending, _ = data.partition(b"\n")
     return decode_log(path, first + ending).header
 
@@ -828,43 +854,18 @@ def read_existing_log(path: Path) -> Log | None:
 
 def decode_log(path: Path, data: bytes) -> Log:
     """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
-    return (_decode_table if path.suffix == PARQUET else _decode_lines)(path, data)
-
-
-def _decode_table(path: Path, data: bytes) -> Log:
-    try:
-        table = decode_table(path, data)
-        header = _decode_lines(path, table.header + b"\n").header
-        records = msgspec.convert(table.trials, tuple[Record, ...])
-        batch = -1
-        for record in records:
-            if problem := _problem(record, batch):
-                raise msgspec.ValidationError(f"trial {record.index}: {problem}")
-            batch = max(batch, record.batch or 0)
-        changes: list[Changed] = []
-        latest: dict[type, Any] = {}
-        for line in msgspec.json.decode(table.lines, type=list[msgspec.Raw]):
-            item, _ = _decode_known_fields(
-                bytes(line), Final | Ended | Changed, minor_version(header.searchlab_log) or 0
-            )
-            if not isinstance(item, UnknownLine):
-                check_follows(item, min(item.trials, len(records)))
-                latest[type(item)] = item
-                changes += [item] if isinstance(item, Changed) else []
-    except UNREADABLE as error:
-        raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
-    final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
-    return Log(path, header, records, final, ended, tuple(changes), len(data))
-
-
-def _decode_lines(path: Path, data: bytes) -> Log:
-    if b'"searchlab_log"' not in data.partition(b"\n")[0] and not START.startswith(data):
+    is_table = path.suffix == PARQUET
+    if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not START.startswith(data):
         raise SearchlabError(f'{path} is not a searchlab log: its first line has no "searchlab_log"')
+    return _collect(path, scan(path, data), len(data) if is_table else data.rfind(b"\n") + 1)
+
+
+def _collect(path: Path, lines: Iterable[Line], size: int) -> Log:
     records: list[Record] = []
     changes: list[Changed] = []
     latest: dict[type, Any] = {}  # the latest line of each other kind
     unknown_fields: list[str] = []
-    for line in scan(data):
+    for line in lines:
         if line.torn:
             break
         if line.problem:
@@ -883,7 +884,6 @@ def _decode_lines(path: Path, data: bytes) -> Log:
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warnings.warn(f"{path}, {unknown_fields[0]}; it is ignored{more}", SearchlabWarning, stacklevel=3)
     final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
-    size = data.rfind(b"\n") + 1
     return Log(path, header, tuple(records), final, ended, tuple(changes), size)
 
 

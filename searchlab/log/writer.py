@@ -35,7 +35,6 @@ from .format import (
     Record,
     UnknownLine,
     computation_of,
-    decode_log,
     is_newer,
     read_bytes,
     read_existing_log,
@@ -118,7 +117,7 @@ class LogWriter:
         self._changes, self._end = log.changes, log.size
         if existing is None:
             line = encode_line(self.path, header)
-            if problem := next(scan(line + b"\n")).problem:
+            if problem := next(scan(self.path, line + b"\n")).problem:
                 raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
             self._lines.append(line)
             self.sync()
@@ -496,11 +495,7 @@ def examine(path: Path) -> Examined:
     notes: dict[str, None] = {}
     trials = intact = 0
     newer = damaged = False
-    data = read_bytes(path)
-    if path.suffix == PARQUET:
-        trials = len(decode_log(path, data).records)
-        return Examined(path, (), trials, 1 + trials)
-    for line in scan(data):
+    for line in scan(path, read_bytes(path)):
         if isinstance(line.item, Header):
             newer = is_newer(line.item)
             try:

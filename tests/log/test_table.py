@@ -127,8 +127,8 @@ def about(**changes: str | None) -> Callable[[pa.Table], pa.Table]:
 
 WRONG: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "no metadata": (lambda content: content.replace_schema_metadata(), "no key 'searchlab'"),
-    "header": (about(searchlab="{"), "no .searchlab_log"),
-    "other header": (about(searchlab="[]"), "not a searchlab log"),
+    "header": (about(searchlab="{"), "the header is damaged"),
+    "other header": (about(searchlab="[]"), "not a header"),
     "lines": (about(**{"searchlab.lines": '[{"kind":"ended","trials":51}]'}), "51 trials"),
     "JSON": (about(**{"searchlab.json": '["a"]', "searchlab.lines": "]"}), "damaged"),
     "type": (put("seconds", ["1"] * 50), "'seconds' is string instead of"),

@@ -102,9 +102,9 @@ def test_each_log_is_parsed_once(study: Study, tmp_path: Path, monkeypatch: pyte
     parsed: list[int] = []
     scan = log_format.scan
 
-    def counted(data: bytes) -> Any:
+    def counted(path: Path, data: bytes) -> Any:
         parsed.append(len(data))
-        return scan(data)
+        return scan(path, data)
 
     monkeypatch.setattr(log_format, "scan", counted)
     results = longer.run(tmp_path / "out")
