@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
+from searchlab.log.writer import write_log
 from searchlab.measure import suite as suites
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.run.study import Study
@@ -169,9 +171,8 @@ def test_what_is_wrong_with_a_suite_is_said(bare: Path, tmp_path: Path, text: st
 
 
 def change_header(directory: Path, table: str, **changes: Any) -> None:
-    path = directory / "tables" / f"{table}.parquet"
-    first, rest = gzip.decompress(path.read_bytes()).split(b"\n", 1)
-    path.write_bytes(gzip.compress(json.dumps(json.loads(first) | changes).encode() + b"\n" + rest))
+    log = read_log(directory / "tables" / f"{table}.parquet")
+    write_log(log.path, replace(log, header=msgspec.structs.replace(log.header, **changes)))
 
 
 def test_missing_tables_and_foreign_spaces_are_named(copy: Path) -> None:
