@@ -71,7 +71,7 @@ def contrasts(
         a, b = runs[first], runs[second]
         common = sorted(a.keys() & b.keys())
         if first in single or second in single:
-            compared.append(untested(about, ONE_RUN, [_sample(a, a)], [_sample(b, b)]))
+            compared.append(describe_contrast(about, ONE_RUN, [_sample(a, a)], [_sample(b, b)]))
         elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
             compared.append(_compare_paired(about, _sample(a, common), _sample(b, common)))
         else:
@@ -87,16 +87,16 @@ def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
 def _compare_paired(about: About, first: Floats, second: Floats) -> Contrast:
     effect, p = signed_rank(first, second)
     share = share_interval(float((first > second).sum() + (first == second).sum() / 2), len(first))
-    return tested(about, SIGNED_RANK, len(first), share, effect, p)
+    return make_contrast(about, SIGNED_RANK, len(first), share, effect, p)
 
 
 def _compare_unpaired(about: About, first: Floats, second: Floats, *, test: bool) -> Contrast:
     chance, runs = improvement_interval([first], [second]), min(len(first), len(second))
     p = rank_sum_test(first, second) if test else None
-    return tested(about, RANK_SUM if test else DESCRIBED, runs, chance, 2 * chance.value - 1, p)
+    return make_contrast(about, RANK_SUM if test else DESCRIBED, runs, chance, 2 * chance.value - 1, p)
 
 
-def tested(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
+def make_contrast(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
     """Return the contrast of two strategies that were tested; ``better`` estimates how often the first is better."""
     return about(
         test=test,
@@ -110,7 +110,7 @@ def tested(about: About, test: str, runs: int, better: Interval, effect: float, 
     )
 
 
-def untested(about: About, why: str, first: Sample, second: Sample) -> Contrast:
+def describe_contrast(about: About, why: str, first: Sample, second: Sample) -> Contrast:
     """Return the contrast of two strategies that were not tested, given their numbers on each workload."""
     better = improvement(first, second)
     runs = min(sum(map(len, sample)) for sample in (first, second))

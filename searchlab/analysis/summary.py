@@ -17,7 +17,16 @@ from ..stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signe
 from ..stats.intervals import DECIMALS, Sample, share_interval
 from ..stats.ranks import ALPHA, average_ranks, cliques, rounded
 from .claims import claim_verdicts
-from .contrasts import Key, PageTests, contrasts, named_contrasts, p_values, tested, untested, with_adjusted
+from .contrasts import (
+    Key,
+    PageTests,
+    contrasts,
+    describe_contrast,
+    make_contrast,
+    named_contrasts,
+    p_values,
+    with_adjusted,
+)
 from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
 from .model import (
     NO_NOISE,
@@ -42,7 +51,7 @@ from .verdict import (
     equivalence_claim,
     headline,
     over_all,
-    ranked,
+    sort_strategies,
     standing_of_first,
     verdict,
 )
@@ -97,7 +106,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
     """Summarise a workload without its contrasts and verdict, which depend on the numbers of all workloads."""
-    rows = ranked([StrategySummary(name, runs) for name, runs in item.strategies.items()])
+    rows = sort_strategies([StrategySummary(name, runs) for name, runs in item.strategies.items()])
     return WorkloadSummary(
         workload=item.workload,
         flops=item.flops,
@@ -257,10 +266,12 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], c
         noiseless = ONE_SEED if difference.pairs < 2 else NO_NOISE
         why = ONE_RUN if single else NO_SEED if no_seed else noiseless
         samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (first_areas, second_areas)]
-        return Pair(difference, means, untested(about, why, *samples))
+        return Pair(difference, means, describe_contrast(about, why, *samples))
     apart = np.round(np.concatenate(paired), DECIMALS)
     share = share_interval(float((apart > 0).sum() + (apart == 0).sum() / 2), len(apart))
-    return Pair(difference, means, tested(about, PAIRED_T, len(apart), share, difference.value, difference.on_these.p))
+    return Pair(
+        difference, means, make_contrast(about, PAIRED_T, len(apart), share, difference.value, difference.on_these.p)
+    )
 
 
 def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySummary]) -> tuple[Sample, Sample]:

@@ -40,7 +40,7 @@ STANDINGS = {
 """The sentence for each outcome of the tests."""
 
 
-def ranked(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
+def sort_strategies(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
     """Sort strategies by median trials to the target, then by median area under the curve, then by name."""
     return sorted(rows, key=lambda row: (_or_inf(row.trials_to_target.median), -row.area.median, row.strategy))
 
@@ -127,7 +127,7 @@ def verdict(
     seconds, the medians of the seconds follow.
 
     Args:
-        rows: The strategies in the order of :func:`ranked`.
+        rows: The strategies in the order of :func:`sort_strategies`.
         standing: The leader's standing, or None if there is only one strategy.
         target: The fraction of the best known throughput that counts as converged.
         in_start: A sentence about seeds that reached the target during the random start that two strategies share.
