@@ -158,9 +158,9 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     if running := [run.file for run in item.runs if run.running]:
         notes.append(f"Still running, and included up to now: {listed(running)}.")
     for row in rows:
-        ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended, by reason
+        ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended early, by reason
         for run in item.by_strategy[row.strategy]:
-            if run.log.ended:
+            if run.log.ended and run.log.trials < item.horizon:
                 ends.setdefault(run.log.ended.reason, []).append(run.log.trials)
         for reason, lengths in ends.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))

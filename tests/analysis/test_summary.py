@@ -173,6 +173,13 @@ def test_a_leader_that_is_one_run_is_not_tested(tmp_path: Path) -> None:
     assert item.verdict.startswith("No winner. There is no test of grid against a and b (one run). ")
 
 
+def test_a_run_that_ended_after_the_horizon_has_no_note(tmp_path: Path) -> None:
+    write(tmp_path, "stops", 0, [1, 2, 5, 10], ended=True)
+    write(tmp_path, "running", 0, [1, 2])
+    item = only(tmp_path)
+    assert item.horizon == 2 and not any("ended after" in note for note in item.notes)
+
+
 def test_a_run_that_ended_early_keeps_its_best_to_the_budget(tmp_path: Path) -> None:
     write(tmp_path, "stops", 0, [1, 10], ended=True)
     write(tmp_path, "stops", 1, [1, 2, 5], ended=True)
