@@ -125,9 +125,9 @@ def test_a_budget_smaller_than_the_log_warns(table: Path, tmp_path: Path) -> Non
         ({"seconds": 0}, "'seconds' is 0; it must be a number greater than 0"),
         ({"seconds": -1.0}, "'seconds' is -1.0"),
         ({"seconds": float("nan")}, "'seconds' is nan"),
-        ({"seconds": "10"}, "seconds = '10'"),
+        ({"seconds": "10"}, "option 'seconds' is '10'; it must be a number"),
         ({"stop_after": 0}, "'stop_after' is 0"),
-        ({"stop_after": 2.5}, "stop_after = 2.5"),
+        ({"stop_after": 2.5}, "'stop_after' is 2.5"),
     ],
     ids=str,
 )
