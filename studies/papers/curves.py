@@ -41,13 +41,18 @@ def draw(suites: Sequence[Suite], path: Path) -> None:
         "mark": {"type": "line", "strokeWidth": 1.8},
         "encoding": {
             "column": {"field": "suite", "sort": None, "title": None},
-            "x": {"field": "trials", "type": "quantitative", "scale": {"type": "log"}, "axis": {"tickCount": 8}},
+            "x": {
+                "field": "trials",
+                "type": "quantitative",
+                "scale": {"type": "log", "nice": False},
+                "axis": {"gridOpacity": 0.4, "tickCount": 6},
+            },
             "y": {
                 "field": "missing",
                 "type": "quantitative",
                 "title": "below the optimum, %: mean over tables and runs",
-                "scale": {"type": "log"},
-                "axis": {"tickCount": 6},
+                "scale": {"type": "log", "nice": False},
+                "axis": {"gridOpacity": 0.4, "tickCount": 6},
             },
             "color": {"field": "strategy", "scale": colours, "title": None},
         },

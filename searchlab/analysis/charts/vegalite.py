@@ -119,7 +119,7 @@ def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
             "color": colour,
             "strokeDash": dash,
             "strokeWidth": width,
-            "opacity": {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.15},
+            "opacity": {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.25},
         },
     }
     layers: list[Spec] = [*_shade(view), *_levels(view)]
