@@ -193,7 +193,7 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
     assert timed.seeds == stops.seeds == [0, 1, 2] and timed.interrupted == stops.interrupted == []
     assert timed.complete and stops.complete and timed.ended == stops.ended == 3
     notes = " ".join(item.notes)
-    assert f"because the budget of {seconds:g} seconds was spent; the best program found by then counts" in notes
+    assert "seconds was spent" not in notes  # the longest of these runs is as long as the comparison
     assert "because 6 trials had brought no gain of more than 1 %; the best" in notes
 
 

@@ -16,6 +16,7 @@ from searchlab.log.result import load_log
 from searchlab.measure.settings import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.policy import OwnModel
+from searchlab.run import progress
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -428,13 +429,16 @@ def test_the_frame_of_a_study_identifies_each_run(base: dict[str, Any], tmp_path
     assert (works["repeats"].map(len) > 0).all() and len(works) < len(frame)
 
 
-def test_progress_is_shown_on_request(base: dict[str, Any], tmp_path: Path, capfd: Any) -> None:
+def test_progress_is_shown_on_request(
+    base: dict[str, Any], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "a", progress=False)
     study.run(tmp_path / "b")  # no terminal here
     assert capfd.readouterr() == ("", "")
     study.run(tmp_path / "c", progress=True)
-    assert "80/80" in capfd.readouterr().err
+    assert "the study: 80 of 80 done" in capfd.readouterr().err
 
 
 def test_text_that_is_not_unicode_is_refused(base: dict[str, Any]) -> None:
