@@ -41,14 +41,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import psutil
 from border import FOREIGN, SUITE
 from rows import Row, write_rows
 
 import searchlab
-from searchlab.log.format import read_header
+from searchlab.log.format import RUNS, read_header
 from searchlab.measure.table import TableMeasurer
 from searchlab.policy import POLICIES
+from searchlab.suite.trajectories import read_trajectories
 
 HERE = Path(__file__).parent
 TABLES = [HERE.parent / f"suite/v1/tables/gemm-{name}-1t.parquet" for name in ("31x256x128-knob", "64x64x64-trace")]
@@ -276,6 +278,9 @@ def left(command: Command, folder: Path) -> dict[str, Any]:
     """Return the files that the command left behind, without times."""
     found: dict[str, Any] = {}
     for path in sorted(path for files in command.files for path in folder.glob(files)):
+        if path.name.endswith(RUNS):
+            found[path.name] = _timeless(msgspec.to_builtins(read_trajectories(path)), folder)
+            continue
         if not path.name.endswith((".jsonl", ".gz")):
             found[str(path.relative_to(folder))] = path.read_bytes()
             continue
