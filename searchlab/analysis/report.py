@@ -149,7 +149,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     They begin with the verdicts on published claims and the answers to registered contrasts, and end with the table and
     verdict over all workloads. If ``full``, or if there is only one workload, they contain a table of how fast
     strategies converge and the verdict for each workload. If ``full``, they also contain its table of seconds and
-    failed trials, and a description of the tests.
+    failed trials, and a description of the tests, which is always there if contrasts were added too late.
     """
     parts: list[RenderableType] = claim_texts(summary.claims)
     parts += [Text(answer.says, "bold") for answer in summary.answers]
@@ -163,7 +163,8 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
         parts.append(Text(" ".join([item.verdict, *item.notes])))
         if full:
             parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
-    return [*parts, *overall_tables(summary), *([Text(summary.family.says)] if full else [])]
+    about_tests = [Text(summary.family.says)] if full or summary.family.late else []
+    return [*parts, *overall_tables(summary), *about_tests]
 
 
 def claim_texts(claims: Sequence[ClaimVerdict]) -> list[RenderableType]:
