@@ -9,8 +9,8 @@ derived from these declarations: tables, CSV files, ``summary.json`` and pandas 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
@@ -30,7 +30,14 @@ from ..stats.curves import (
     quartiles,
     seconds_of_hits,
 )
-from ..stats.intervals import Interval, interquartile_interval, mean_interval, mean_of_means_interval, median_interval
+from ..stats.intervals import (
+    DECIMALS,
+    Interval,
+    interquartile_interval,
+    mean_interval,
+    mean_of_means_interval,
+    median_interval,
+)
 from .runs import StrategyRuns
 from .words import number_text
 
@@ -234,6 +241,18 @@ class Spread(msgspec.Struct, frozen=True):
         return cls(middle, lower, upper, values)
 
 
+@dataclass(frozen=True)
+class SeedMean(Interval):
+    """The mean over seeds with its 95 % interval, and the numbers for all seeds in the order of the seeds."""
+
+    by_seed: list[float] = field(default_factory=list)
+
+    @classmethod
+    def from_values(cls, values: Floats) -> Self:
+        mean = mean_interval(values).within(0, 1)
+        return cls(mean.value, mean.lower, mean.upper, mean.note, values.tolist())
+
+
 class TargetTimes(msgspec.Struct, frozen=True):
     """The trials or seconds that runs needed to reach the target. None stands for infinity, as for censored runs."""
 
@@ -401,6 +420,13 @@ class StrategySummary(Row):
         "The number of runs that ended by themselves; they keep their best while the others continue.",
         lambda runs: sum(run.log.ended is not None for run in runs.runs),
     )
+    area = OnWorkload(
+        "Area under the convergence curve, as a fraction of the best known: mean over seeds, with its 95 % interval.",
+        lambda runs: SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops)),
+        *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
+        compared_by="area under the curve",
+        better=max,
+    )
     best_gflops = OnWorkload(
         "Best throughput: median and quartiles over seeds.",
         lambda runs: Spread.from_values(runs.curves[:, -1].tolist()),
@@ -441,14 +467,6 @@ class StrategySummary(Row):
         Column("seconds_par10", path="penalised"),
         unit="s",
         compared_by="seconds to the target",
-    )
-    area = OnWorkload(
-        "Area under the convergence curve, as a fraction of the best known: median over seeds.",
-        lambda runs: Spread.from_values(area_under_curve(runs.curves, runs.workload.best_gflops).tolist()),
-        Column("area_median", "area", Shown.TABLES, 3, "median", max),
-        *_ends("area", "q1", "q3"),
-        compared_by="area under the curve",
-        better=max,
     )
     anytime = OnWorkload(
         "Area over the convergence curve on a logarithmic scale (AOCC): median over seeds.",
@@ -528,7 +546,7 @@ class OverallStrategy(Row):
     area = OverAll(
         "Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these workloads.",
         lambda rows: mean_of_means_interval([np.array(row.area.by_seed) for row in rows]).within(0, 1),
-        *_estimate("area_mean", "mean area", 3, beside=lambda area, _: interval_text(area, 3)),
+        *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
     )
     area_iqm = OverAll(
         "Interquartile mean of the area under the curve over all runs, with its 95 % interval for these workloads.",
@@ -545,3 +563,21 @@ class OverallStrategy(Row):
         lambda rows: float(np.mean([row.ecdf_area for row in rows])),
         Column("ecdf_area", "ECDF area", Shown.PAGE, 2),
     )
+
+
+R = TypeVar("R", StrategySummary, OverallStrategy)
+
+
+def sort_by_area(rows: Iterable[R]) -> list[R]:
+    """Sort strategies by mean area under the curve, largest first, then by name."""
+    return sorted(rows, key=lambda row: (-round(row.area.value, DECIMALS), row.strategy))
+
+
+def rank_over_all(workloads: Sequence[Mapping[str, StrategySummary]]) -> list[OverallStrategy]:
+    """Return the strategies that ran on every workload, sorted by mean area.
+
+    Args:
+        workloads: The strategies on each workload, by name.
+    """
+    names = set.intersection(*map(set, workloads)) if workloads else set()
+    return sort_by_area(OverallStrategy(name, [rows[name] for rows in workloads]) for name in names)

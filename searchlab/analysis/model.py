@@ -85,7 +85,7 @@ class Outcome(StrEnum):
     AHEAD_OF_SOME = "ahead of some"
     UNDECIDED = "undecided"
     TOO_FEW_SEEDS = "too few seeds"  # undecided, and no result with so few seeds would be significant
-    CONTRADICTED = "contradicted"  # another strategy is significantly better, although its median is not
+    CONTRADICTED = "contradicted"  # another strategy is significantly better by ranks, although its mean is smaller
     UNTESTED = "untested"
 
 
@@ -93,7 +93,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of the leading strategy with all others by area.
 
     Attributes:
-        leader: The strategy with the best median or, over all workloads, with the largest mean area.
+        leader: The strategy with the largest mean area.
         better: The strategies that are significantly better than the leader, with their corrected p-values.
         behind: The strategies that are significantly worse.
         undecided: The strategies that cannot be told apart from the leader.
@@ -140,7 +140,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     horizon: int  # number of trials that every strategy has, and over which strategies are compared
     best: BestKnown | None
     target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded
-    strategies: list[StrategySummary]  # fastest to converge first
+    strategies: list[StrategySummary]  # largest mean area first
     contrasts: list[Contrast]  # each pair by trials to the target, by seconds to the target, and by area
     standing: Standing | None = None  # None with fewer than two strategies
     verdict: str

@@ -27,7 +27,7 @@ from .contrasts import (
     p_values,
     with_adjusted,
 )
-from .measures import AREA, TRIALS, OverallStrategy, StrategySummary
+from .measures import AREA, TRIALS, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
     NO_NOISE,
     NO_SEED,
@@ -51,7 +51,6 @@ from .verdict import (
     equivalence_claim,
     headline,
     over_all,
-    sort_strategies,
     standing_of_first,
     verdict,
 )
@@ -106,7 +105,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
 
 def _workload(item: WorkloadRuns) -> WorkloadSummary:
     """Summarise a workload without its contrasts and verdict, which depend on the numbers of all workloads."""
-    rows = sort_strategies([StrategySummary(name, runs) for name, runs in item.strategies.items()])
+    rows = sort_by_area(StrategySummary(name, runs) for name, runs in item.strategies.items())
     return WorkloadSummary(
         workload=item.workload,
         flops=item.flops,
@@ -229,11 +228,9 @@ class Together:
 def together(workloads: Sequence[WorkloadSummary]) -> Together | None:
     """Compare the strategies that ran on all of several workloads, or return None if no two share seeds on all."""
     rows = [item.by_strategy for item in workloads]
-    names = sorted(set.intersection(*(set(row) for row in rows))) if rows else []
-    if len(workloads) < 2 or len(names) < 2:
+    strategies = rank_over_all(rows)
+    if len(workloads) < 2 or len(strategies) < 2:
         return None
-    strategies = [OverallStrategy(name, [row[name] for row in rows]) for name in names]
-    strategies.sort(key=lambda strategy: -strategy.area.value)
     pairs = {
         (first.strategy, second.strategy): _pair(
             [row[first.strategy] for row in rows],
@@ -295,7 +292,7 @@ def _overall(
     names = [strategy.strategy for strategy in strategies]
     rows = [item.by_strategy for item in workloads]
     compared = with_adjusted("", (pair.contrast for pair in combined.pairs.values()), adjusted)
-    means = np.array([[np.mean(row[name].area.by_seed) for name in names] for row in rows])
+    means = np.array([[row[name].area.value for name in names] for row in rows])
     pair_claims = [_claims(pair, adjusted) for (first, _), pair in combined.pairs.items() if first == names[0]]
     apart = {frozenset(pair) for pair in combined.pairs if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
     pairs_answered = {frozenset((item.first, item.second)) for item in answered}

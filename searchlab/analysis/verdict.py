@@ -33,16 +33,11 @@ STANDINGS = {
     Outcome.UNDECIDED: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} ({p_undecided}).",
     Outcome.TOO_FEW_SEEDS: "No winner{over}: {leader} cannot be told apart from {undecided} by {measure} with {seeds}; "
     "a significant difference needs at least {seeds_needed}.",
-    Outcome.CONTRADICTED: "{leader} leads by median, but is significantly worse than {better}{over} by {measure} "
-    "({p_better}).",
+    Outcome.CONTRADICTED: "No winner{over}: {leader} has the largest mean area, but {better} is significantly better "
+    "in a test of ranks ({p_better}).",
     Outcome.UNTESTED: "No winner{over}.",
 }
 """The sentence for each outcome of the tests."""
-
-
-def sort_strategies(rows: Sequence[StrategySummary]) -> list[StrategySummary]:
-    """Sort strategies by median trials to the target, then by median area under the curve, then by name."""
-    return sorted(rows, key=lambda row: (_or_inf(row.trials_to_target.median), -row.area.median, row.strategy))
 
 
 def standing_of_first(
@@ -122,12 +117,12 @@ def verdict(
 ) -> str:
     """Return the verdict on one workload.
 
-    It begins with the leader's standing by area, followed by the medians of the first two strategies: their trials to
-    the target or, if no strategy reaches the target with most of its seeds, their areas. If another strategy leads in
+    It begins with the leader's standing by area, followed by the mean areas of the first two strategies and, if any
+    strategy reaches the target with most of its seeds, their median trials to the target. If another strategy leads in
     seconds, the medians of the seconds follow.
 
     Args:
-        rows: The strategies in the order of :func:`sort_strategies`.
+        rows: The strategies, largest mean area first.
         standing: The leader's standing, or None if there is only one strategy.
         target: The fraction of the best known throughput that counts as converged.
         in_start: A sentence about seeds that reached the target during the random start that two strategies share.
@@ -142,16 +137,13 @@ def verdict(
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     sentences = standing_sentences(standing, "area under the curve")
     goal = f"{100 * target:g} % of the best known"
-    if rows[0].trials_to_target.median is None:
-        areas = {row.strategy: number_text(row.area.median, DIGITS) for row in rows[:2]}
-        sentences += [
-            f"No strategy reaches {goal} in most of its seeds.",
-            _values("Median area under the curve", areas),
-        ]
+    sentences.append(_mean_areas(rows))
+    if all(row.trials_to_target.median is None for row in rows):
+        sentences.append(f"No strategy reaches {goal} in most of its seeds.")
     else:
         trials = {row.strategy: _median_text(row.trials_to_target) for row in rows[:2]}
         sentences += [_values(f"Median trials to {goal}", trials), in_start]
-        timed = sorted(rows, key=lambda row: _or_inf(row.seconds_to_target.median))
+        timed = sorted(rows, key=_median_seconds)
         seconds = {row.strategy: _median_text(row.seconds_to_target) for row in timed[:2]}
         if timed[0] is not rows[0] and len(set(seconds.values())) > 1:
             sentences.append(_values("The order differs in median seconds", seconds))
@@ -170,8 +162,12 @@ def over_all(rows: Sequence[OverallStrategy], standing: Standing, workloads: int
         so_far: Whether some runs have not begun or ended yet.
     """
     sentences = standing_sentences(standing, "mean area under the curve", f" across {counted(workloads, 'workload')}")
+    return _join([*sentences, _mean_areas(rows)], so_far)
+
+
+def _mean_areas(rows: Sequence[StrategySummary] | Sequence[OverallStrategy]) -> str:
     areas = {row.strategy: number_text(row.area.value, DIGITS) + interval_text(row.area, DIGITS) for row in rows[:2]}
-    return _join([*sentences, _values("Mean area under the curve", areas)], so_far)
+    return _values("Mean area under the curve", areas)
 
 
 def _values(title: str, texts: Mapping[str, str]) -> str:
@@ -191,14 +187,13 @@ def _median_text(measure: TargetTimes) -> str:
     return f"{_number(measure.median)}{interval}"
 
 
+def _median_seconds(row: StrategySummary) -> float:
+    median = row.seconds_to_target.median
+    return math.inf if median is None else median
+
+
 def _number(value: float | None) -> str:
-    if value is None:
-        return "not reached"
-    return f"{value:.2g}" if value < 1 else f"{value:.{0 if value >= 100 else 1}f}".removesuffix(".0")
-
-
-def _or_inf(value: float | None) -> float:
-    return math.inf if value is None else value
+    return "not reached" if value is None else number_text(value)
 
 
 def claims(first: str, second: str, difference: Difference) -> list[str]:

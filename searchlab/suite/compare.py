@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.measures import AREA
+from ..analysis.measures import AREA, rank_over_all
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns, pad_curves
@@ -223,10 +223,8 @@ class SuiteAnswer:
     @property
     def ranking(self) -> list[tuple[str, float]]:
         """The strategies that ran on every table, sorted by mean area."""
-        tables = self.areas.values()
-        names = set.intersection(*map(set, tables))
-        means = {name: fmean(areas[name] for areas in tables) for name in sorted(names)}
-        return sorted(means.items(), key=lambda item: -item[1])
+        rows = rank_over_all([item.by_strategy for item in self.summary.workloads])
+        return [(row.strategy, row.area.value) for row in rows]
 
     @property
     def better_than_all(self) -> bool:

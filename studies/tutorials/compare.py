@@ -34,7 +34,7 @@ print(comparison.verdict)
 # The numbers are available as pandas frames; this one has one row per policy.
 
 # %%
-print(comparison.strategies_frame()[["strategy", "trials_to_target_median", "area_median", "seconds"]])
+print(comparison.strategies_frame()[["strategy", "trials_to_target_median", "area_mean", "seconds"]])
 
 # %% [markdown]
 # The figures are the same as in the report: how far each policy is from the best program in the space, and the best

@@ -59,7 +59,7 @@ first.plot_convergence()
 # One workload tells us only about that workload. These are the numbers behind the curves:
 
 # %%
-columns = ["strategy", "area_median", "trials_to_target_median", "best_gflops_median"]
+columns = ["strategy", "area_mean", "trials_to_target_median", "best_gflops_median"]
 print(first.strategies_frame()[columns])
 
 # %% [markdown]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 from searchlab.analysis.model import Outcome, Standing, WorkloadSummary
 from searchlab.analysis.read import read_runs
@@ -31,6 +32,7 @@ def test_a_clear_winner(tmp_path: Path) -> None:
     assert (summary.standing.leader, list(summary.standing.behind)) == ("a", ["b"])
     assert summary.verdict == (
         "a is significantly better than b by area under the curve (p = 0.0079). "
+        "Mean area under the curve: a 0.887 [0.789, 0.986], b 0.550 [0.451, 0.649]. "
         "Median trials to 95 % of the best known: a 2 [1, 3], b 5 [4, 6]."
     )
 
@@ -61,7 +63,7 @@ def test_another_leader_in_seconds(tmp_path: Path) -> None:
     summary = workload(tmp_path, trials, {"b": 0.1})
     assert summary.standing is not None and summary.standing.outcome is Outcome.UNDECIDED
     assert summary.verdict.startswith("No winner: a cannot be told apart from b by area under the curve (p = 0.5). ")
-    assert summary.verdict.endswith(" The order differs in median seconds: b 0.4 [0.34, 0.46], a 3 [1.4, 5].")
+    assert summary.verdict.endswith(" The order differs in median seconds: b 0.4 [0.336, 0.464], a 3 [1.36, 5].")
 
 
 def test_medians_that_are_not_reached(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_a_leader_that_differs_from_some(tmp_path: Path) -> None:
     facts = standing(tmp_path, {name: [*late] for name in "defgh"})
     assert (list(facts.undecided), len(facts.behind)) == (["b"], 6)
     facts = standing(tmp_path, {name: [1, 2, 2, 1, 1, 2, 1, 2, 2, 2] for name in "ijkl"})
-    assert list(facts.undecided) == ["b", "i", "j", "k", "l"]
+    assert list(facts.undecided) == ["i", "j", "k", "l", "b"]
 
 
 def test_a_leader_that_differs_from_all(tmp_path: Path) -> None:
@@ -89,18 +91,32 @@ def test_a_leader_that_differs_from_all(tmp_path: Path) -> None:
     assert facts.outcome is Outcome.AHEAD and list(facts.behind) == ["b", "c"]
 
 
-def test_a_median_that_misleads_is_contradicted(tmp_path: Path) -> None:
-    """a has the lower median, since just over half of its seeds take 4 trials; but b is the quicker in most pairs."""
-    facts = standing(tmp_path, {"a": [4] * 11 + [8] * 9, "b": [1] * 9 + [5] * 11})
+def test_a_mean_that_ranks_contradict(tmp_path: Path) -> None:
+    """b is one trial faster with most seeds, but much slower with a few, so that its mean area is smaller."""
+    summary = workload(tmp_path, {"a": [5] * 34 + [1] * 6, "b": [4] * 34 + [8] * 6})
+    facts = summary.standing
+    assert facts is not None
     assert (facts.outcome, facts.leader, list(facts.better)) == (Outcome.CONTRADICTED, "a", ["b"])
-    assert facts.better["b"] < 0.001
+    assert summary.verdict.startswith(
+        "No winner: a has the largest mean area, but b is significantly better in a test of ranks (p = 0.0"
+    )
+
+
+def test_the_first_of_the_ranking_has_the_largest_mean(tmp_path: Path) -> None:
+    """By the median, of trials and of the area, b would be the first."""
+    summary = workload(tmp_path, {"a": [4, 4, 4, 4, 4], "b": [3, 3, 3, 8, 8]})
+    assert [row.strategy for row in summary.strategies] == ["a", "b"]
+    assert summary.standing is not None and summary.standing.leader == "a"
+    values = [row.area.value for row in summary.strategies]
+    assert values == [fmean(row.area.by_seed) for row in summary.strategies]
+    assert f"Mean area under the curve: a {values[0]:.3f}, b {values[1]:.3f} [" in summary.verdict
 
 
 def test_areas_are_shown_if_hardly_any_seed_reaches_the_target(tmp_path: Path) -> None:
     text = workload(tmp_path, {"a": [None, None, 8], "b": [None, None, None]}).verdict
     assert text.endswith(
-        " No strategy reaches 95 % of the best known in most of its seeds. "
-        "Median area under the curve: a 0.100, b 0.100."
+        " Mean area under the curve: a 0.138 [0.000, 0.299], b 0.100. "
+        "No strategy reaches 95 % of the best known in most of its seeds."
     )
 
 

@@ -26,7 +26,7 @@ from ...plugins import Plugin
 from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
-from ..measures import Row, Shown, StrategySummary, Table, table
+from ..measures import Row, Shown, StrategySummary, table
 from ..model import BestProgram, Summary, WorkloadSummary
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..words import listed, number_text, p_text
@@ -99,7 +99,7 @@ def page(
         sections=sections,
         packed=packed,
         overall=overall,
-        overall_ranking=_by_rank(summary),
+        overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=embed_json(share_data(over_all | small, "all")),
@@ -177,15 +177,6 @@ def _section(
         "logs": log_links(runs.runs, out),
         "data": embed_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
-
-
-def _by_rank(summary: Summary) -> Table:
-    """Return the table of measures over all workloads, best average rank first."""
-    if summary.overall is None:
-        return Table([], [])
-    by_strategy = {row.strategy: row for row in summary.overall.strategies}
-    rows = [by_strategy[name] for name in summary.overall.diagram.strategies]
-    return table(rows, Shown.PAGE, cutoffs=summary.score_cutoffs)
 
 
 def _digest(text: str) -> str:

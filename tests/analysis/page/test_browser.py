@@ -242,7 +242,7 @@ def column(browser: Browser, number: int) -> list[str]:
 def test_tables_are_sorted_with_the_mouse_and_the_keyboard(view: Browser, width: int) -> None:
     view.size(width)
     see(view)
-    area, trials = place(view, "area"), place(view, "trials to 95 %")
+    area, trials = place(view, "mean area"), place(view, "trials to 95 %")
     head = f"#w0-ranking > .scroll thead th:nth-child({area + 1})"
     state = f"document.querySelector('{head}').getAttribute('aria-sort')"
     given = column(view, area)
