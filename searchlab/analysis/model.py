@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
@@ -57,6 +58,27 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         if (strategy, other) == (self.first, self.second):
             return self.significant and self.effect > 0
         return (other, strategy) == (self.first, self.second) and self.significant and self.effect < 0
+
+
+class Significant(NamedTuple):
+    """The strategies that one strategy is significantly better and worse than, in the order of the ranking."""
+
+    better_than: list[str]
+    worse_than: list[str]
+
+
+def significant_differences(contrasts: Sequence[Contrast]) -> dict[str, Significant]:
+    """Return the strategies that each strategy is significantly better and worse than, unless it was not tested."""
+    found: dict[str, Significant] = {}
+    for contrast in contrasts:
+        for strategy, other in (contrast.first, contrast.second), (contrast.second, contrast.first):
+            if contrast.adjusted is not None:
+                found.setdefault(strategy, Significant([], []))
+            if contrast.ahead(strategy, other):
+                found[strategy].better_than.append(other)
+            if contrast.ahead(other, strategy):
+                found[strategy].worse_than.append(other)
+    return found
 
 
 class PairCell(NamedTuple):

@@ -188,9 +188,9 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
         return []
     table = measures.table(overall.strategies, Shown.TERMINAL, cutoffs=summary.score_cutoffs)
     ranks = overall.diagram.by_strategy
-    table.heads.insert(0, measures.Head("rank"))
+    table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
-        cells.insert(0, Cell(f"{ranks[name]:.2f}"))
+        cells.append(Cell(f"{ranks[name]:.2f}"))
     return [_StrategyTable(f"across all {len(overall.workloads)} workloads", table), Text(overall.verdict)]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
-from searchlab.analysis.model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK
+from searchlab.analysis.model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, significant_differences
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
@@ -38,6 +38,15 @@ def test_pairs_are_corrected_as_a_family() -> None:
     assert [c.improvement for c in compared] == pytest.approx([1, (3.5 + 2.5 + 1.5 + 1) / 16, 4 / 16])
     assert compared[0].lower is not None and compared[0].lower > 0.5 and compared[0].upper == 1
     assert all(0 < c.lower < c.improvement < c.upper < 1 for c in compared[1:2])
+
+
+def test_significant_differences_are_listed_by_strategy() -> None:
+    values = {"a": runs(*range(8)), "b": runs(1, 0, 3, 2, 5, 4, 7, 6), "c": runs(*range(20, 28)), "d": runs(0)}
+    compared = contrasts(values)
+    found = significant_differences([c for c in compared if "d" not in (c.first, c.second)])
+    assert found == {"a": (["c"], []), "b": (["c"], []), "c": ([], ["a", "b"])}
+    assert significant_differences(compared)["d"] == ([], [])
+    assert significant_differences(compare("m", values)) == {}, "what is described is not tested"
 
 
 def test_a_measure_that_is_described_has_an_interval_and_no_p() -> None:

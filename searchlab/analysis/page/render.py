@@ -27,7 +27,7 @@ from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
 from ..measures import Row, Shown, StrategySummary, table
-from ..model import BestProgram, Summary, WorkloadSummary
+from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..words import listed, number_text, p_text
 
@@ -100,6 +100,7 @@ def page(
         packed=packed,
         overall=overall,
         overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
+        overall_significant=significant_differences(overall.contrasts if overall else []),
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=embed_json(share_data(over_all | small, "all")),
@@ -172,6 +173,7 @@ def _section(
             measure: sorted(note for of, note in notes if of == measure) for measure in StrategySummary.compared_by()
         },
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
+        "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
         "logs": log_links(runs.runs, out),

@@ -123,6 +123,20 @@ def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None
     assert {row["part"] for row in page.charts["data"][failures["data"]["name"]]} == {"crash"}
 
 
+def test_the_ranking_names_what_is_significantly_different(tmp_path: Path) -> None:
+    for workload in ("gemm:8x8x8", "gemm:8x8x9"):
+        for place, name in enumerate(("good", "fair", "poor")):
+            for seed in range(8):
+                write(tmp_path, name, seed, [10 - 3 * place + 0.1 * seed * place, 11], workload=workload)
+    report(tmp_path)
+    page = (tmp_path / "report" / "report.html").read_text("utf-8")
+    for ranking in ("ranks", "w0-ranking", "w1-ranking"):
+        table = page.partition(f'id="{ranking}"')[2].partition("</table>")[0]
+        rows = table.split("<tr data-strategy")[1:]
+        names = [re.findall(r'<summary title="(.*?)">', row) for row in rows]
+        assert names == [["fair, poor"], ["poor", "good"], ["good, fair"]]
+
+
 def test_nothing_in_a_log_becomes_markup(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
         "label": HOSTILE,

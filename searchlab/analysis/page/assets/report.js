@@ -134,25 +134,21 @@ function sort(head) {
   for (const other of all("[aria-sort]", head.parentElement)) other.setAttribute("aria-sort", "none");
   head.setAttribute("aria-sort", to);
   const way = to === "descending" ? -1 : 1;
-  const rows = table.given.map((row) => [key(row.cells[Number(head.dataset.column)]), row]);
+  const rows = table.given.map((row) => [key(row.cells[head.cellIndex]), row]);
   if (to !== "none") rows.sort(([a], [b]) => (a === null) - (b === null) || way * compare(a, b));
   table.tBodies[0].append(...rows.map(([, row]) => row));
 }
 
 function sortable(table) {
   table.given = [...table.tBodies[0].rows];
-  let column = 0;
+  if (table.given.length < 2) return;
   for (const head of table.tHead.rows[0].cells) {
-    if (head.colSpan === 1 && table.given.length > 1) {
-      const button = document.createElement("button");
-      button.append(...head.childNodes);
-      button.className = "sort";
-      button.type = "button";
-      head.append(button);
-      head.dataset.column = column;
-      head.setAttribute("aria-sort", "none");
-    }
-    column += head.colSpan;
+    const button = document.createElement("button");
+    button.append(...head.childNodes);
+    button.className = "sort";
+    button.type = "button";
+    head.append(button);
+    head.setAttribute("aria-sort", "none");
   }
 }
 
