@@ -186,6 +186,10 @@ class Comparison:
         """Return a row for each strategy on each workload, with the columns of ``summary.csv``."""
         return self._frame("summary")
 
+    def runs_frame(self) -> pd.DataFrame:
+        """Return a row for each run: its area, score, best GFLOPS, times to the target and failures."""
+        return self._frame("runs")
+
     def overall_frame(self) -> pd.DataFrame:
         """Return a row for each strategy over all workloads: rank, area and score. Empty for a single workload."""
         return self._frame("overall")
@@ -203,8 +207,16 @@ class Comparison:
         return self._frame("published_claims")
 
     def trials_frame(self) -> pd.DataFrame:
-        """Return a row for each trial in each run, as :meth:`searchlab.log.result.Results.to_frame` does."""
-        return study_frame([run.log for item in self.runs.values() for run in item.runs])
+        """Return a row for each trial in each run, as :meth:`searchlab.log.result.Results.to_frame` does.
+
+        Workloads and strategies are named as in the other frames.
+        """
+        runs = [run for item in self.runs.values() for run in item.runs]
+        labels: dict[str, list[str | None]] = {
+            "workload": [run.workload for run in runs],
+            "strategy": [run.strategy for run in runs],
+        }
+        return study_frame([run.log for run in runs], **labels)
 
     def curves_frame(self, *, every_trial: bool = True) -> pd.DataFrame:
         """Return a row for each trial in each run: trials and seconds since the run began, and the best GFLOPS so far.

@@ -22,6 +22,7 @@ from ..arrays import Floats
 from ..records import FAILURES
 from ..stats.curves import (
     anytime,
+    area_over_seconds,
     area_under_curve,
     ecdf_area,
     expected_running_time,
@@ -336,6 +337,11 @@ def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     return TargetTimes.from_runs(hits[:, 0], spent, runs.horizon, *interrupted)
 
 
+def _area_by_seconds(runs: StrategyRuns) -> SeedMean | None:
+    seconds, best = runs.workload.seconds_horizon, runs.workload.best_gflops
+    return SeedMean.from_values(area_over_seconds(runs.curves, runs.elapsed, seconds, best)) if seconds else None
+
+
 def _anytime(runs: StrategyRuns) -> Spread:
     best = runs.workload.best_gflops
     areas = anytime(runs.lowest, runs.workload.flops / best / 1e9).tolist() if best else [0.0] * len(runs.compared)
@@ -467,6 +473,13 @@ class StrategySummary(Row):
         Column("seconds_par10", path="penalised"),
         unit="s",
         compared_by="seconds to the target",
+    )
+    area_by_seconds = OnWorkload(
+        "Area under the convergence curve over charged seconds instead of trials, up to the seconds that every run "
+        "covers: mean over seeds, with its 95 % interval.",
+        _area_by_seconds,
+        *_estimate("area_by_seconds_mean"),
+        better=max,
     )
     anytime = OnWorkload(
         "Area over the convergence curve on a logarithmic scale (AOCC): median over seeds.",

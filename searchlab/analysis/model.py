@@ -69,16 +69,16 @@ class Significant(NamedTuple):
 
 def significant_differences(contrasts: Sequence[Contrast]) -> dict[str, Significant]:
     """Return the strategies that each strategy is significantly better and worse than, unless it was not tested."""
-    found: dict[str, Significant] = {}
+    differences: dict[str, Significant] = {}
     for contrast in contrasts:
         for strategy, other in (contrast.first, contrast.second), (contrast.second, contrast.first):
             if contrast.adjusted is not None:
-                found.setdefault(strategy, Significant([], []))
+                differences.setdefault(strategy, Significant([], []))
             if contrast.ahead(strategy, other):
-                found[strategy].better_than.append(other)
+                differences[strategy].better_than.append(other)
             if contrast.ahead(other, strategy):
-                found[strategy].worse_than.append(other)
-    return found
+                differences[strategy].worse_than.append(other)
+    return differences
 
 
 class PairCell(NamedTuple):

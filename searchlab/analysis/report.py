@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ def report(
 
     - ``report.html``: the report as one page that needs no other files and no network.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
+    - ``runs.csv``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
     - ``contrasts.csv``: a row for each pair of strategies, measure and workload. ``workload`` is empty in rows over all
       workloads.
     - ``overall.csv``: a row for each strategy over several workloads. ``lead.csv``: a row for each comparison of the
@@ -309,6 +310,10 @@ COLUMNS: dict[str, dict[str, Any]] = {
 The columns of ``summary`` and ``overall`` are declared by the measures, and further columns of ``published_claims`` by
 :class:`~searchlab.analysis.model.Comparand`.
 """
+RUN_COLUMNS = (
+    *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
+    *("trials_to_target", "seconds_to_target", "failed_trials"),
+)
 OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
 PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
@@ -336,6 +341,7 @@ def number_tables(
     over_all = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
     return {
         "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
+        "runs": Rows(RUN_COLUMNS, run_rows(summary, comparison)),
         "contrasts": Rows(
             ("workload", *COLUMNS["contrasts"]),
             (
@@ -357,6 +363,23 @@ def number_tables(
             ),
         ),
     }
+
+
+def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of ``runs.csv``: a row for each run that has trials."""
+    for item in summary.workloads:
+        for name, group in comparison[item.workload].strategies.items():
+            row = item.by_strategy[name]
+            missing = [None] * len(row.seeds)
+            areas_by_seconds = row.area_by_seconds.by_seed if row.area_by_seconds else missing
+            areas = zip(row.area.by_seed, areas_by_seconds, row.score_by_seed or missing, strict=True)
+            times = zip(row.trials_to_target.by_seed, row.seconds_to_target.by_seed, strict=True)
+            by_seed = dict(zip(row.seeds, zip(areas, times, strict=True), strict=True))
+            for run in group.runs:
+                own_areas, own_times = by_seed.get(run.seed, ((None, None, None), (None, None)))
+                best = float(run.curve[: item.horizon][-1])
+                labels = (item.workload, run.space, name, run.seed, run.log.trials, run.seed in by_seed)
+                yield *labels, *own_areas, best, *own_times, int((run.log.failures >= 0).sum())
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:

@@ -269,6 +269,20 @@ class WorkloadRuns:
         return max((float(group.elapsed[:, -1].max()) for group in self.strategies.values()), default=0.0)
 
     @cached_property
+    def seconds_horizon(self) -> float:
+        """The seconds that every run covers, of those that are compared and have not ended.
+
+        If all runs ended, it is the length of the longest run; an ended run keeps its best.
+        """
+        lengths = [
+            float(elapsed[-1])
+            for group in self.strategies.values()
+            for run, elapsed in zip(group.compared, group.elapsed, strict=True)
+            if not run.log.ended
+        ]
+        return min(lengths, default=self.longest)
+
+    @cached_property
     def best(self) -> BestKnown | None:
         """The best known program. It is None while nothing has succeeded, unless an optimum is known.
 

@@ -274,8 +274,11 @@ def load_log(path: str | Path) -> Result:
     return Result(read_log(path))
 
 
-def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
-    """Return the data frame that :meth:`Results.to_frame` describes."""
+def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataFrame:
+    """Return the data frame that :meth:`Results.to_frame` describes.
+
+    ``labels`` replace columns of names, such as ``workload``; they have a name for each log.
+    """
     import pandas as pd
 
     if not logs:
@@ -290,6 +293,7 @@ def study_frame(logs: Sequence[Columns]) -> pd.DataFrame:
         "cost_model": [header.cost_model.name if header.cost_model else None for header in headers],
         "features": [header.features if header.cost_model else None for header in headers],
     }
+    names |= labels
     columns = {name: pd.Series(values, dtype="category").array.take(at) for name, values in names.items()}
     columns |= {name: _take([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
     return pd.DataFrame(columns | _trial_columns(logs, math.nan), copy=False)

@@ -37,6 +37,23 @@ def area_under_curve(curves: Floats, reference: float) -> Floats:
     return np.asarray(np.minimum(curves / reference, 1.0).mean(axis=-1))
 
 
+def area_over_seconds(curves: Floats, elapsed: Floats, seconds: float, reference: float) -> Floats:
+    """Return the mean over ``seconds`` of the best throughput so far, as :func:`area_under_curve` does over trials.
+
+    The throughput is 0 until the first trial ends, and stays the same after the last one.
+
+    Args:
+        curves: The best throughput after each trial, shape (runs, trials).
+        elapsed: The seconds up to the end of each trial, shape (runs, trials).
+        seconds: The length of the time, more than 0.
+        reference: The throughput that counts as 1.
+    """
+    if reference <= 0:
+        return np.zeros(len(curves))
+    ends = np.minimum(np.append(elapsed, np.full((len(elapsed), 1), np.inf), axis=1), seconds)
+    return np.asarray((np.minimum(curves / reference, 1.0) * np.diff(ends)).sum(axis=1) / seconds)
+
+
 @dataclass(frozen=True)
 class Band:
     """The median and quartiles over seeds at each ``x`` (trials from 1, or seconds). All arrays have the same shape."""

@@ -16,6 +16,7 @@ import pytest
 import searchlab
 from searchlab import Comparison, SearchlabError, compare, load_log
 from searchlab.log.result import Result, Results
+from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
 OTHER = "gemm:100x100x500"
@@ -60,6 +61,7 @@ def test_a_directory_its_logs_and_its_results_are_one_comparison(directory: Path
 
 FRAMES = {
     "strategies": "summary",
+    "runs": "runs",
     "overall": "overall",
     "contrasts": "contrasts",
     "lead": "lead",
@@ -79,6 +81,20 @@ def test_frames_are_the_files_of_the_report(comparison: Comparison, saved: Path,
                 assert (math.isnan(value) and text == "") or value == pytest.approx(float(text))
             else:
                 assert str(value) == text
+
+
+def test_frames_are_joined_by_workload_strategy_and_seed(tmp_path: Path) -> None:
+    for space in ("one", "two"):
+        for seed in range(2):
+            write(tmp_path, "a", seed, [1, 2, 3], space=Plugin(space), measure={"name": "v1/table"})
+    comparison = compare(tmp_path)
+    key = ["workload", "strategy", "seed"]
+    runs = comparison.runs_frame()
+    strategies = ["one / a", "one / a", "two / a", "two / a"]
+    assert runs["workload"].unique().tolist() == ["table"] and runs["strategy"].tolist() == strategies
+    for frame in (comparison.trials_frame(), comparison.curves_frame()):
+        assert len(frame) == len(frame.merge(runs, on=key)) == 12
+    assert len(comparison.programs_frame().merge(runs, on=key)) == 4
 
 
 def test_numbers_are_numbers_also_where_none_is_known(tmp_path: Path) -> None:

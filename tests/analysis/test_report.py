@@ -11,18 +11,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from searchlab.analysis import Summary, report, summary_table
-from searchlab.analysis.measures import Spread
+from searchlab.analysis.measures import SeedMean
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
 CHARTS = ("convergence", "convergence-each-seed", "convergence-regret-by-seconds", "convergence-regret-by-trials")
 CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "score", "time")
-FILES = ["contrasts.csv", "curves.csv", "figures.csv", "programs.csv", "report.html", "summary.csv", "summary.json"]
+FILES = ["contrasts.csv", "curves.csv", "figures.csv", "programs.csv", "report.html", "runs.csv"]
+FILES += ["summary.csv", "summary.json"]
 
 
 def study(directory: Path) -> Path:
@@ -44,6 +46,27 @@ def test_files(tmp_path: Path) -> None:
     out = tmp_path / "report"
     assert sorted(path.name for path in out.iterdir()) == FILES
     assert json.loads((out / "summary.json").read_text()) == summary.to_json()
+
+
+def test_the_table_of_means_follows_from_the_runs(tmp_path: Path) -> None:
+    study(tmp_path)
+    write(tmp_path, "random", 2, [1, 2])  # stopped early
+    (item,) = report(tmp_path).workloads
+    rows = list(csv.DictReader((tmp_path / "report" / "runs.csv").open()))
+    means = {row["strategy"]: row for row in csv.DictReader((tmp_path / "report" / "summary.csv").open())}
+    assert {(row["workload"], row["seed"], row["trials"]) for row in rows if row["compared"] == "False"} == {
+        (item.workload, "2", "2")
+    }
+    for name, mean in means.items():
+        runs = [row for row in rows if row["strategy"] == name and row["compared"] == "True"]
+        assert len(runs) == int(mean["seeds"]) == 2
+        for column, of in (("area", "area_mean"), ("area_by_seconds", "area_by_seconds_mean"), ("score", "score")):
+            assert np.mean([float(run[column]) for run in runs]) == pytest.approx(float(mean[of])), column
+        assert np.median([float(run["best_gflops"]) for run in runs]) == float(mean["best_gflops_median"])
+        for column in ("trials_to_target", "seconds_to_target"):
+            times = [float(run[column] or "inf") for run in runs]
+            assert np.median(times) == float(mean[f"{column}_median"] or "inf")
+    assert [row["failed_trials"] for row in rows if row["strategy"] == "random"] == ["1", "1", "0"]
 
 
 @pytest.mark.parametrize(("kind", "start"), [("pdf", b"%PDF"), ("svg", b"<svg"), ("png", b"\x89PNG")])
@@ -145,7 +168,7 @@ def test_logs_are_reported_on_as_their_directory_is(tmp_path: Path) -> None:
     assert [row.strategy for row in only.strategies] == ["guided $x_1$ [bold]"]
 
 
-def spreads(summary: Summary) -> list[Spread]:
+def spreads(summary: Summary) -> list[SeedMean]:
     return [row.area for item in summary.workloads for row in item.strategies]
 
 

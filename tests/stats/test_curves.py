@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from searchlab.stats.curves import (
     Floats,
+    area_over_seconds,
     area_under_curve,
     band_at,
     band_over_seconds,
@@ -47,6 +48,14 @@ def test_area_by_hand() -> None:
     assert area_under_curve(array(0, 5, 10), 10) == pytest.approx(0.5)
     assert area_under_curve(array(5, 20), 10) == pytest.approx(0.75), "more than the best known counts as that"
     assert area_under_curve(array(0, 0), 0) == 0
+
+
+def test_area_over_seconds_by_hand() -> None:
+    curves, elapsed = np.array([[5.0, 10], [5, 20]]), np.array([[1.0, 3], [3, 6]])
+    # 1 s of nothing, 2 s of a half and 1 s of the best; 3 s of nothing and 1 s of a half
+    assert area_over_seconds(curves, elapsed, 4, 10).tolist() == [0.5, 0.125]
+    assert area_over_seconds(curves, elapsed, 8, 10).tolist() == [6 / 8, 3.5 / 8], "the best is kept"
+    assert area_over_seconds(curves, elapsed, 4, 0).tolist() == [0, 0]
 
 
 def test_quartiles_are_numpys_linear_ones() -> None:
