@@ -27,7 +27,7 @@ from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
 from ..measures import Row, Shown, StrategySummary, table
-from ..model import BestProgram, Summary, WorkloadSummary, significant_differences
+from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..words import listed, number_text, p_text
 
@@ -101,6 +101,7 @@ def page(
         overall=overall,
         overall_ranking=table(overall.strategies if overall else [], Shown.PAGE, cutoffs=summary.score_cutoffs),
         overall_significant=significant_differences(overall.contrasts if overall else []),
+        pairs_with_p_one=[pair for pair in (overall.claims if overall else ()) if _has_p_one(pair)],
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
         shared=embed_json(share_data(over_all | small, "all")),
@@ -173,12 +174,19 @@ def _section(
             measure: sorted(note for of, note in notes if of == measure) for measure in StrategySummary.compared_by()
         },
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
+        "tests_with_p_one": sum(c.adjusted is not None and p_text(c.adjusted) == "1" for c in item.contrasts),
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
         "logs": log_links(runs.runs, out),
         "data": embed_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
+
+
+def _has_p_one(pair: PairClaims) -> bool:
+    """Return whether the corrected p-values of the tests of ``pair``, of which there is at least one, are all 1."""
+    answers = (pair.difference.on_these, pair.difference.on_others) if pair.difference else ()
+    return {p_text(answer.p) for answer in answers if answer.p is not None} == {"1"}
 
 
 def _digest(text: str) -> str:
