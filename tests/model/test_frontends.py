@@ -61,10 +61,11 @@ def test_a_file_that_is_missing_or_damaged_is_an_error(name: str, package: str, 
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.pt2"])
-def test_a_missing_extra_names_the_command(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_names_the_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
+    (tmp_path / name).write_bytes(b"a model")
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(SearchlabError, match="pip install"):
-        load_model(name)
+        load_model(str(tmp_path / name))
