@@ -1,4 +1,4 @@
-"""The sentences in a report: which strategy converges fastest, whether this may be noise, and what the runs support.
+"""The sentences in a report: which strategy leads, whether this may be noise, and what the runs support.
 
 Each sentence is a fixed text in which facts are filled in; tables and JSON contain the same facts.
 """
