@@ -364,13 +364,13 @@ def test_sections_are_unpacked_as_they_come_into_sight(browser: Browser, large: 
     assert len(browser.run(PACKED)) == LARGE, "none is in sight of a page that has just opened"
     browser.click(".card[href='#w3']")
     until(browser, "document.getElementById('w3-convergence')")
-    assert 0 <= browser.run("document.getElementById('w3').getBoundingClientRect().top") < 100
+    until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w3').getBoundingClientRect().top)")
+    until(browser, "document.querySelector('#w3-convergence svg')")
     assert lines(browser, "w3-convergence") and f"w{LARGE - 1}" in browser.run(PACKED)
     browser.open("about:blank")
     browser.open(f"{large.resolve().as_uri()}#w5-ranking")
     until(browser, "document.getElementById('w5-ranking')")
-    browser.settle()
-    assert 0 <= browser.run("document.getElementById('w5-ranking').getBoundingClientRect().top") < 200
+    until(browser, "(top => 0 <= top && top < 200)(document.getElementById('w5-ranking').getBoundingClientRect().top)")
     until(browser, "[...document.querySelectorAll('section.packed')].every(s => s.content)")  # decompressed
     browser.run("window.dispatchEvent(new Event('beforeprint'))")
     until(browser, "[...document.querySelectorAll('[data-chart]')].every(f => f.querySelector('svg'))")
