@@ -56,10 +56,7 @@ class RunProgress:
         def on_trial(trial: Trial, replayed: bool) -> None:
             nonlocal best
             best = min(best, trial.cost)
-            text = "no success yet"
-            if math.isfinite(best):
-                text = f"{workload.flops / best / 1e9:.1f} {workload.unit}"
-            self._progress.update(task, advance=1, best=text)
+            self._progress.update(task, advance=1, best=_throughput(workload, best))
             if not self._jobs:
                 self._print_line(task)
 
@@ -145,13 +142,14 @@ def _total(trials: int) -> int | None:
     return None if trials >= UNLIMITED else trials
 
 
+def _throughput(workload: Workload, seconds: float) -> str:
+    return f"{workload.flops / seconds / 1e9:.1f} {workload.unit}" if math.isfinite(seconds) else "no success yet"
+
+
 def log_trials(run: Run) -> OnTrial:
     """Return a function that logs each new trial of ``run``: its number, config, result, and the best one so far."""
     workload = run.space.workload
     best = math.inf
-
-    def throughput(seconds: float) -> str:
-        return f"{workload.flops / seconds / 1e9:.1f} {workload.unit}"
 
     def on_trial(trial: Trial, replayed: bool) -> None:
         nonlocal best
@@ -159,7 +157,7 @@ def log_trials(run: Run) -> OnTrial:
         if replayed or not LOGGER.isEnabledFor(logging.INFO):
             return
         measurement = trial.measurement
-        result = throughput(trial.cost)
+        result = _throughput(workload, trial.cost)
         if measurement.failure:
             result = ": ".join(part for part in (measurement.failure, one_line(measurement.message)[:200]) if part)
         LOGGER.info(
@@ -169,7 +167,7 @@ def log_trials(run: Run) -> OnTrial:
             run.seed,
             trial.index,
             result,
-            throughput(best) if math.isfinite(best) else "none yet",
+            _throughput(workload, best),
             json.dumps(trial.config.to_json()),
         )
 
@@ -183,7 +181,7 @@ def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: 
     Args:
         progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
             bars are shown only in a terminal or in a notebook with ipywidgets. Pass a console to show the bars there.
-            A notebook without ipywidgets shows only the final state of the bars, as text.
+            Where bars cannot be drawn, a line is printed from time to time instead.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)
