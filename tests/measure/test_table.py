@@ -130,7 +130,8 @@ def test_compressed_logs_are_read_only_and_broken_ones_refused(tmp_path: Path) -
             measure={"kind": "table", "path": str(plain)},
         )
     assert packed.read_bytes() == whole
-    for broken in (whole[:-9], whole[: len(whole) // 2], b"", plain.read_bytes(), whole[:200] + b"x" + whole[201:]):
+    flipped = whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]
+    for broken in (whole[:-9], whole[: len(whole) // 2], b"", plain.read_bytes(), flipped):
         packed.write_bytes(broken)
         with pytest.raises(SearchlabError, match=r"a\.jsonl\.gz"):
             read_log(packed)

@@ -378,6 +378,14 @@ def test_sections_are_unpacked_as_they_come_into_sight(browser: Browser, large: 
     assert browser.messages == []
 
 
+def test_an_address_is_gone_to_though_its_section_is_unpacked(browser: Browser, large: Path) -> None:
+    browser.open(large)
+    until(browser, "packed.every(s => s.content)")
+    browser.run("packed.slice(2, 7).forEach(fill); history.replaceState(null, '', '#w6'); scrollTo(0, 0)")
+    browser.run("window.dispatchEvent(new Event('hashchange'))")
+    until(browser, "(top => 0 <= top && top < 100)(document.getElementById('w6').getBoundingClientRect().top)")
+
+
 def test_of_many_strategies_only_six_are_highlighted(browser: Browser, large: Path) -> None:
     browser.size(1400)
     browser.open(large)

@@ -197,14 +197,16 @@ async function unpack() {
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     section.content = await new Response(stream).text();
     if (section.near) fill(section);
-    if (location.hash.startsWith(`#${section.id}`)) jump();
+    if (fragment().split("-")[0] === section.id) jump();
   }
 }
 
-// Goes to the place that the address names, which may be in a packed section.
+const fragment = () => decodeURIComponent(location.hash.slice(1));
+
+// Goes to the place that the address names. Its section and those above it may have been filled since the browser went there.
 function jump() {
-  const id = decodeURIComponent(location.hash.slice(1));
-  if (fill(document.getElementById(id.split("-")[0]))) document.getElementById(id)?.scrollIntoView();
+  fill(document.getElementById(fragment().split("-")[0]));
+  document.getElementById(fragment())?.scrollIntoView();
 }
 
 // Contents: a column at the side of a wide window, else a list that opens.
