@@ -201,7 +201,7 @@ async function unpack() {
   }
 }
 
-const fragment = () => decodeURIComponent(location.hash.slice(1));
+const fragment = () => location.hash.slice(1);
 
 // Goes to the place that the address names. Its section and those above it may have been filled since the browser went there.
 function jump() {
