@@ -312,7 +312,7 @@ The columns of ``summary`` and ``overall`` are declared by the measures, and fur
 """
 RUN_COLUMNS = (
     *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
-    *("trials_to_target", "seconds_to_target", "failed_trials"),
+    *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops"),
 )
 OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
 PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
@@ -379,7 +379,9 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
                 own_areas, own_times = by_seed.get(run.seed, ((None, None, None), (None, None)))
                 best = float(run.curve[: item.horizon][-1])
                 labels = (item.workload, run.space, name, run.seed, run.log.trials, run.seed in by_seed)
-                yield *labels, *own_areas, best, *own_times, int((run.log.failures >= 0).sum())
+                optimum = run.log.header.optimum
+                optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
+                yield *labels, *own_areas, best, *own_times, int((run.log.failures >= 0).sum()), optimum_gflops
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:

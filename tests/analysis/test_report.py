@@ -69,6 +69,14 @@ def test_the_table_of_means_follows_from_the_runs(tmp_path: Path) -> None:
     assert [row["failed_trials"] for row in rows if row["strategy"] == "random"] == ["1", "1", "0"]
 
 
+def test_the_optimum_of_a_complete_table_is_in_each_row(tmp_path: Path) -> None:
+    write(tmp_path, "table", 0, [5, 20], optimum=1e6 / 25 / 1e9)
+    write(tmp_path, "logs", 0, [5, 20])
+    report(tmp_path)
+    without, of_table = csv.DictReader((tmp_path / "report" / "runs.csv").open())
+    assert without["optimum_gflops"] == "" and float(of_table["optimum_gflops"]) == pytest.approx(25)
+
+
 @pytest.mark.parametrize(("kind", "start"), [("pdf", b"%PDF"), ("svg", b"<svg"), ("png", b"\x89PNG")])
 def test_charts_are_written_on_demand(tmp_path: Path, kind: Any, start: bytes) -> None:
     report(study(tmp_path), figures=kind)

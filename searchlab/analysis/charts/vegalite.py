@@ -16,7 +16,7 @@ from ...files import file_name, write_file
 from ...stats.inference import ROPE
 from ..model import Diagram, Summary
 from ..verdict import signed
-from ..words import p_text
+from ..words import p_equals
 from .figures import COLOURS, FLOOR, Bars, Figure, Gap, LineStyles, View, differences, failure_bars, time_bars
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _difference_text(gap: Gap) -> str:
     text = signed(gap.difference.value)
     if gap.difference.lower is not None and gap.difference.upper is not None:
         text += f" [{signed(gap.difference.lower)}, {signed(gap.difference.upper)}]"
-    return text if gap.p is None else f"{text}, p {p_text(gap.p)}"
+    return text if gap.p is None else f"{text}, {p_equals(gap.p)}"
 
 
 def ranks_chart(diagram: Diagram, styles: LineStyles) -> Chart:

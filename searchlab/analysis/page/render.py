@@ -29,7 +29,7 @@ from ..charts.vegalite import Chart, javascript, share_data, small_chart
 from ..measures import Row, Shown, StrategySummary, table
 from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..words import listed, number_text, p_text
+from ..words import listed, number_text, p_equals
 
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
@@ -127,7 +127,7 @@ def environment() -> Environment:
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
         "number": number_text,
-        "p": p_text,
+        "p": p_equals,
         "json": json.dumps,
         "percent": lambda value: f"{100 * value:.0f} %",
     }
@@ -174,7 +174,7 @@ def _section(
             measure: sorted(note for of, note in notes if of == measure) for measure in StrategySummary.compared_by()
         },
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
-        "tests_with_p_one": sum(c.adjusted is not None and p_text(c.adjusted) == "1" for c in item.contrasts),
+        "tests_with_p_one": sum(c.adjusted is not None and p_equals(c.adjusted) == "p = 1" for c in item.contrasts),
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
@@ -186,7 +186,7 @@ def _section(
 def _has_p_one(pair: PairClaims) -> bool:
     """Return whether the corrected p-values of the tests of ``pair``, of which there is at least one, are all 1."""
     answers = (pair.difference.on_these, pair.difference.on_others) if pair.difference else ()
-    return {p_text(answer.p) for answer in answers if answer.p is not None} == {"1"}
+    return {p_equals(answer.p) for answer in answers if answer.p is not None} == {"p = 1"}
 
 
 def _digest(text: str) -> str:
