@@ -231,11 +231,12 @@ def global_random_state(model: CostModelSubject) -> None:
 @rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", STEADY)
 def every_process(model: CostModelSubject) -> None:
     """Its predictions are the same in every process and with any number of threads."""
-    first, second = in_two_processes(_predictions, model)
+    first, second = in_two_processes(predictions, model)
     _check_same(np.array(first), np.array(second), "in another process, on one thread, it predicts")
 
 
-def _predictions(model: CostModelSubject) -> list[float]:
+def predictions(model: CostModelSubject) -> list[float]:
+    """Return the model's predictions after training on 400 trials."""
     return list(train_and_predict(model, *data(400)).tolist())
 
 

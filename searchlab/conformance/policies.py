@@ -198,13 +198,14 @@ def clock(policy: PolicySubject) -> None:
 @rule("sort sets before iterating over them, or use an ordered dict; compute sums in one thread", STEADY)
 def every_process(policy: PolicySubject) -> None:
     """Its proposals are the same in every process, for any hash seed and number of threads."""
-    first, second = in_two_processes(_proposals, policy)
+    first, second = in_two_processes(proposals, policy)
     if first != second:
         number = next(i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
         raise Breach(f"proposal {number} is {first[number]} in one process, but {second[number]} in another")
 
 
-def _proposals(policy: PolicySubject) -> list[dict[str, Any]]:
+def proposals(policy: PolicySubject) -> list[dict[str, Any]]:
+    """Return the proposals of a short run in each of the policy's spaces, as JSON data."""
     return [trial.config.to_json() for where in policy.spaces.values() for trial in policy.run(where, trials=24)]
 
 

@@ -279,13 +279,14 @@ def index(space: SpaceSubject) -> None:
 @rule("do not rely on the order of a set or on anything else that differs between processes", KNOWN)
 def fingerprint(space: SpaceSubject) -> None:
     """The fingerprint and the samples for a given seed are the same in every process."""
-    first, second = in_two_processes(_identity, space)
+    first, second = in_two_processes(identity, space)
     if first != second:
         different = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
         raise Breach(f"one process has {different[0]}, but another has {different[1]}")
 
 
-def _identity(space: SpaceSubject) -> list[Any]:
+def identity(space: SpaceSubject) -> list[Any]:
+    """Return the space's fingerprint and five samples, as JSON data."""
     rng = np.random.default_rng(7)
     return [space.space.fingerprint, *(space.space.sample(rng).to_json() for _ in range(5))]
 

@@ -143,13 +143,14 @@ def builds_function(subject: WorkloadSubject) -> None:
 def one_function(subject: WorkloadSubject) -> None:
     """Its function is the same in every process."""
     _ = subject.arguments
-    first, second = in_two_processes(_hash_of, subject.workload)
+    first, second = in_two_processes(function_hash, subject)
     if first != second:
         raise Breach("another process builds a different function")
 
 
-def _hash_of(workload: Workload) -> str:
-    return program_hash(workload.module)
+def function_hash(subject: WorkloadSubject) -> str:
+    """Return the hash of the workload's function."""
+    return program_hash(subject.workload.module)
 
 
 @rule("keep only picklable values in the fields", ["frozen"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import pytest
 
 from searchlab.conformance import (
@@ -11,7 +14,11 @@ from searchlab.conformance import (
     space_checks,
     workload_checks,
 )
-from searchlab.conformance.check import Check
+from searchlab.conformance.check import Check, Subject, in_two_processes
+from searchlab.conformance.costmodels import predictions
+from searchlab.conformance.policies import proposals
+from searchlab.conformance.spaces import identity
+from searchlab.conformance.workloads import function_hash
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.space import SPACES
@@ -23,8 +30,14 @@ NOT_FOR_ALL = {"index", "bounded-time", "state-is-what-was-told"}
 """Checks that may have nothing to say."""
 
 
+IN_TWO_PROCESSES = {"every-process", "fingerprint", "one-function"}
+"""Checks that start a process, which takes longer than what they do there: one test makes them of all plug-ins."""
+
+SPACES_WITH_PROGRAMS = [name for name in SPACES.entry_points_by_name() if SPACES.load(name).has_programs]
+
+
 def held(checks: list[Check], everywhere: bool = True) -> None:
-    outcomes = list(run_checks(checks))
+    outcomes = list(run_checks(check for check in checks if check.name not in IN_TWO_PROCESSES))
     failed = "\n\n".join(
         f"{outcome.name}\n{outcome.text}" for outcome in outcomes if outcome.status in ("FAIL", "not run")
     )
@@ -32,12 +45,16 @@ def held(checks: list[Check], everywhere: bool = True) -> None:
     assert not everywhere or {outcome.name for outcome in outcomes if outcome.status == "n/a"} <= NOT_FOR_ALL
 
 
-@pytest.mark.parametrize("name", strategies())
-def test_policy(name: str) -> None:
+def checks_of_policy(name: str) -> list[Check]:
     where = {"space": "sketch", "workload": "gemm:64x64x64"} if name in IN_SKETCH else {}
     cost_model = {"name": "xgboost", "options": {"rounds": 20}}
     policy = {"name": name, "options": OPTIONS.get(name, {})}
-    held(policy_checks(policy, cost_model=cost_model, features="knob", **where))
+    return policy_checks(policy, cost_model=cost_model, features="knob", **where)
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_policy(name: str) -> None:
+    held(checks_of_policy(name))
 
 
 @pytest.mark.parametrize("name", IN_SKETCH)
@@ -48,7 +65,7 @@ def test_a_policy_that_refuses_toys_says_so(name: str) -> None:
     assert isinstance(refused.value.__cause__, UnsupportedSpace)
 
 
-@pytest.mark.parametrize("name", [name for name in SPACES.entry_points_by_name() if SPACES.load(name).has_programs])
+@pytest.mark.parametrize("name", SPACES_WITH_PROGRAMS)
 def test_space(name: str) -> None:
     held(space_checks(name))
 
@@ -72,6 +89,22 @@ WORKLOADS_OF = {
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
 def test_workload(kind: str) -> None:
     held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in ("kernel", "tir"))
+
+
+def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[str, Any]:
+    return {f"{function.__name__} of {subject.plugin.name}": function(subject) for function, subject in subjects}
+
+
+def test_every_plugin_gives_the_same_results_in_every_process() -> None:
+    policies = [param.values[0] for param in strategies() if not any(mark.args[0] for mark in param.marks)]
+    checks: list[tuple[Callable[[Any], Any], list[Check]]] = [
+        *((proposals, checks_of_policy(name)) for name in policies),
+        *((identity, space_checks(name)) for name in SPACES_WITH_PROGRAMS),
+        *((predictions, cost_model_checks(name)) for name in COST_MODELS.entry_points_by_name()),
+        *((function_hash, workload_checks(WORKLOADS_OF[kind])) for kind in WORKLOADS_OF if kind != "kernel"),
+    ]
+    first, second = in_two_processes(results, [(function, listed[0].subject) for function, listed in checks])
+    assert first == second
 
 
 def test_a_space_is_checked_where_it_has_programs() -> None:

@@ -28,7 +28,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "evolutionary-model": {"population": 32},
     "ansor": {"population": 24, "n_startup": 24},
     "metaschedule": {"population": 12, "generations": 1, "n_startup": 24},
-    "baco": {"points": 64, "searches": 2, "memory": 32},
+    "baco": {"points": 32, "searches": 1, "memory": 32},
+    "lfbo": {"n_startup": 24, "neighbours": 50},
+    "gp-prior": {"points": 50, "neighbours": 20, "memory": 32},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
     "smac": {"n_startup": 16, "memory": 32, "challengers": 32, "searches": 1, "plateau": 1, "trees": 4},
 }
