@@ -19,7 +19,7 @@ from searchlab.costmodel import COST_MODELS
 from searchlab.costmodel.features import FEATURES
 from searchlab.executors.contract import EXECUTORS
 from searchlab.log.plan import Claim
-from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
+from searchlab.measure.settings import FunctionSettings, LocalSettings, RpcSettings, TableSettings
 from searchlab.model import SCHEDULERS
 from searchlab.options import in_words
 from searchlab.plugins import Plugin, PluginKind
@@ -286,6 +286,7 @@ STRUCTS: dict[type[msgspec.Struct], str] = {
     Claim: "An entry in claims",
     Plugin: "The executor, or a policy's cost model",
     LocalSettings: "measure: on this machine",
+    FunctionSettings: "measure: a Python function",
     RpcSettings: "measure: on a fleet",
     TableSettings: "measure: a table",
 }

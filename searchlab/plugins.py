@@ -45,11 +45,19 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         Raises:
             SearchlabError: If an option is neither a plain value nor a function.
         """
-        spelled = {name: reference_of(value) if callable(value) else value for name, value in self.options.items()}
         try:
-            return Plugin(self.name, msgspec.to_builtins(spelled))
+            return Plugin(self.name, msgspec.to_builtins(_spelled(self.options)))
         except TypeError as error:
             raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
+
+
+def _spelled(value: Any) -> Any:
+    """Return an option with ``"module:name"`` for each function, at any depth."""
+    if isinstance(value, Mapping):
+        return {name: _spelled(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(item) for item in value]
+    return reference_of(value) if callable(value) else value
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]

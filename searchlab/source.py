@@ -31,6 +31,12 @@ CORE = Path(__file__).parent
 _AFTER_RUNS = ("analysis", "apply", "cli", "conformance", "exchange", "model", "suite", "tables")
 """The core's packages in layers above ``run``, which cannot change the trials of a run."""
 
+SCRIPT = "__main__"
+"""The module of a script, of which only the classes and functions count to which the objects refer.
+
+Its other lines, such as the arguments of ``tune``, may change at any time.
+"""
+
 _LIBRARIES = {"site-packages", "dist-packages"}
 """The directories in which distributions are installed."""
 
@@ -66,7 +72,8 @@ def source_digest(*objects: Any) -> str:
         for definition in (item.__mro__ if isinstance(item, type) else (item,))
     ]
     packages = {_package(name) for item in definitions if _has_file(name := getattr(item, "__module__", None) or "")}
-    parts, pending = _code_of(definitions)
+    partials = [item for item in objects if isinstance(item, functools.partial)]  # whose arguments count, too
+    parts, pending = _code_of([*definitions, *partials])
     visited: set[str] = set()
     while pending:
         name = pending.pop()
@@ -79,7 +86,8 @@ def source_digest(*objects: Any) -> str:
             if package in packages:
                 parts.add(_distribution_digest(package))
         elif not _is_under(path, _STANDARD):
-            parts.add(f"{name} {_imported_tree(name, path)}")
+            if name != SCRIPT:
+                parts.add(f"{name} {_imported_tree(name, path)}")
             pending |= _imports(path, _parent_package(name, path)) - visited
     return _digest(sorted(parts))
 
@@ -271,6 +279,8 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
         elif isinstance(value, type | FunctionType):
             if _has_file(value.__module__):
                 modules.add(value.__module__)
+                if value.__module__ == SCRIPT:
+                    code.add(_code_text(value))
                 if is_users(value.__module__):
                     pending += [(*member, True) for member in _referred_to(value) if not _is_private(*member)]
             elif _package(value.__module__) not in sys.stdlib_module_names - {"__main__"}:

@@ -100,6 +100,20 @@ class SetUpRunner(NamedTuple):
         return str(self.workload)
 
 
+class SetUpFunction(NamedTuple):
+    """Prepare to call a function.
+
+    Attributes:
+        function: The pickled function.
+    """
+
+    function: bytes
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Started(_Answer, frozen=True):
     """A new worker's first message: it has finished its imports."""
 
@@ -215,6 +229,13 @@ class Begun(_Answer, frozen=True):
     """The inputs are on the device, and the program's clock starts."""
 
 
+class Call(NamedTuple):
+    """Call the function with a config ``repeat`` times. The answer is Ran."""
+
+    config: Config
+    repeat: int
+
+
 class Remeasure(NamedTuple):
     """Time all programs once per round, in turn. The answer is Remeasured."""
 
@@ -256,8 +277,8 @@ class Unfit(_Answer, frozen=True):
     text: Text
 
 
-SetUp = SetUpBuilder | SetUpRunner
-Work = Build | Extract | RunProgram | Remeasure | RunOn
+SetUp = SetUpBuilder | SetUpRunner | SetUpFunction
+Work = Build | Extract | RunProgram | Call | Remeasure | RunOn
 Done = Ready | Broken | Failed | Built | Skipped | Extracted | Ran | Remeasured | Lost | Unfit
 """The last answer to a message."""
 Answer = Started | Scheduled | Begun | Done

@@ -28,7 +28,21 @@ import msgspec
 from ..errors import SearchlabError
 from ..plugins import search_path
 from .isolation import with_limit
-from .messages import Answer, Broken, End, Failed, Fork, HasEnded, Ready, Reply, SetUp, SetUpRunner, Started, Work
+from .messages import (
+    Answer,
+    Broken,
+    End,
+    Failed,
+    Fork,
+    HasEnded,
+    Ready,
+    Reply,
+    SetUp,
+    SetUpFunction,
+    SetUpRunner,
+    Started,
+    Work,
+)
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 Environment = Mapping[str, str]
@@ -437,6 +451,8 @@ class MeasuringWorker(Worker):
                 f"the process that computes the reference result of {self.set_up_message} {death}; check the "
                 "workload's function"
             ) from None
+        if self._started and isinstance(self.set_up_message, SetUpFunction):
+            raise SearchlabError(f"the process that imports {self.set_up_message} {death}; check its module") from None
         raise SearchlabError(f"a measuring process {death} while starting; check your TVM installation") from None
 
 

@@ -15,10 +15,11 @@ Every kind has the following members, where ``base`` is the directory that relat
 
 from __future__ import annotations
 
+from .function import FunctionSettings
 from .local import LocalSettings
 from .rpc import RpcSettings
 from .table import TableSettings
 
-__all__ = ["LocalSettings", "RpcSettings", "Settings", "TableSettings"]
+__all__ = ["FunctionSettings", "LocalSettings", "RpcSettings", "Settings", "TableSettings"]
 
-Settings = LocalSettings | RpcSettings | TableSettings
+Settings = LocalSettings | FunctionSettings | RpcSettings | TableSettings

@@ -13,7 +13,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
@@ -24,8 +24,9 @@ import tvm
 
 from ..arrays import Array
 from ..costmodel.features import ScheduledFeatures, make_features
-from ..errors import InvalidConfig, cut, text_of
+from ..errors import InvalidConfig, SearchlabError, cut, text_of
 from ..machine.host import start_tvm_threads
+from ..options import plain
 from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
@@ -494,6 +495,7 @@ class Workbench:
     features: dict[str, ScheduledFeatures]
     runner: Runner
     remote: RemoteRunner
+    function: Callable[[dict[str, Any]], Any]
 
     def __init__(self, channel: Channel, memory_limit_mb: int) -> None:
         self.channel = channel
@@ -504,6 +506,9 @@ class Workbench:
         if isinstance(message, SetUp):
             self.send(self.set_up(message))
         elif isinstance(message, messages.RunOn):  # the candidate runs on a fleet device, not in this process
+            self.send(self.answer(message))
+        elif isinstance(message, messages.Call):  # a function may keep its state, such as data that it has loaded
+            limit_memory(self.memory_limit_mb)
             self.send(self.answer(message))
         else:
             limit_memory(self.memory_limit_mb)
@@ -528,6 +533,8 @@ class Workbench:
                 return self.extract(features, configs)
             case messages.RunProgram(code, best):
                 return self.runner.run(_local(code), best)
+            case messages.Call(config, repeat):
+                return self.call(config, repeat)
             case messages.Remeasure(programs, rounds):
                 return self.runner.remeasure([_local(code) for code in programs], rounds)
             case messages.RunOn(address, code, best):
@@ -544,6 +551,8 @@ class Workbench:
                 case messages.SetUpRunner(workload, settings, target, error_factor, None, seed):
                     cases = cases_of(workload, settings.check, seed, error_factor)
                     self.runner = Runner(workload, settings, device_of(target.kind), cases=cases)
+                case messages.SetUpFunction(data):
+                    self.function = pickle.loads(data)
                 case messages.SetUpRunner():
                     self.remote = RemoteRunner(message)
         except Exception as error:  # for example, because a plug-in's module cannot be imported
@@ -576,6 +585,20 @@ class Workbench:
             return Failed("build_error", text, scheduling + cpu_seconds() - start)
         return messages.Built(code, scheduling + cpu_seconds() - start)
 
+    def call(self, config: Config, repeat: int) -> Ran | Failed:
+        """Call the function, and return the costs that it returns."""
+        start = time.perf_counter()
+        try:
+            costs = [cost for _ in range(repeat) for cost in costs_in(self.function(dict(config)))]
+        except InvalidConfig as error:
+            return Failed("invalid", cut(text_of(error)), time.perf_counter() - start)
+        except SearchlabError as error:
+            return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
+        except Exception as error:  # a user's function may raise anything
+            text = with_limit(cut(f"{type(error).__name__}: {text_of(error)}"), self.memory_limit_mb)
+            return Failed("run_error", text, time.perf_counter() - start)
+        return Ran(tuple(costs), False, time.perf_counter() - start)
+
     def extract(self, name: str, configs: list[Config]) -> messages.Extracted:
         start = cpu_seconds()
         if name not in self.features:
@@ -584,6 +607,26 @@ class Workbench:
             self.features[name] = features
         rows = [row.astype(np.float64).tobytes() for row in self.features[name].extract(configs)]
         return messages.Extracted(rows, cpu_seconds() - start)
+
+
+def costs_in(returned: Any) -> list[float]:
+    """Return the costs that a function has returned: a number, several repeats, or either as ``{"seconds": ...}``.
+
+    Raises SearchlabError if it has returned anything else.
+    """
+    value = plain(returned)
+    if isinstance(value, Mapping):
+        value = value.get("seconds")
+    costs = value if isinstance(value, list) and value else [value]
+    for cost in costs:
+        if isinstance(cost, bool) or not isinstance(cost, int | float):
+            raise SearchlabError(
+                f"the function returned {returned!r:.200}; it must return seconds, which are a number or a list of "
+                "numbers, or a mapping with the key 'seconds'"
+            )
+        if not 1e-15 < cost < 1e15:  # the limits of logs
+            raise SearchlabError(f"the function returned {returned!r:.200}; seconds must be positive and finite")
+    return [float(cost) for cost in costs]
 
 
 def cpu_seconds() -> float:

@@ -32,6 +32,7 @@ from ..policy import POLICIES
 from ..records import Trial, describe_failures
 from ..space import Config, Space
 from ..stats.random_search import Draws
+from ..workload import Function
 from .open import discard
 from .plan import OnTrial, Run
 
@@ -262,6 +263,10 @@ class RunLoop:
     def _check_programs(self) -> None:
         """Raise OtherRun if the space now yields another program, or the table another time, for a logged config."""
         space = self._run.space
+        if isinstance(space.workload, Function) and not self._measurer.repeatable:
+            if self._log.records and self._log.log.code.get("workload") != self._run.code["workload"]:
+                raise self._other_run(self._log.records[0], "was measured by other code")
+            return
         if self._measurer.repeatable:
             configs = [record.trial.config for record in self._log.records]
             for record, measurement in zip(self._log.records, self._measurer.measure(space, configs), strict=True):

@@ -30,14 +30,14 @@ from ..log.format import (
 from ..log.plan import Budget
 from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
-from ..measure.settings import Settings, TableSettings
+from ..measure.settings import FunctionSettings, LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in, names_from
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import SPACES, Space
 from ..target import Target
-from ..workload import WORKLOADS, Workload, kind_of
+from ..workload import WORKLOADS, Function, Workload, kind_of
 from .warm_start import EarlierRuns, WarmStart
 
 OnTrial = Callable[[Trial, bool], object]
@@ -46,6 +46,28 @@ OnTrial = Callable[[Trial, bool], object]
 It is also called for the trials in a complete log. Its return value is ignored. If it raises an error, the run ends and
 the error propagates to the caller. The trial remains in the log, so the run can be resumed after it.
 """
+
+
+def space_spec(
+    space: PluginSpec | Space,
+    restrictions: Sequence[str | Callable[..., Any]] = (),
+    schedule: Callable[..., Any] | None = None,
+) -> PluginSpec | Space:
+    """Return ``space`` or, if it is a mapping from knobs to values, the plug-in ``parameters`` with these options.
+
+    Raises SearchlabError if there are options but no such mapping, or the mapping is empty.
+    """
+    options = {name: v for name, v in (("restrictions", restrictions), ("schedule", schedule)) if v}
+    if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
+        if not space:
+            raise SearchlabError('the space has no knobs; pass at least one with its values, such as {"x": [1, 2, 4]}')
+        return {"name": "parameters", "options": {"parameters": dict(space), **options}}
+    if options:
+        raise SearchlabError(
+            f"{' and '.join(options)} can only be passed if the space is a mapping from knobs to values, such as "
+            '{"x": [1, 2, 4]}'
+        )
+    return space
 
 
 @dataclass(frozen=True)
@@ -313,7 +335,8 @@ def plan_run(
         SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
     space, plugin = space_choice.space, space_choice.plugin
-    if not (space.has_programs or settings.replays):
+    settings = _settings_for(space.workload, settings)
+    if not (space.has_programs or settings.replays or isinstance(space.workload, Function)):
         raise SearchlabError(
             f"the {plugin.name} space has no programs for {space.workload}, only recorded times; "
             f'set measure = {{ kind = "table", path = ... }}'
@@ -344,6 +367,19 @@ def plan_run(
     return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))
 
 
+def _settings_for(workload: Workload, settings: Settings) -> Settings:
+    """Return ``settings``, or the default for functions if these are the default for programs and do not apply."""
+    is_called = isinstance(workload, Function)
+    if is_called and settings == LocalSettings():
+        return FunctionSettings()
+    if settings.replays or is_called == isinstance(settings, FunctionSettings):
+        return settings
+    kind = settings.identity()["kind"]
+    if is_called:
+        raise SearchlabError(f'{workload} is called, not built, so use measure.kind = "function" instead of "{kind}"')
+    raise SearchlabError(f'{workload} is not a function, so measure.kind cannot be "{kind}"; use "local"')
+
+
 def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     """Return the digests of the source code that decides a run, by role. A table's path starts from ``base``.
 
@@ -356,7 +392,9 @@ def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
     }
     if isinstance(run.settings, TableSettings):
         digests["table"] = run.settings.content_digest(base)
-    return {"core": core_digest(), "workload": source_digest(type(run.space.workload)), **digests}
+    workload = run.space.workload
+    called = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
+    return {"core": core_digest(), "workload": source_digest(type(workload), *called), **digests}
 
 
 def defaults_of(run: Run) -> dict[str, dict[str, Any]]:

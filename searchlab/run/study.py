@@ -292,12 +292,9 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
         named = {text: space.workload for spaces in objects.spaces.values() for text, space in spaces.items()}
         plain["workloads"] = list(named.values())
     if isinstance(plain.get("workloads"), list | tuple):
-        objects.workloads.update(
-            {str(workload): workload for workload in plain["workloads"] if isinstance(workload, Workload)}
-        )
-        plain["workloads"] = [
-            str(workload) if isinstance(workload, Workload) else workload for workload in plain["workloads"]
-        ]
+        workloads = [parse_workload(item) if callable(item) else item for item in plain["workloads"]]
+        objects.workloads.update({str(item): item for item in workloads if isinstance(item, Workload)})
+        plain["workloads"] = [str(item) if isinstance(item, Workload) else item for item in workloads]
     if isinstance(plain.get("target"), Target):
         plain["target"] = plain["target"].to_json()
     if isinstance(plain.get("measure"), msgspec.Struct):
@@ -391,7 +388,8 @@ class Study:
             data: The keys and their values. Instead of names, ``policies`` and ``cost_models`` may contain classes, and
                 ``spaces`` may contain classes or Space objects. You can also pass these as the ``name`` of an entry. If
                 ``workloads`` is missing, the workloads of the Space objects are used. Workloads may be Workload
-                objects, ``target`` may be a Target, and ``measure`` may be a settings object.
+                objects or functions that measure a config, ``target`` may be a Target, and ``measure`` may be a
+                settings object.
             base: The directory that relative paths start from.
         """
 

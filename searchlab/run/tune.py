@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_one, warn_of_a_busy_machine, warn_of_results
-from .plan import OnTrial, SpaceChoice, Strategy, plan_run
+from .plan import OnTrial, SpaceChoice, Strategy, plan_run, space_spec
 from .progress import show_progress
 from .study import budget_of
 from .warm_start import EarlierRuns, Source
@@ -26,7 +26,7 @@ from .warm_start import EarlierRuns, Source
 
 @checks_arguments
 def tune(
-    workload: str | Workload,
+    workload: str | Workload | Callable[..., Any],
     *,
     space: PluginSpec | Space,
     policy: PluginSpec,
@@ -44,15 +44,19 @@ def tune(
     discard: bool = False,
     on_trial: OnTrial | None = None,
     progress: bool | Console | None = None,
+    restrictions: Sequence[str | Callable[..., Any]] = (),
+    schedule: Callable[..., Any] | None = None,
 ) -> Result:
     """Search one workload in one space with one policy, and log the run to a file.
 
     Call it again to resume an interrupted run, or to extend a complete run with a larger budget.
 
     Args:
-        workload: A workload, or its name, such as ``"gemm:512x512x512"``.
+        workload: A workload, or its name, such as ``"gemm:512x512x512"``. It may also be any function that measures a
+            config, ``f(config)``, and returns seconds, as described in :class:`~searchlab.workload.Function`.
         space: A registered name, a ``"module:Class"`` string, a class, or a mapping ``{"name": ..., "options": {...}}``
-            whose name is any of these. You can also pass a :class:`~searchlab.space.Space`.
+            whose name is any of these. You can also pass a :class:`~searchlab.space.Space`, or a mapping from the names
+            of knobs to lists of their values, such as ``{"x": [1, 2, 4]}``.
         policy: The policy, specified in the same way as ``space``, except that it cannot be an instance.
         log: The path of the run's log.
         trials: The maximum number of trials. The default is 64, or no limit if you pass ``seconds`` or ``stop_after``.
@@ -77,6 +81,10 @@ def tune(
             exception propagates, and the same call resumes the run. The return value is ignored.
         progress: Pass False to hide the progress bar. By default, it is shown in a terminal and in a notebook with
             ipywidgets. Pass a rich console to show it there.
+        restrictions: Conditions that all configs satisfy if ``space`` is a mapping from knobs to values: expressions
+            such as ``"x * y <= 1024"``, or functions of knobs such as ``lambda x, y: x * y <= 1024``.
+        schedule: A function ``schedule(sch, config)`` that transforms ``sch``, a schedule of the workload's program, if
+            ``space`` is a mapping from knobs to values and the workload is not a function.
 
     Returns:
         The run, with all trials in the log.
@@ -98,6 +106,7 @@ def tune(
         >>> result.best.gflops > 0
         True
     """
+    spec = space_spec(space, restrictions, schedule)
     settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
     settings = settings or LocalSettings()
     if target is None and not isinstance(space, Space):
@@ -106,7 +115,7 @@ def tune(
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = EarlierRuns.from_sources(sources, settings.statistic)
     run = plan_run(
-        SpaceChoice.from_spec(space, parse_workload(workload), resolved, settings=settings),
+        SpaceChoice.from_spec(spec, parse_workload(workload), resolved, settings=settings),
         Strategy.from_specs(policy, cost_model, features),
         settings,
         budget_of(trials, seconds, stop_after),

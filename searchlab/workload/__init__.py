@@ -1,6 +1,7 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_by, rounding
+from .function import Function
 from .kernel import Kernel, kernel
 from .parse import kind_of, logged_workload, named_workload, parse_workload, preset_names
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, convolutions_between, gemm
@@ -15,6 +16,7 @@ __all__ = [
     "Argument",
     "BatchMatmul",
     "Conv2d",
+    "Function",
     "Gemm",
     "Kernel",
     "Packed",

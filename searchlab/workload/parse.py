@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ..errors import SearchlabError, did_you_mean
 from ..options import checks_arguments
 from ..plugins import names_from
 from .base import WORKLOADS, Workload
+from .function import Function
 from .products import Conv2d, Gemm, conv2d, gemm, with_options
 
 
 @checks_arguments
-def parse_workload(text: str | Workload) -> Workload:
+def parse_workload(text: str | Workload | Callable[..., Any]) -> Workload:
     """Return the workload with a given name, which may be a preset.
 
     Args:
         text: A name such as ``"gemm:512x512x512:float16:relu"``, whose first word is the name of a workload plug-in, or
             ``module:Class`` if it is not registered; or a preset such as ``"resnet50/conv3.2b"`` (see
-            :func:`preset_names`). A :class:`Workload` is returned unchanged.
+            :func:`preset_names`). A :class:`Workload` is returned unchanged. A function is a workload of its own, which
+            returns the cost of each config: see :class:`Function`.
 
     Raises:
         SearchlabError: If ``text`` is none of these.
@@ -31,6 +35,8 @@ def parse_workload(text: str | Workload) -> Workload:
     """
     if isinstance(text, Workload):
         return text
+    if not isinstance(text, str):
+        return Function.from_function(text)
     kind, spelling = kind_of(text.strip())
     if "/" in kind:
         return _preset(kind, spelling.split(":") if spelling else [])

@@ -1,4 +1,7 @@
-"""``parameters``: configs recorded by a different tuner. They have no programs, so only a table can measure them."""
+"""``parameters``: configs with given names and values, some of which may be excluded.
+
+They are measured by calling a function or looked up in a table, unless a function schedules the workload's program.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,24 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
 from searchlab.arrays import Array
 from searchlab.errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from searchlab.plugins import load_attribute, reference_of
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
+
+from .restrictions import Restrict, Restriction, parse_restriction
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -29,18 +38,32 @@ MOST = 1 << 24
 
 INT64 = 1 << 62
 
+MOST_EVALUATED = 1 << 21
+"""The number of values of knobs for which restrictions are evaluated in order to find a config, or to count all."""
+
+Part = tuple[Value, ...]
+"""The values of those knobs of a prefix on which the rest of a config depends."""
+
 
 class Parameters(ProductSpace):
-    """The configs listed in a different tuner's file. They have no programs, so only a table can measure them.
+    """The product of the values of parameters, without the configs that restrictions exclude.
 
-    The list defines the space: the other tuner's restrictions are never evaluated, but configs that they excluded are
-    not in the list. A knob offers the values that lead to a listed config, so later knobs depend on earlier ones.
-    Indices are those in the product of all parameters, so they have gaps. ``sample`` draws uniformly.
+    A knob offers the values that lead to a config, so later knobs depend on earlier ones. Indices are those in the
+    complete product, so they have gaps. ``sample`` draws uniformly. Configs are not enumerated in advance.
+
+    The space has no programs unless you pass ``schedule``: it is for functions that measure a config
+    (``python:MODULE:NAME``), and for tables from other tuners.
 
     Args:
         parameters: The values of each parameter, in order. Raises UnsupportedWorkload if no parameters are passed.
         listed: The indices of the configs in packed form, or an empty string for the complete product.
-            ``searchlab import`` writes both options into the table; a study over it specifies only the space.
+            ``searchlab import`` writes both options into the table, because other tuners' files contain no
+            restrictions; a study over it specifies only the space.
+        restrictions: Conditions that all configs satisfy: expressions such as ``"x * y <= 1024"``, functions whose
+            parameters are names of knobs, or functions that receive the config. In a study file, a function is
+            ``"module:name"``.
+        schedule: A function ``schedule(sch, config)`` that transforms ``sch``, a schedule of the workload's program.
+            In a study file, it is ``"module:name"``.
     """
 
     has_programs = False
@@ -52,15 +75,28 @@ class Parameters(ProductSpace):
         *,
         parameters: Mapping[str, Sequence[Value]] | None = None,
         listed: str = "",
+        restrictions: Sequence[Restrict] = (),
+        schedule: Callable[..., Any] | str | None = None,
     ) -> None:
         if not parameters:
             raise UnsupportedWorkload(
-                f"space 'parameters' has no configs for {workload}: they are stored in a table imported from another "
-                f'tuner; use measure = {{ kind = "table", path = ... }} with such a table'
+                f"space 'parameters' has no configs for {workload}: specify its parameters, or use measure = "
+                f'{{ kind = "table", path = ... }} with a table that contains them'
             )
         super().__init__(workload, target, _knobs(parameters))
         self._listed = listed
-        self._indices = self._every() if not listed else _decode(listed, self.range_length)
+        self._restrictions = [restrictions] if isinstance(restrictions, str) else list(restrictions)
+        self._schedule = load_attribute(schedule, "schedule") if isinstance(schedule, str) else schedule
+        if schedule is not None:
+            self.has_programs = True
+            workload.module  # noqa: B018 - raises UnsupportedWorkload if there is no program to schedule
+        self._indices: Sequence[int] | None = None  # None if they have not been enumerated
+        if listed:
+            self._indices = _decode(listed, self.range_length)
+        elif not self._restrictions and self.range_length <= MOST:
+            self._indices = range(self.range_length)
+        else:
+            self._restricted  # noqa: B018 - raises SearchlabError if a restriction is invalid or there is no config
 
     @classmethod
     def options_for(
@@ -79,29 +115,28 @@ class Parameters(ProductSpace):
         plain = {name: list(values) for name, values in parameters.items()}
         return {"parameters": plain, **({"listed": _encode(sorted(indices))} if len(indices) < stride else {})}
 
-    def _every(self) -> Sequence[int]:
-        if self.range_length > MOST:
-            raise SearchlabError(
-                f"parameters: the product of the values has {self.range_length:,} configs, but at most {MOST:,} are "
-                f"supported; check that the header comes from an imported table"
-            )
-        return range(self.range_length)
-
     # --- the configs ----------------------------------------------------------------------------------------
 
     @cached_property
     def _tree(self) -> _Tree:
-        return _Tree(self.axes, self._indices)
+        return self._restricted if self._indices is None else _Listed(self.axes, self._indices)
+
+    @cached_property
+    def _restricted(self) -> _Restricted:
+        names = [knob.name for knob in self.axes]
+        return _Restricted(self.axes, [parse_restriction(restriction, names) for restriction in self._restrictions])
 
     @cached_property
     def _members(self) -> frozenset[int]:
-        return frozenset(self._indices)
+        return frozenset(self._indices or ())
 
     def decide(self, choose: Choose) -> Config:
         return self._tree.decide(choose)
 
     def sample(self, rng: np.random.Generator) -> Config:
-        """Draw a config uniformly."""
+        """Draw a config uniformly or, if the configs are too many to count, each knob's value in turn."""
+        if self._indices is None:
+            return self._restricted.sample(rng) or super().sample(rng)
         return super().config_at(self._indices[int(rng.integers(len(self._indices)))])
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob]:
@@ -111,18 +146,27 @@ class Parameters(ProductSpace):
         return self._tree.repair(values, rng)
 
     def size(self, limit: int = 0) -> int:
+        """Return the number of configs, or of the complete product if the restrictions make them too many to count."""
+        if self._indices is None:
+            return self._restricted.size or self.range_length
         return len(self._indices)
 
     def enumerate(self, rng: np.random.Generator | None = None) -> Iterator[Config]:
-        """Yield every config once, by ascending index, or in random order with ``rng``."""
-        order = range(len(self._indices)) if rng is None else rng.permutation(len(self._indices)).tolist()
-        return (ProductSpace.config_at(self, self._indices[row]) for row in order)
+        """Yield every config once, by ascending index, or in random order with ``rng``.
+
+        If restrictions exclude some, or there are very many, they are in the order of :meth:`Space.enumerate`.
+        """
+        if self._indices is None:
+            return Space.enumerate(self, rng)
+        indices = self._indices
+        order = range(len(indices)) if rng is None else rng.permutation(len(indices)).tolist()
+        return (ProductSpace.config_at(self, indices[row]) for row in order)
 
     def config_at(self, index: int) -> Config:
         """Return the config with this index. Raises IndexError if the index is not listed."""
         config = super().config_at(index)
-        if index not in self._members:
-            raise IndexError(f"index {index} is not listed")
+        if self._tree.knobs(config) is None if self._indices is None else index not in self._members:
+            raise IndexError(f"index {index} is not that of a config")
         return config
 
     def index_of(self, config: Mapping[str, Value]) -> int:
@@ -130,32 +174,54 @@ class Parameters(ProductSpace):
         return super().index_of(config)
 
     def schedule(self, config: Mapping[str, Value]) -> Schedule:
-        """Raise InvalidConfig, because the configs have no programs."""
+        """Return the schedule. Raises InvalidConfig if the configs have no programs."""
         self.knobs(config)
-        raise InvalidConfig(
-            f"{self.workload} was measured by another tuner, so its configs have recorded times but no programs"
-        )
+        if self._schedule is None:
+            raise InvalidConfig(f"{self.workload} has no program, so its configs have only times")
+        from tvm.s_tir import Schedule
+
+        schedule = Schedule(self.workload.module)
+        returned = self._schedule(schedule, dict(config))
+        return returned if isinstance(returned, Schedule) else schedule
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the parameters and the listed configs."""
+        """A hash of the parameters, the listed configs and the restrictions."""
         knobs = [[knob.name, list(knob.choices)] for knob in self.axes]
         identity = f"{self.workload} {self.target} {json.dumps(knobs)} {self._listed}"
+        if self._restrictions:
+            identity += json.dumps(
+                [item if isinstance(item, str) else reference_of(item) for item in self._restrictions]
+            )
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_tree", "_members")}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("_tree", "_restricted", "_members")
+        }
 
 
 def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
     """Return a knob for each parameter. Raises SearchlabError for invalid values."""
     knobs = []
     for name, choices in parameters.items():
+        if not isinstance(name, str):
+            raise SearchlabError(f"parameters: the name of a parameter must be a string, not {name!r:.200}")
         values = [tuple(value) if isinstance(value, list) else value for value in choices] if _is_list(choices) else []
-        if not values or not all(_is_value(value) for value in values) or len(set(values)) < len(values):
-            raise SearchlabError(
-                f"parameters: {name!r} must be a list of distinct values (numbers, strings or tiles), not {choices!r}"
-            )
+        if not values:
+            raise SearchlabError(f"parameters: {name!r} must be a list of values, not {choices!r:.200}")
+        seen: set[Value] = set()
+        for value in values:
+            if not _is_value(value):
+                raise SearchlabError(
+                    f"parameters: {name!r} contains {value!r:.100}; values must be finite numbers, strings or tiles"
+                )
+            if value in seen:
+                raise SearchlabError(
+                    f"parameters: {name!r} contains {value!r:.100} twice; values must be distinct (1, 1.0 and true are "
+                    "equal)"
+                )
+            seen.add(value)
         knobs.append(Knob(name, values))
     return knobs
 
@@ -222,17 +288,20 @@ def _fail(why: object) -> Never:
 
 
 class _Node:
-    """The choice that follows a prefix of values, which the rows from ``first`` to ``end`` have in common."""
+    """The choice that follows a prefix of values.
 
-    __slots__ = ("_depth", "_tree", "children", "knob", "rows")
+    Attributes:
+        rows: The values that lead to a config, each with what its tree needs to create the next node.
+        knob: The knob with these values as its choices.
+    """
 
-    def __init__(self, tree: _Tree, depth: int, first: int, end: int) -> None:
+    __slots__ = ("_depth", "_tree", "children", "knob", "limits", "rows")
+
+    def __init__(self, tree: _Tree, depth: int, rows: dict[Value, Any]) -> None:
         knob = tree.axes[depth]
-        positions, starts = np.unique(tree.columns[depth][first:end], return_index=True)
-        values = [knob.choices[position] for position in positions.tolist()]
-        limits = [*(first + starts).tolist(), end]
-        self.knob = Knob(knob.name, values)
-        self.rows: Mapping[Value, tuple[int, int]] = dict(zip(values, pairwise(limits), strict=True))
+        self.knob = Knob(knob.name, list(rows)) if rows else knob
+        self.rows = rows
+        self.limits: list[int] = []  # the cumulated numbers of configs after each value, if they have been counted
         self.children: dict[Value, _Node] = {}  # filled lazily
         self._tree, self._depth = tree, depth
 
@@ -242,25 +311,20 @@ class _Node:
         if child is None:
             depth = self._depth + 1
             tree = self._tree
-            child = _Node(tree, depth, *self.rows[value]) if depth < len(tree.axes) else tree.root
+            child = tree.node(depth, self.rows[value]) if depth < len(tree.axes) else tree.root
             self.children[value] = child
         return child
 
 
-class _Tree:
-    """The listed configs as sorted rows of positions, in which configs with a common prefix are adjacent."""
+class _Tree(ABC):
+    """The configs of a space as a tree, whose nodes are created when they are first used."""
 
-    def __init__(self, axes: Sequence[Knob], indices: Sequence[int]) -> None:
-        large = len(indices) > 0 and indices[-1] >= INT64
-        rest: Array = np.array(indices, dtype=object if large else np.int64)
-        columns = []
-        for knob in axes:
-            columns.append((rest % len(knob.choices)).astype(np.int64))
-            rest = rest // len(knob.choices)
-        order = np.lexsort(columns[::-1])
-        self.axes = axes
-        self.columns = [column[order] for column in columns]
-        self.root = _Node(self, 0, 0, len(indices))
+    axes: Sequence[Knob]
+    root: _Node
+
+    @abstractmethod
+    def node(self, depth: int, part: Any) -> _Node:
+        """Return the node at ``depth`` that a value leads to, given what the value's row contains."""
 
     def decide(self, choose: Choose) -> Config:
         values: dict[str, Value] = {}
@@ -273,7 +337,7 @@ class _Tree:
     # These two return the same as in Space, but faster: model-guided searches spend most of their time in them.
 
     def knobs(self, config: Mapping[str, Value]) -> list[Knob] | None:
-        """Return the knobs of ``config``, or None if it is not listed."""
+        """Return the knobs of ``config``, or None if it is not in the space."""
         knobs: list[Knob] = []
         node = self.root
         for knob in self.axes:
@@ -281,7 +345,7 @@ class _Tree:
             if value not in node.rows:
                 return None
             knobs.append(node.knob)
-            node = node.children.get(value) or node.after(value)  # type: ignore[arg-type]
+            node = node.children.get(value) or node.after(value)
         return knobs if len(config) == len(knobs) else None
 
     def repair(self, config: Mapping[str, Value], rng: np.random.Generator) -> Config:
@@ -294,4 +358,131 @@ class _Tree:
                 value = node.knob.choices[int(rng.integers(len(node.rows)))]
             values[knob.name] = value
             node = node.children.get(value) or node.after(value)
+        return Config.wrap(values)
+
+
+class _Listed(_Tree):
+    """The listed configs as sorted rows of positions, in which configs with a common prefix are adjacent."""
+
+    def __init__(self, axes: Sequence[Knob], indices: Sequence[int]) -> None:
+        large = len(indices) > 0 and indices[-1] >= INT64
+        rest: Array = np.array(indices, dtype=object if large else np.int64)
+        columns = []
+        for knob in axes:
+            columns.append((rest % len(knob.choices)).astype(np.int64))
+            rest = rest // len(knob.choices)
+        order = np.lexsort(columns[::-1])
+        self.axes = axes
+        self.columns = [column[order] for column in columns]
+        self.root = self.node(0, (0, len(indices)))
+
+    def node(self, depth: int, part: tuple[int, int]) -> _Node:
+        """Return the node for the rows from the first to the end, which have a prefix in common."""
+        first, end = part
+        positions, starts = np.unique(self.columns[depth][first:end], return_index=True)
+        choices = self.axes[depth].choices
+        limits = [*(first + starts).tolist(), end]
+        rows = zip((choices[position] for position in positions.tolist()), pairwise(limits), strict=True)
+        return _Node(self, depth, dict(rows))
+
+
+class _TooManyConfigs(Exception):
+    """The restrictions have been evaluated for MOST_EVALUATED values, but not for all."""
+
+
+class _Restricted(_Tree):
+    """The configs that satisfy restrictions.
+
+    Which values lead to a config depends only on those earlier knobs that later restrictions mention. Prefixes with the
+    same values of these knobs share a node, so that an unrestricted space has one node per knob.
+
+    Raises:
+        SearchlabError: If no config satisfies the restrictions.
+    """
+
+    def __init__(self, axes: Sequence[Knob], restrictions: Sequence[Restriction]) -> None:
+        self.axes = axes
+        names = [knob.name for knob in axes]
+        last = {r: max((names.index(name) for name in r.knobs), default=0) for r in restrictions}
+        self.checks = [[r for r in restrictions if last[r] == depth] for depth in range(len(axes))]
+        # For each depth, the earlier knobs that matter. Nothing matters from the depth ``end`` on.
+        self.live = [
+            [name for name in names[:depth] if any(name in r.knobs and last[r] >= depth for r in restrictions)]
+            for depth in range(len(axes) + 1)
+        ]
+        self.end = 1 + max(last.values(), default=-1)
+        self._nodes: dict[tuple[int, Part], _Node] = {}
+        self._leads: dict[tuple[int, Part], bool] = {}
+        self._counts: dict[tuple[int, Part], int] = {}
+        self._evaluated = 0
+        self.root = self.node(0, ())
+        if not self.root.rows:
+            raise SearchlabError(self._why_empty(restrictions))
+
+    def _why_empty(self, restrictions: Sequence[Restriction]) -> str:
+        """Return a message that names the first restriction that excludes all configs that the previous ones allow."""
+        if others := restrictions[:-1]:
+            _Restricted(self.axes, others)  # raises the message about these if they exclude all configs
+        excluded = "all configs that the other restrictions allow" if others else "all configs"
+        return f"no config satisfies the restrictions: {restrictions[-1].text!r} excludes {excluded}"
+
+    def node(self, depth: int, part: Part) -> _Node:
+        if (depth, part) not in self._nodes:
+            self._evaluated = 0
+            try:
+                rows = {v: rest for v, rest in self._allowed(depth, part) if self._leads_to_config(depth + 1, rest)}
+            except _TooManyConfigs:
+                raise SearchlabError(
+                    f"cannot find a config that satisfies the restrictions: {MOST_EVALUATED:,} values have been tried. "
+                    "Put the knobs that a restriction mentions next to each other, or list fewer values"
+                ) from None
+            self._nodes[depth, part] = _Node(self, depth, rows)
+        return self._nodes[depth, part]
+
+    def _allowed(self, depth: int, part: Part) -> Iterator[tuple[Value, Part]]:
+        """Yield the values of a knob that satisfy all restrictions of it and earlier knobs, with the next part."""
+        knob, checks = self.axes[depth], self.checks[depth]
+        values = dict(zip(self.live[depth], part, strict=True))
+        for value in knob.choices:
+            values[knob.name] = value
+            self._evaluated += 1
+            if self._evaluated > MOST_EVALUATED:
+                raise _TooManyConfigs
+            if all(check.holds(values) for check in checks):
+                yield value, tuple(values[name] for name in self.live[depth + 1])
+
+    def _leads_to_config(self, depth: int, part: Part) -> bool:
+        if depth >= self.end:
+            return True
+        if (depth, part) not in self._leads:
+            following = self._allowed(depth, part)
+            self._leads[depth, part] = any(self._leads_to_config(depth + 1, rest) for _, rest in following)
+        return self._leads[depth, part]
+
+    def _count(self, depth: int, part: Part) -> int:
+        """Return the number of configs after a prefix. Raises _TooManyConfigs."""
+        if depth >= self.end:
+            return math.prod(len(knob.choices) for knob in self.axes[depth:])
+        if (depth, part) not in self._counts:
+            self._counts[depth, part] = sum(self._count(depth + 1, rest) for _, rest in self._allowed(depth, part))
+        return self._counts[depth, part]
+
+    @cached_property
+    def size(self) -> int | None:
+        """The number of configs, or None if they are too many to count."""
+        self._evaluated = 0
+        with suppress(_TooManyConfigs):
+            return self._count(0, ())
+        return None
+
+    def sample(self, rng: np.random.Generator) -> Config | None:
+        """Draw a config uniformly. Return None if the configs are too many to count."""
+        if self.size is None or self.size > 1e300:
+            return None
+        node, values = self.root, {}
+        for depth, knob in enumerate(self.axes):
+            node.limits = node.limits or list(accumulate(self._count(depth + 1, part) for part in node.rows.values()))
+            choice = bisect_right(node.limits, rng.random() * node.limits[-1], hi=len(node.limits) - 1)
+            values[knob.name] = value = node.knob.choices[choice]
+            node = node.after(value)
         return Config.wrap(values)

@@ -44,7 +44,7 @@ def test_arguments_of_wrong_types_give_a_sentence(name: str, tmp_path: Path, mon
             assert len(str(error).splitlines()) == 1
 
 
-@pytest.mark.parametrize("workload", [len, 128, None, ["gemm:8x8x8"], searchlab.SearchlabError], ids=repr)
+@pytest.mark.parametrize("workload", [128, None, ["gemm:8x8x8"]], ids=repr)
 def test_tune_names_an_argument_that_is_no_workload(workload: Any, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="workload"):
         searchlab.tune(workload, space="knob-template", policy="random", log=tmp_path / "run.jsonl")

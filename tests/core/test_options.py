@@ -41,6 +41,8 @@ OTHER_VALUES = {
     ("policy", "chain", "trials"),
     ("space", "knob-template", "template"),
     ("space", "parameters", "parameters"),
+    ("space", "parameters", "restrictions"),
+    ("space", "parameters", "schedule"),
     ("space", "trace", "function"),
     ("executor", "slurm", "parameters"),
 }

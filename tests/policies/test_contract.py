@@ -9,7 +9,7 @@ from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import HybridVndx
 from tests.support import toys
-from tests.support.policies import LEARN_NOTHING, names, start
+from tests.support.policies import IN_SKETCH, LEARN_NOTHING, names, space_for, start
 
 
 def proposed(name: str, where: str, cost: toys.Cost, trials: int = 48, seed: int = 1) -> list[Config]:
@@ -25,6 +25,16 @@ def test_what_it_is_told_matters(name: str) -> None:
     """Except to those that learn nothing, which must go on as they would have."""
     same = proposed(name, "large", toys.smooth) == proposed(name, "large", reverse)
     assert same == (name in LEARN_NOTHING)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.values[0] not in IN_SKETCH])
+def test_parameters_with_restrictions_are_searched(name: str) -> None:
+    def cost(config: Config) -> Measurement:
+        return toys.successful_measurement(1e-3 * (1 + sum(config[f"x{i}"] for i in range(5))))  # type: ignore[misc]
+
+    configs = proposed(name, "restricted", cost, trials=32)
+    space = space_for(name, "restricted")
+    assert len(set(configs)) == 32 and all(config in space for config in configs)
 
 
 @pytest.mark.parametrize("name", names())

@@ -256,7 +256,10 @@ def test_another_batch_is_another_run(base: dict[str, Any], tmp_path: Path) -> N
         ({"workloads": []}, "workloads must not be empty"),
         ({"workloads": ["gemm:1x1"]}, "needs 3 whole numbers"),
         ({"workloads": ["gemm:8x8x8", "gemm:8x8x8:float32"]}, "two workload entries are called 'gemm:8x8x8'"),
-        ({"measure": {"kind": "lcal"}}, "measure.kind cannot be 'lcal'; it must be one of 'local', 'rpc', 'table'"),
+        (
+            {"measure": {"kind": "lcal"}},
+            "measure.kind cannot be 'lcal'; it must be one of 'local', 'function', 'rpc', 'table'",
+        ),
         ({"measure": {"kind": "local", "repeats": 3}}, "unknown key 'repeats' in measure .*did you mean 'repeat'"),
         ({"measure": {"kind": "local", "repeat": 0}}, "measure.repeat cannot be 0"),
         ({"measure": {"kind": "table"}}, "the key 'path' is missing in measure"),

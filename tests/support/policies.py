@@ -15,6 +15,7 @@ from searchlab.space import Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
+from searchlab_spaces.parameters import Parameters
 from searchlab_spaces.sketch import Sketch
 from tests.support import toys
 
@@ -34,8 +35,23 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
     "smac": {"n_startup": 16, "memory": 32, "challengers": 32, "searches": 1, "plateau": 1, "trees": 4},
 }
-SPACES: dict[str, Callable[[], Space]] = {"small": toys.Small, "large": toys.Large, "dependent": toys.Dependent}
 CPU = Target({"kind": "llvm", "num-cores": 2})
+
+
+def restricted() -> Space:
+    """A million configs of numbers, words and tiles, of which restrictions exclude most."""
+    parameters: dict[str, Any] = {f"x{i}": [2**k for k in range(10)] for i in range(5)}
+    parameters |= {"word": ["a", "b", "c"], "tile": [(1, 4), (2, 2), (4, 1)], "one": [7]}
+    restrictions = ["x0 * x1 <= 64", "x2 % x3 == 0", "tile[0] <= x4 or word == 'a'"]
+    return Parameters(parse_workload("python:m:f"), CPU, parameters=parameters, restrictions=restrictions)
+
+
+SPACES: dict[str, Callable[[], Space]] = {
+    "small": toys.Small,
+    "large": toys.Large,
+    "dependent": toys.Dependent,
+    "restricted": restricted,
+}
 SKETCHES: dict[str, Callable[[], Space]] = {
     "small": lambda: Sketch(parse_workload("gemm:1x2x2"), CPU),
     "large": lambda: Sketch(parse_workload("gemm:64x64x64"), CPU),

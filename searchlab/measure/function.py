@@ -1,0 +1,148 @@
+"""Measure configs by calling a Python function in worker processes on this machine."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import cloudpickle
+import msgspec
+
+from ..errors import SearchlabError
+from ..machine.host import available_cores, host_model
+from ..machine.lock import MACHINE
+from ..options import Between, Megabytes, Repeats, TimeLimit
+from ..records import Measurement, Statistic
+from ..schema import check_fields
+from ..space import Config, Space
+from ..target import Target
+from ..workload import Function
+from .contract import KnownPrograms, Measurer
+from .messages import Call, Failed, Ran, SetUpFunction
+from .pool import JobRunner, WorkerPool
+from .process import MeasuringWorker, WorkerDied, failure_of
+
+
+class FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="function"):
+    """Call a Python function in worker processes on this machine. This is the default for workloads of kind ``python``.
+
+    Attributes:
+        repeat: The number of calls per config.
+        run_timeout: The time limit for all calls for a config, in seconds.
+        memory_limit_mb: The amount of memory that a call may use, in MB, or 0 for no limit.
+        workers: The number of concurrent calls. If the function measures times, they may disturb each other.
+        statistic: The statistic over the repeats that is used as a trial's cost.
+    """
+
+    repeat: Repeats = 1
+    run_timeout: TimeLimit = 60.0
+    memory_limit_mb: Megabytes = 4096
+    workers: Annotated[int, Between(1, 1024)] = 1
+    statistic: Statistic = "median"
+
+    exclusive: ClassVar[Literal[True]] = True
+    replays: ClassVar[Literal[False]] = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def identity(self) -> dict[str, Any]:
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+    def default_target(self, base: Path = Path()) -> str:
+        return "native"
+
+    def measurable(self, base: Path = Path()) -> None:
+        return None
+
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        return ", ".join(host_model(target.kind).values())
+
+    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> FunctionMeasurer:
+        return FunctionMeasurer(self)
+
+
+class FunctionMeasurer(Measurer):
+    """A measurer that calls the function in processes that are reused until a call crashes or takes too long.
+
+    From its first measurement until it is closed, no other process can measure this machine.
+    """
+
+    def __init__(self, settings: FunctionSettings) -> None:
+        self.settings = settings
+        self.workers = settings.workers
+        threads = max(1, available_cores() // settings.workers)
+        self._pool = WorkerPool(threads, memory_limit_mb=settings.memory_limit_mb)
+        self._set_up: tuple[Function, SetUpFunction] | None = None
+        self._release: Callable[[], object] | None = None  # releases the lock on this machine
+
+    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+        if self._release is None:
+            self._release = weakref.finalize(self, MACHINE.acquire())  # also if it is never closed
+        assert isinstance(space.workload, Function)
+        with _CallRunner(self._pool, self._set_up_message(space.workload), self.settings, configs) as calls:
+            for index in range(len(configs)):
+                while index not in calls.measurements:
+                    calls.step()
+                yield calls.measurements[index]
+
+    def close(self) -> None:
+        self._pool.close()
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _set_up_message(self, workload: Function) -> SetUpFunction:
+        """Return the message that sets up a process for ``workload``, which is pickled only once."""
+        if self._set_up is None or self._set_up[0] is not workload:
+            try:
+                self._set_up = workload, SetUpFunction(cloudpickle.dumps(workload.load()), str(workload))
+            except Exception as error:  # for example, because the function refers to a lock or an open file
+                raise SearchlabError(
+                    f"{workload} cannot be sent to a worker process: {type(error).__name__}: {error}; create what it "
+                    f"refers to within the function"
+                ) from None
+        return self._set_up[1]
+
+
+class _CallRunner(JobRunner[int]):
+    """A batch of calls, in which each job is a config's index.
+
+    Attributes:
+        measurements: The measurement of each config that has been measured.
+    """
+
+    def __init__(
+        self, pool: WorkerPool, message: SetUpFunction, settings: FunctionSettings, configs: Sequence[Config]
+    ) -> None:
+        super().__init__(pool, message, min(settings.workers, len(configs)), range(len(configs)))
+        self.settings = settings
+        self.configs = configs
+        self.measurements: dict[int, Measurement] = {}
+
+    def assign(self) -> Sequence[Any]:
+        while self.waiting and self.idle:
+            process, index = self.idle.pop(), self.waiting.popleft()
+            process.send(Call(self.configs[index], self.settings.repeat))
+            self.mark_busy(process, index, self.settings.run_timeout)
+        return ()
+
+    def receive(self, process: MeasuringWorker, index: int) -> None:
+        match process.recv(Ran, Failed):
+            case Ran(seconds, _, run_seconds):
+                self.measurements[index] = Measurement(
+                    seconds, run_seconds=run_seconds, statistic=self.settings.statistic
+                )
+            case Failed() as failed:
+                self._fail(index, failed)
+        self.mark_idle(process)
+
+    def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
+        self._fail(index, failure_of(death, "running", seconds))
+
+    def _fail(self, index: int, failed: Failed) -> None:
+        self.measurements[index] = Measurement((), failed.failure, failed.message, run_seconds=failed.seconds)

@@ -1,0 +1,181 @@
+"""Restrictions of a space's configs: expressions such as ``"x * y <= 1024"``, which are parsed but never executed as
+code, and functions.
+
+An expression may contain the names of knobs, numbers, strings, tuples, arithmetic, comparisons, ``and``, ``or``,
+``not``, ``in``, indices such as ``tile[0]``, and calls of ``abs``, ``max`` and ``min``.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from searchlab.errors import SearchlabError, did_you_mean
+from searchlab.plugins import load_attribute
+from searchlab.space import Value
+
+Values = Mapping[str, Value]
+Restrict = str | Callable[..., Any]
+"""An expression, a function of some knobs or of the config, or the name of such a function, ``"module:name"``."""
+
+LONGEST = 4000
+"""The maximum length of an expression in characters."""
+
+MOST_BITS = 1024
+"""The maximum number of bits of a power of whole numbers."""
+
+
+class Restriction(NamedTuple):
+    """A condition that all configs of a space satisfy.
+
+    Attributes:
+        text: The expression, or the function's name, for messages.
+        knobs: The knobs on which it depends.
+        evaluate: A function that returns a true value if the given values of these knobs satisfy the condition.
+    """
+
+    text: str
+    knobs: frozenset[str]
+    evaluate: Callable[[Values], Any]
+
+    def holds(self, values: Values) -> bool:
+        """Return whether ``values`` satisfy the condition. Raises SearchlabError if it cannot be evaluated."""
+        try:
+            return bool(self.evaluate(values))
+        except Exception as error:  # a function may raise anything
+            config = {name: values[name] for name in values if name in self.knobs}
+            raise SearchlabError(
+                f"the restriction {self.text!r} fails for {config}: {type(error).__name__}: {error}"
+            ) from None
+
+
+def parse_restriction(restriction: Restrict, names: Sequence[str]) -> Restriction:
+    """Return the restriction of knobs with the given names. Raises SearchlabError if it is invalid."""
+    if isinstance(restriction, str):
+        if not re.fullmatch(r"[A-Za-z_][\w.]*:[\w.<>]+", restriction):
+            return _parse_expression(restriction, names)
+        restriction = load_attribute(restriction, f"restriction {restriction!r}")
+    if not callable(restriction):
+        raise SearchlabError(
+            f"a restriction must be an expression such as 'x * y <= 1024', or a function, not {restriction!r:.200}"
+        )
+    return _from_function(restriction, names)
+
+
+def _from_function(function: Callable[..., Any], names: Sequence[str]) -> Restriction:
+    title = getattr(function, "__qualname__", repr(function))
+    parameters = list(inspect.signature(function).parameters)
+    if parameters and set(parameters) <= set(names):
+        knobs = frozenset(parameters)
+        return Restriction(title, knobs, lambda values: function(**{name: values[name] for name in parameters}))
+    if len(parameters) == 1:
+        return Restriction(title, frozenset(names), lambda values: function(dict(values)))
+    raise SearchlabError(
+        f"the restriction {title!r} has the parameters {', '.join(parameters) or '(none)'}; they must be names of "
+        f"knobs ({', '.join(names)}), or a single one that receives the config"
+    )
+
+
+def _parse_expression(text: str, names: Sequence[str]) -> Restriction:
+    knobs: set[str] = set()
+    try:
+        if len(text) > LONGEST:
+            raise SearchlabError(f"it is longer than {LONGEST} characters")
+        evaluate = _compile(ast.parse(text.strip(), mode="eval").body, names, knobs)
+    except SearchlabError as error:
+        raise SearchlabError(f"the restriction {text!r:.200} is invalid: {error}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        problem = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise SearchlabError(
+            f"the restriction {text!r:.200} is not an expression such as 'x * y <= 1024': {problem}"
+        ) from None
+    return Restriction(text, frozenset(knobs), evaluate)
+
+
+Evaluate = Callable[[Values], Any]
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MOST_BITS:
+        raise ValueError(f"{base} ** {exponent} is too large")
+    return base**exponent
+
+
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_}
+_COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, items: item in items,
+    ast.NotIn: lambda item, items: item not in items,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "max": max, "min": min}
+
+
+def _compile(node: ast.expr, names: Sequence[str], knobs: set[str]) -> Evaluate:
+    """Return a function that evaluates ``node``, and add the names of its knobs to ``knobs``."""
+
+    def compiled(child: ast.expr) -> Evaluate:
+        return _compile(child, names, knobs)
+
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() as value):
+            return lambda values: value
+        case ast.Name(id=name):
+            if name not in names:
+                raise SearchlabError(f"{name!r} is not a knob{did_you_mean(name, names)}")
+            knobs.add(name)
+            return lambda values: values[name]
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            items = [compiled(element) for element in elements]
+            return lambda values: tuple(item(values) for item in items)
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            unary, argument = _UNARY[type(op)], compiled(operand)
+            return lambda values: unary(argument(values))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            binary, first, second = _ARITHMETIC[type(op)], compiled(left), compiled(right)
+            return lambda values: binary(_number(first(values)), _number(second(values)))
+        case ast.BoolOp(op=op, values=operands):
+            parts, combine = [compiled(operand) for operand in operands], all if isinstance(op, ast.And) else any
+            return lambda values: combine(part(values) for part in parts)
+        case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISONS for op in ops):
+            terms, compare = [compiled(term) for term in (left, *comparators)], [_COMPARISONS[type(op)] for op in ops]
+            return lambda values: _is_chain([term(values) for term in terms], compare)
+        case ast.Subscript(value=container, slice=index):
+            items_of, index_of = compiled(container), compiled(index)
+            return lambda values: items_of(values)[index_of(values)]
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            called, parts = _FUNCTIONS[name], [compiled(argument) for argument in arguments]
+            return lambda values: called(*(part(values) for part in parts))
+    raise SearchlabError(
+        f"it contains {ast.unparse(node)!r:.100}, but only knobs, numbers, strings, arithmetic, comparisons, and, or, "
+        f"not, in, indices, abs, max and min are allowed; pass a function instead"
+    )
+
+
+def _number(value: Any) -> Any:
+    """Return ``value``, which must be a number: multiplying a string could exhaust memory."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"{value!r:.100} is not a number")
+    return value
+
+
+def _is_chain(operands: Sequence[Any], comparisons: Sequence[Callable[[Any, Any], Any]]) -> bool:
+    pairs = zip(operands, comparisons, operands[1:], strict=False)
+    return all(compare(left, right) for left, compare, right in pairs)

@@ -1,0 +1,277 @@
+"""Runs that call a Python function for each config."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import searchlab
+from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.log.format import read_log
+from searchlab.log.writer import OtherRun
+from searchlab.records import Trial
+from searchlab.run.study import Study
+from searchlab.run.tune import tune
+
+SPACE = {"x": [1, 2, 3, 4], "y": [1, 2]}
+QUICK = {"kind": "function", "run_timeout": 1.0}
+
+
+def cost(config: dict[str, Any]) -> float:
+    return float(config["x"] + config["y"])
+
+
+def misbehave(config: dict[str, Any]) -> Any:
+    match config["how"]:
+        case "works":
+            return 1.0
+        case "exits":
+            os._exit(3)
+        case "crashes":
+            ctypes.string_at(0)
+        case "hangs":
+            time.sleep(60)
+        case "raises":
+            raise ZeroDivisionError("no way")
+        case "refuses":
+            raise InvalidConfig("x is too large")
+    return {
+        "nan": math.nan,
+        "infinite": math.inf,
+        "negative": -1.0,
+        "zero": 0.0,
+        "nothing": None,
+        "text": "1.0",
+        "true": True,
+        "a mapping without seconds": {"time": 1.0},
+        "no repeats": [],
+        "a mapping": {"seconds": 2.0, "energy": 3.0},
+        "repeats": [2.0, 3.0, 10.0],
+        "numpy": {"seconds": np.array([2.0, 4.0])},
+    }[config["how"]]
+
+
+FAILURES = {
+    "exits": ("crash", "the running process ended with exit code 3"),
+    "crashes": ("crash", "the running process died of SIGSEGV"),
+    "hangs": ("run_timeout", "took longer than 1 s"),
+    "raises": ("run_error", "ZeroDivisionError: no way"),
+    "refuses": ("invalid", "x is too large"),
+    "nan": ("run_error", "the function returned nan; seconds must be positive and finite"),
+    "infinite": ("run_error", "the function returned inf; seconds must be positive and finite"),
+    "negative": ("run_error", "the function returned -1.0; seconds must be positive and finite"),
+    "zero": ("run_error", "the function returned 0.0; seconds must be positive and finite"),
+    "nothing": ("run_error", "the function returned None; it must return seconds"),
+    "text": ("run_error", "the function returned '1.0'; it must return seconds"),
+    "true": ("run_error", "the function returned True; it must return seconds"),
+    "a mapping without seconds": ("run_error", "the function returned {'time': 1.0}; it must return seconds"),
+    "no repeats": ("run_error", "the function returned []; it must return seconds"),
+}
+COSTS = {"works": 1.0, "a mapping": 2.0, "repeats": 3.0, "numpy": 3.0}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_call_fails_as_a_program_would(workers: int, tmp_path: Path) -> None:
+    space = {"how": [*FAILURES, *COSTS]}
+    measure = {**QUICK, "workers": workers}
+    result = tune(misbehave, space=space, policy="grid", log=tmp_path / "a.jsonl", measure=measure, progress=False)
+    trials = {trial.config["how"]: trial.measurement for trial in result.trials}
+    assert {how: trial.cost for how, trial in trials.items() if trial.failure is None} == COSTS
+    for how, (failure, message) in FAILURES.items():
+        assert trials[how].failure == failure and message in trials[how].message, trials[how]
+
+
+def test_memory_is_limited(tmp_path: Path) -> None:
+    def fill(config: dict[str, Any]) -> float:
+        return float(np.ones(config["mb"] << 17).sum())
+
+    measure = {"kind": "function", "memory_limit_mb": 500}
+    result = tune(fill, space={"mb": [1, 4000]}, policy="grid", log=tmp_path / "a.jsonl", measure=measure)
+    assert [trial.measurement.failure for trial in result.trials] == [None, "run_error"]
+    assert "memory_limit_mb" in result.trials[1].measurement.message
+
+
+def test_an_interrupted_run_ends_with_the_same_log(tmp_path: Path) -> None:
+    def search(log: Path, on_trial: Callable[[Trial, bool], None] | None = None) -> list[tuple[Any, ...]]:
+        result = tune(cost, space=SPACE, policy="evolutionary", trials=8, batch=2, log=log, on_trial=on_trial)
+        return [(trial.index, trial.config, trial.cost) for trial in result.trials]
+
+    def interrupt(trial: Trial, replayed: bool) -> None:
+        if trial.index == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "a.jsonl", interrupt)
+    assert len(read_log(tmp_path / "a.jsonl").records) == 5
+    assert search(tmp_path / "a.jsonl") == search(tmp_path / "b.jsonl")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Write a function ``f`` with the given expression to ``objective.py``."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(expression: str) -> None:
+        sys.modules.pop("objective", None)
+        importlib.invalidate_caches()
+        (tmp_path / "objective.py").write_text(f"# {expression}\ndef f(config):\n    return {expression}\n")
+
+    return write
+
+
+def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None], tmp_path: Path) -> None:
+    def run(trials: int, **options: Any) -> list[float]:
+        log = tmp_path / "a.jsonl"
+        result = tune("python:objective:f", space=SPACE, policy="grid", trials=trials, log=log, **options)
+        return [trial.cost for trial in result.trials]
+
+    module("config['x'] + 1")
+    assert run(2) == [2, 3]
+    module("config['x'] + 100")
+    for trials in (2, 3):  # the log is complete, or is to be extended
+        with pytest.raises(OtherRun, match="measured by other code; these have changed: the code of the workload"):
+            run(trials)
+    assert run(2, discard=True) == [101, 102]
+
+
+def test_a_script_may_change_elsewhere(tmp_path: Path) -> None:
+    text = """import searchlab
+SCALE = {scale}
+def f(config):
+    return SCALE * config["x"]
+result = searchlab.tune(f, space={{"x": [1, 2, 3]}}, policy="grid", trials={trials}, log="a.jsonl")
+print([trial.cost for trial in result.trials])
+"""
+
+    def run(**values: int) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "script.py").write_text(text.format(**values))
+        command = [sys.executable, "script.py"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+
+    assert run(scale=2, trials=2).stdout == "[2.0, 4.0]\n"
+    assert run(scale=2, trials=3).stdout == "[2.0, 4.0, 6.0]\n"
+    assert "these have changed: the code of the workload" in run(scale=3, trials=3).stderr
+
+
+def test_closures_lambdas_and_partial_functions_are_called(tmp_path: Path) -> None:
+    def scaled(factor: float, config: dict[str, Any]) -> float:
+        return factor * config["x"]
+
+    def costs(function: Callable[..., Any], log: str) -> list[float]:
+        result = tune(function, space={"x": [1, 2]}, policy="grid", log=tmp_path / log)
+        return [trial.cost for trial in result.trials]
+
+    assert costs(lambda config: scaled(3, config), "lambda.jsonl") == [3, 6]
+    assert costs(functools.partial(scaled, 2), "partial.jsonl") == [2, 4]
+    with pytest.raises(OtherRun, match="the code of the workload"):
+        costs(functools.partial(scaled, 5), "partial.jsonl")
+
+
+def test_a_function_keeps_its_state_between_calls(tmp_path: Path) -> None:
+    calls: list[Any] = []
+
+    def count(config: dict[str, Any]) -> float:
+        calls.append(config)
+        return float(len(calls))
+
+    measure = {"kind": "function", "repeat": 2, "statistic": "mean"}
+    result = tune(count, space={"x": [1, 2]}, policy="grid", log=tmp_path / "a.jsonl", measure=measure)
+    assert [trial.measurement.seconds for trial in result.trials] == [(1, 2), (3, 4)] and calls == []
+
+
+def test_reading_a_log_imports_no_function(module: Callable[[str], None], tmp_path: Path) -> None:
+    module("config['x']")
+    tune("python:objective:f", space=SPACE, policy="random", trials=2, log=tmp_path / "a.jsonl")
+    del sys.modules["objective"]
+    (tmp_path / "objective.py").write_text("raise SystemExit('imported')")
+    result = searchlab.load_log(tmp_path / "a.jsonl")
+    assert str(result.workload) == "python:objective:f" and result.space.size() == 8
+    assert result.best.seconds == min(trial.config["x"] for trial in result.trials)
+    assert "objective" not in sys.modules
+
+
+def test_a_study_file_names_functions(module: Callable[[str], None], tmp_path: Path) -> None:
+    module("config['x'] * config['y'] + 1")
+    (tmp_path / "study.toml").write_text("""
+        workloads = ["python:objective:f"]
+        policies = ["random", "tpe"]
+        seeds = 2
+        trials = 5
+        [[spaces]]
+        name = "parameters"
+        options.parameters = { x = [1, 2, 3, 4], y = [1, 2, 4] }
+        options.restrictions = ["x * y <= 8"]
+    """)
+    results = Study.load(tmp_path / "study.toml").run(tmp_path / "out", progress=False)
+    assert len(results) == 4 and all(len(result.trials) == 5 for result in results)
+    frame = searchlab.compare(tmp_path / "out").runs_frame()
+    assert sorted(frame["strategy"]) == ["random", "random", "tpe", "tpe"]
+    assert set(frame["workload"]) == {"python:objective:f"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "message"),
+    [
+        (cost, {"space": {}}, "the space has no knobs"),
+        (cost, {"space": {"x": [1, 1]}}, "'x' contains 1 twice"),
+        (cost, {"space": {"x": [1, math.nan]}}, "'x' contains nan"),
+        (cost, {"space": {"x": [None]}}, "'x' contains None"),
+        (cost, {"space": {"x": [{"a": 1}]}}, "'x' contains {'a': 1}"),
+        (cost, {"space": {"x": 3}}, "'x' must be a list of values, not 3"),
+        (cost, {"space": {1: [3]}}, "the name of a parameter must be a string, not 1"),
+        (cost, {"restrictions": ["z <= 3"]}, "'z' is not a knob; known: x, y"),
+        (cost, {"restrictions": ["x < 9", "x > 9"]}, "'x > 9' excludes all configs that the other restrictions allow"),
+        (cost, {"space": "parameters", "restrictions": ["x"]}, "restrictions can only be passed if the space"),
+        (cost, {"space": "parameters"}, "specify its parameters"),
+        (cost, {"space": "sketch"}, "is a Python function and has no program; search it in the space 'parameters'"),
+        (cost, {"schedule": print}, "is a Python function and has no program"),
+        (cost, {"measure": {"kind": "local", "repeat": 1}}, 'use measure.kind = "function" instead of "local"'),
+        ("gemm:8x8x8", {"space": "sketch", "measure": {"kind": "function"}}, "is not a function"),
+        ("python:nowhere:f", {}, "No module named 'nowhere'"),
+        ("python:math:nothing", {}, "has no attribute 'nothing'"),
+        ("python:math:pi", {}, "must be a function, not 3.14"),
+        ("python:math", {}, "must be python:MODULE:NAME"),
+        (128, {}, "does not accept workload = 128"),
+    ],
+)
+def test_wrong_arguments_are_explained(workload: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"space": SPACE, "policy": "random", "trials": 2, **options}
+    with pytest.raises(SearchlabError) as caught:
+        tune(workload, log=tmp_path / "a.jsonl", **arguments)
+    assert message in str(caught.value) and not (tmp_path / "a.jsonl").exists()
+
+
+def test_a_function_that_no_process_can_receive(tmp_path: Path) -> None:
+    lock = threading.Lock()
+    with pytest.raises(SearchlabError, match="cannot be sent to a worker process"):
+        tune(lambda config: lock.locked() + 1, space=SPACE, policy="random", trials=2, log=tmp_path / "a.jsonl")
+
+
+def unroll(sch: Any, config: dict[str, Any]) -> None:
+    loop, *_ = sch.get_loops(sch.get_sblock("gemm"))
+    sch.annotate(loop, "pragma_auto_unroll_max_step", config["unroll"])
+
+
+@pytest.mark.usefixtures("trusting")
+def test_a_function_schedules_a_workload(tmp_path: Path) -> None:
+    quick = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
+    arguments: dict[str, Any] = {"space": {"unroll": [0, 16, 64]}, "schedule": unroll, "policy": "grid"}
+    tune("gemm:8x8x8", **arguments, log=tmp_path / "a.jsonl", measure=quick, progress=False)
+    result = searchlab.load_log(tmp_path / "a.jsonl")
+    assert [trial.measurement.failure for trial in result.trials] == [None] * 3
+    assert len({trial.measurement.program for trial in result.trials}) == 3
+    step = result.best.config["unroll"]
+    assert result.space.has_programs and f'pragma_auto_unroll_max_step": {step}' in result.best.schedule().mod.script()
