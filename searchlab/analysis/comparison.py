@@ -152,7 +152,7 @@ class Comparison:
     @cached_property
     def _charts(self) -> dict[str, dict[str, Chart]]:
         styles = LineStyles.from_summary(self.summary, self.runs)
-        return all_charts(self.summary, all_figures(self.summary, self.runs), styles)
+        return all_charts(self.summary, self.runs, all_figures(self.summary, self.runs), styles)
 
     @property
     def workloads(self) -> list[str]:
@@ -274,12 +274,32 @@ class Comparison:
             reference: The name of the strategy that is selected at first, by default the opponent in the first
                 registered contrast, or random.
         """
-        spec = self._spec("" if self.summary.overall else self.workloads[0], "differences")
-        if reference is not None:
-            (selected,) = spec["params"]
-            names = {name: name for name in selected["bind"]["options"]}
-            spec["params"] = [selected | {"value": _pick(names, reference, "strategy")}]
-        return altair_chart(spec)
+        return self._plot("" if self.summary.overall else self.workloads[0], "differences", reference=reference)
+
+    def plot_workloads(self, strategy: str | None = None, reference: str | None = None) -> alt.LayerChart:
+        """Plot the area under the curve of a strategy minus that of a reference on each workload.
+
+        Args:
+            strategy: The name of the strategy that is selected at first, by default the first one in the first
+                registered contrast, or the best.
+            reference: As in :meth:`plot_differences`.
+        """
+        return self._plot("", "workloads", "", strategy=strategy, reference=reference)
+
+    def plot_lead(self, workload: object = None, *, reference: str | None = None) -> alt.LayerChart:
+        """Plot each strategy's area minus that of a reference in each eighth of the budget.
+
+        Without a workload, the areas are means over all workloads, if there are several. ``reference`` is as in
+        :meth:`plot_differences`.
+        """
+        return self._plot(self._item_or_all(workload), "lead", AREA, reference=reference)
+
+    def plot_trials(self, workload: object = None, *, share: str = "near the best") -> alt.LayerChart:
+        """Plot the share of trials that were "near the best", "slow" or "failed" in each eighth of the budget.
+
+        Without a workload, the shares are means over all workloads, if there are several.
+        """
+        return self._plot(self._item_or_all(workload), "trials", share)
 
     def save(self, out: str | Path, *, figures: Format | None = None) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
@@ -321,13 +341,24 @@ class Comparison:
             )
         return ""
 
-    def _plot(self, workload: str, key: str, view: str = "") -> alt.LayerChart:
-        return altair_chart(self._spec(workload, key, view))
+    def _item_or_all(self, workload: object) -> str:
+        return "" if workload is None and self.summary.overall else self._item(workload).workload
+
+    def _plot(self, workload: str, key: str, view: str = "", **selected: str | None) -> alt.LayerChart:
+        """Return a chart. ``selected`` contains the values that its parameters have at first, None for the default."""
+        spec = self._spec(workload, key, view)
+        params = []
+        for param in spec.get("params", ()):
+            options = {option: option for option in param["bind"]["options"]}
+            value = _pick(options, selected.get(param["name"]) or param["value"], "strategy")
+            params.append(param | {"value": value})
+        return altair_chart(spec | {"params": params})
 
     def _spec(self, workload: str, key: str, view: str = "") -> Spec:
-        chart = self._charts[workload].get(key)
+        chart = self._charts.get(workload, {}).get(key)
         if chart is None:
             raise SearchlabError(_WITHOUT[key].format(workload=workload))
+        view = view or next(iter(chart.views))
         if view not in chart.views:
             raise SearchlabError(f"{chart.title.lower()} cannot be drawn by {view!r}{did_you_mean(view, chart.views)}")
         return titled(chart.views[view], workload, chart, view)
@@ -338,6 +369,9 @@ _WITHOUT = {
     "ecdf": "no trials of {workload} have succeeded yet",
     "score": "{workload} has no scores: it has neither a complete table nor a run of the random policy",
     "differences": "no differences to plot: no two strategies ran on every workload",
+    "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
+    "lead": "no trials of {workload} have been measured yet",
+    "trials": "no trials of {workload} have been measured yet",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
 """For each line chart, the reason why it may be missing."""

@@ -95,7 +95,7 @@ def write_report(
     summary = summarize(comparison, claims)
     lines = all_figures(summary, comparison)
     styles = LineStyles.from_summary(summary, comparison)
-    charts = all_charts(summary, lines, styles)
+    charts = all_charts(summary, comparison, lines, styles)
     write_json(out / "summary.json", summary)
     tables = number_tables(summary, comparison, programs, every_trial=every_trial)
     for name, (columns, rows) in (tables | {"figures": figure_rows(lines)}).items():
@@ -112,7 +112,7 @@ def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: st
     """Return the page of the report, and write nothing. The page reloads itself when ``version`` is outdated."""
     summary = summarize(comparison, claims)
     styles = LineStyles.from_summary(summary, comparison)
-    charts = all_charts(summary, all_figures(summary, comparison), styles)
+    charts = all_charts(summary, comparison, all_figures(summary, comparison), styles)
     return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version=version)
 
 

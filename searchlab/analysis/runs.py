@@ -340,16 +340,25 @@ class WorkloadRuns:
         return {name: seconds_of_hits(self.hits[name], group.elapsed) for name, group in self.strategies.items()}
 
     @cached_property
-    def random_search(self) -> dict[str, RandomSearch]:
-        """Random search in each space that has a complete table or runs of random search."""
-        searches: dict[str, RandomSearch] = {}
+    def draws(self) -> dict[str, Draws]:
+        """The results of random draws in each space that has a complete table or runs of random search."""
+        by_space: dict[str, Draws] = {}
         for space, groups in self._by_space.items():
             runs = [run for group in groups for run in group.runs]
-            costs = np.concatenate([run.log.costs for run in runs])
-            working = costs[np.isfinite(costs)]
-            if len(working) and (draws := _draws(runs, self.horizon, float(working.max()))):
-                best = min(float(working.min()), least_optimum(runs))
-                searches[space] = RandomSearch.from_draws(draws, best, self.horizon, _of_half(_shares(groups).values()))
+            slowest = max(float(run.log.costs[np.isfinite(run.log.costs)].max(initial=0)) for run in runs)
+            if slowest and (draws := _draws(runs, self.horizon, slowest)):
+                by_space[space] = draws
+        return by_space
+
+    @cached_property
+    def random_search(self) -> dict[str, RandomSearch]:
+        """Random search in each space with :attr:`draws`."""
+        searches: dict[str, RandomSearch] = {}
+        for space, draws in self.draws.items():
+            groups = self._by_space[space]
+            runs = [run for group in groups for run in group.runs]
+            best = min(*(float(run.lowest[-1]) for run in runs), least_optimum(runs))
+            searches[space] = RandomSearch.from_draws(draws, best, self.horizon, _of_half(_shares(groups).values()))
         return searches
 
     @cached_property

@@ -132,6 +132,17 @@ def test_another_reference_is_selected_at_first(comparison: Comparison) -> None:
     (default,) = comparison.plot_differences().to_dict()["params"]
     (chosen,) = comparison.plot_differences("fast").to_dict()["params"]
     assert (default["value"], chosen["value"], chosen["bind"]["options"]) == ("random", "fast", ["random", "fast"])
+    strategy, reference = comparison.plot_workloads("random", "fast").to_dict()["params"]
+    assert (strategy["value"], reference["value"]) == ("random", "fast")
+    lead, _ = comparison.plot_lead(reference="fast").to_dict()["params"]
+    assert lead["value"] == "fast"
+
+
+def test_shares_of_trials_are_those_of_a_workload_or_of_all(comparison: Comparison) -> None:
+    titles = [comparison.plot_trials(workload).to_dict()["title"]["text"] for workload in (None, WORKLOAD)]
+    assert [title.partition(": ")[0] for title in titles] == ["Across all workloads", WORKLOAD.partition(": ")[0]]
+    with pytest.raises(SearchlabError, match="cannot be drawn by 'fail'"):
+        comparison.plot_trials(share="fail")
 
 
 def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path: Path) -> None:

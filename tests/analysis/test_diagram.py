@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from searchlab.analysis.charts.figures import LineStyles
 from searchlab.analysis.charts.vegalite import altair_chart, ranks_chart
 from searchlab.analysis.model import Diagram
 from searchlab.analysis.summary import diagram
@@ -26,7 +25,7 @@ def test_two_strategies_that_differ() -> None:
 
 def test_a_diagram_has_a_column_of_dots_for_each_clique() -> None:
     names = ["a", "b.c", "d"]
-    chart = ranks_chart(Diagram(names, [1.0, 2.4, 2.6], 12, [[0, 1], [1, 2]]), LineStyles(names, None, names))
+    chart = ranks_chart(Diagram(names, [1.0, 2.4, 2.6], 12, [[0, 1], [1, 2]]))
     (spec,) = chart.views.values()
     ranks, line, dots = spec["layer"]
     assert [row["rank"] for row in ranks["data"]["values"]] == [1.0, 2.4, 2.6]

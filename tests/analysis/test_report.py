@@ -22,7 +22,8 @@ from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
 
 CHARTS = ("convergence", "convergence-each-seed", "convergence-regret-by-seconds", "convergence-regret-by-trials")
-CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "score", "time")
+CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "lead", "score", "time")
+CHARTS += ("trials", "trials-failed", "trials-slow")
 FILES = ["contrasts.csv", "curves.csv", "figures.csv", "programs.csv", "report.html", "runs.csv"]
 FILES += ["summary.csv", "summary.json"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -18,16 +19,18 @@ from ...stats.inference import paired_difference
 from ...stats.intervals import Interval, mean_intervals
 from ...stats.ranks import ALPHA
 from ..measures import AREA, SECONDS, TIME_PARTS, TRIALS, StrategySummary
-from ..model import Overall, Summary, WorkloadSummary
+from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import RANDOM, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, strategy_order
 from ..summary import paired_areas
-from ..words import listed
+from ..words import counted, listed, p_text
 
 BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of a figure's views
 AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
 POINTS = 120  # maximum number of points in a line; a longer run is sampled
 LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
 FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
+PARTS = 8  # number of parts into which the budget is divided
+NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
 _ESTIMATES = 40  # maximum number of trials at which a score is drawn with its interval
 
 # Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
@@ -77,6 +80,7 @@ class View:
     domain: tuple[float | None, float | None] = (None, None)  # ends of the y axis; None to fit the lines
     shade: Shade | None = None
     best: float = 0.0  # if not 0, draw the regret relative to this throughput instead of the throughput
+    relative: bool = False  # whether to draw differences from a strategy that the reader chooses
 
     @property
     def log(self) -> bool:
@@ -180,8 +184,10 @@ def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
     """Return the charts for which the logs of a workload contain data, or no charts if no run has a trial yet."""
     if not item.strategies:
         return []
-    figures = [_convergence(item, runs), _scores(item, runs), _ecdf(item, runs), _models(item, runs)]
-    return [figure for figure in figures if figure is not None]
+    parts = {name: budget_parts(group) for name, group in runs.strategies.items()}
+    lines = [_convergence(item, runs), *_budget_figures(parts)]
+    others = [_scores(item, runs), _ecdf(item, runs), _models(item, runs)]
+    return [*lines, *(figure for figure in others if figure is not None)]
 
 
 def band_of(group: StrategyRuns, axis: str) -> Band:
@@ -420,11 +426,90 @@ def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
     return bands
 
 
-def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary]) -> list[Figure]:
-    """Return the performance profile and run-score distribution of the strategies that ran on every workload."""
+class BudgetParts(NamedTuple):
+    """What a strategy did in each eighth of the trials that are compared: means over seeds, shape (8,).
+
+    Shares are fractions of the trials there. Without trials there, or if the space's median is unknown, they are NaN.
+    """
+
+    area: Floats  # mean of the best throughput so far, as a fraction of the best known
+    near: Floats  # share of trials at most 5 % slower than the fastest trial so far
+    slow: Floats  # share of trials that are slower than the median of the space
+    failed: Floats  # share of failed trials
+
+
+def budget_parts(group: StrategyRuns) -> BudgetParts:
+    """Return what a strategy did on one workload."""
+    horizon, best = group.horizon, group.workload.best_gflops
+    draws = group.workload.draws.get(group.space)
+    median = math.exp(draws.median) if draws else math.nan
+    shares = np.full((3, len(group.compared), horizon), np.nan)
+    for number, run in enumerate(group.compared):
+        costs = run.log.costs[:horizon]
+        failed = np.isinf(costs)
+        near = (costs <= NEAR * run.lowest[:horizon]) & ~failed
+        slow = np.where(failed, 0.0, costs > median) if draws else np.nan
+        shares[:, number, : len(costs)] = np.broadcast_arrays(near, slow, failed)
+    values = np.stack([np.minimum(group.curves / best, 1.0) if best else np.zeros_like(group.curves), *shares])
+    parts = np.split(values, np.arange(1, PARTS) * horizon // PARTS, axis=2)
+    return BudgetParts(*np.stack([_mean(part, axis=(1, 2)) for part in parts], axis=1))
+
+
+def _mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:
+    """Return the mean of the numbers that are not NaN, or NaN if there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmean(values, axis=axis))
+
+
+def _budget_figures(by_strategy: Mapping[str, BudgetParts]) -> list[Figure]:
+    """Return the charts of where in the budget strategies differ, and of what their trials were."""
+
+    def view(key: str, part: str, quantity: str, scale: float = 100.0, **look: Any) -> View:
+        rows = []
+        for name, parts in by_strategy.items():
+            x = 100 * (np.arange(PARTS) + 0.5) / PARTS
+            rows += _line(name, x, scale * getattr(parts, part), steps=False)
+        return View(key=key, x="% of the budget", y=quantity, rows=rows, **look)
+
+    lead = Figure(
+        key="lead",
+        title="Where in the budget the lead is won or lost",
+        views=[view(AREA, "area", "difference in area", 1.0, relative=True, levels=[Level(0.0, "")])],
+        steps="",
+        digits=3,
+        brief="difference of the mean area under the curve in each eighth of the budget",
+        says="Each strategy minus the chosen one: the difference of the area under the curve in each eighth of the "
+        "budget, as a mean over seeds. The mean of the eight differences is the difference of the whole area.",
+    )
+    trials = Figure(
+        key="trials",
+        title="What the trials were",
+        views=[
+            view("near the best", "near", "trials near the best so far, %", domain=(0.0, None)),
+            view("slow", "slow", "trials slower than half of the space, %", domain=(0.0, None)),
+            view("failed", "failed", "failed trials, %", domain=(0.0, None)),
+        ],
+        steps="",
+        digits=0,
+        brief="share of the trials in each eighth of the budget",
+        says="The share of trials in each eighth of the budget, as a mean over seeds: at most 5 % slower than the "
+        "fastest trial so far, which means that the strategy refines it; slower than the median of the space, as half "
+        "of all random trials are; or failed.",
+    )
+    return [lead, trials]
+
+
+def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary], comparison: ComparedRuns) -> list[Figure]:
+    """Return the charts of the strategies that ran on every workload."""
     names = [row.strategy for row in overall.strategies]
     rows = [item.by_strategy for item in workloads]
-    return [_performance_profile(names, rows), _run_scores(names, rows)]
+    groups = {name: [comparison[item.workload].strategies[name] for item in workloads] for name in names}
+    mean_parts = {
+        name: BudgetParts(*_mean(np.array([budget_parts(group) for group in of_one]), axis=0))
+        for name, of_one in groups.items()
+    }
+    return [_performance_profile(names, rows), _run_scores(names, rows), *_budget_figures(mean_parts)]
 
 
 def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
@@ -501,17 +586,26 @@ class LineStyles(NamedTuple):
     names: list[str]  # in the order that determines their colours
     subject: str | None  # the first strategy of the first registered contrast
     lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
+    ranking: list[str]  # best first
+    opponents: list[str]  # the second strategies of registered contrasts
 
     @classmethod
     def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
         names = strategy_order(comparison)
         registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
-        ranked = summary.overall.diagram.strategies if summary.overall else []
-        ranked = [*ranked, *(row.strategy for item in summary.workloads for row in item.strategies), *names]
+        ranked = [row.strategy for row in summary.overall.strategies] if summary.overall else []
+        ranked += [row.strategy for item in summary.workloads for row in item.strategies]
+        ranked = list(dict.fromkeys([*ranked, *names]))
         lit = list(dict.fromkeys([*registered, *ranked]))[:HIGHLIGHTED]
         if len(names) > len(COLOURS):  # highlighted strategies get distinct colours
             names = sorted(names, key=lambda name: (name not in lit, name))
-        return cls(names, registered[0] if registered else None, lit)
+        opponents = [answer.second for answer in summary.answers]
+        return cls(names, registered[0] if registered else None, lit, ranked, opponents)
+
+    def references(self, names: Iterable[str]) -> list[str]:
+        """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
+        first = [*self.opponents, RANDOM, *self.ranking]
+        return sorted(names, key=first.index)
 
 
 class Gap(NamedTuple):
@@ -529,20 +623,28 @@ class Gap(NamedTuple):
 def differences(summary: Summary) -> dict[str, list[Gap]]:
     """Return the differences of all strategies from each reference, by reference, best first.
 
-    The first reference is the opponent in the first registered contrast or, without one, random search. Differences are
-    over all workloads, or on the only workload; if neither is possible, the result is empty. A pair that was not tested
-    has no interval. The difference of a reference from itself is 0.
+    Differences are over all workloads, or on the only workload; if neither is possible, the result is empty. A pair
+    that was not tested has no interval. The difference of a reference from itself is 0.
     """
     if summary.overall:
         names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
     elif len(summary.workloads) == 1 and len(summary.workloads[0].strategies) > 1:
         names = [row.strategy for row in summary.workloads[0].strategies]
-        contrasts = [contrast for contrast in summary.workloads[0].contrasts if contrast.measure == AREA]
+        contrasts = summary.workloads[0].contrasts
     else:
         return {}
-    rows = [item.by_strategy for item in summary.workloads]
-    p = {frozenset((contrast.first, contrast.second)): contrast.adjusted for contrast in contrasts}
     gaps: dict[str, list[Gap]] = {name: [Gap(name, Interval.none(0.0, ""), None)] for name in names}
+    for (first, second), gap in _pair_gaps(names, [item.by_strategy for item in summary.workloads], contrasts):
+        gaps[second].append(gap)
+        gaps[first].append(Gap(second, -gap.difference, gap.p))
+    return {name: sorted(of_one, key=lambda gap: -gap.difference.value) for name, of_one in gaps.items()}
+
+
+def _pair_gaps(
+    names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], contrasts: Sequence[Contrast]
+) -> Iterator[tuple[tuple[str, str], Gap]]:
+    """Iterate over the pairs of strategies that share seeds, each with the first strategy's gap to the second."""
+    p = {frozenset((item.first, item.second)): item.adjusted for item in contrasts if item.measure == AREA}
     for first, second in combinations(names, 2):
         areas = paired_areas([row[first] for row in rows], [row[second] for row in rows])
         difference = paired_difference(*areas).on_these.difference
@@ -550,18 +652,48 @@ def differences(summary: Summary) -> dict[str, list[Gap]]:
             adjusted = p[frozenset((first, second))]
             if adjusted is None:  # for example, if the runs do not show how they vary
                 difference = Interval.none(difference.value, "")
-            gaps[second].append(Gap(first, difference, adjusted))
-            gaps[first].append(Gap(second, -difference, adjusted))
-    references = [answer.second for answer in summary.answers] + [RANDOM]
-    order = sorted(names, key=lambda name: references.index(name) if name in references else len(references))
-    return {name: sorted(gaps[name], key=lambda gap: -gap.difference.value) for name in order}
+            yield (first, second), Gap(first, difference, adjusted)
+
+
+def workload_differences(summary: Summary) -> list[Row]:
+    """Return the difference of each pair of strategies, ``first`` minus ``second``, on each workload, by its index."""
+    return [
+        {
+            "workload": number,
+            "first": first,
+            "second": second,
+            "difference": short(gap.difference.value),
+            "lower": short(gap.difference.value if gap.difference.lower is None else gap.difference.lower),
+            "upper": short(gap.difference.value if gap.difference.upper is None else gap.difference.upper),
+            "p": "no test" if gap.p is None else p_text(gap.p),
+        }
+        for number, item in enumerate(summary.workloads)
+        for (first, second), gap in _pair_gaps(list(item.by_strategy), [item.by_strategy], item.contrasts)
+    ]
+
+
+def workload_groups(summary: Summary, comparison: ComparedRuns) -> list[Row]:
+    """Return a row for each workload: its name, its kind, and the spaces and threads with which it was searched."""
+    groups = []
+    for item in summary.workloads:
+        headers = [run.log.header for run in comparison[item.workload].runs]
+        threads = sorted({int(header.target.get("num-cores", 1)) for header in headers})
+        groups.append(
+            {
+                "name": item.workload,
+                "kind": headers[0].workload.partition(":")[0],
+                "space": ", ".join(sorted({header.space_name for header in headers})),
+                "threads": ", ".join(counted(number, "thread") for number in threads),
+            }
+        )
+    return groups
 
 
 def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Figure]]:
     """Return the line charts of each workload and, under the key "", those over all workloads, if any."""
     figures = {item.workload: workload_figures(item, comparison[item.workload]) for item in summary.workloads}
     if summary.overall:
-        figures[""] = overall_figures(summary.overall, summary.workloads)
+        figures[""] = overall_figures(summary.overall, summary.workloads, comparison)
     return figures
 
 

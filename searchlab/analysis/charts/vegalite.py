@@ -15,9 +15,24 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
 from ..model import Diagram, Summary
+from ..runs import ComparedRuns
 from ..verdict import signed
 from ..words import p_equals
-from .figures import COLOURS, FLOOR, Bars, Figure, Gap, LineStyles, View, differences, failure_bars, time_bars
+from .figures import (
+    COLOURS,
+    FLOOR,
+    Bars,
+    Figure,
+    Gap,
+    LineStyles,
+    Row,
+    View,
+    differences,
+    failure_bars,
+    time_bars,
+    workload_differences,
+    workload_groups,
+)
 
 if TYPE_CHECKING:
     import altair
@@ -58,7 +73,7 @@ def workload_charts(figures: Sequence[Figure], bars: Sequence[Bars], styles: Lin
 
 
 def all_charts(
-    summary: Summary, figures: Mapping[str, Sequence[Figure]], styles: LineStyles
+    summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]], styles: LineStyles
 ) -> dict[str, dict[str, Chart]]:
     """Return all charts by workload and key. The workload of charts over all workloads is ""."""
     charts = {"": workload_charts(figures.get("", ()), (), styles)}
@@ -66,11 +81,13 @@ def all_charts(
         bars = [bar for bar in (time_bars(item), failure_bars(item)) if bar] if item.strategies else []
         charts[item.workload] = workload_charts(figures[item.workload], bars, styles)
     if summary.overall:
-        charts[""].append(ranks_chart(summary.overall.diagram, styles))
+        charts[""].append(ranks_chart(summary.overall.diagram))
     if gaps := differences(summary):
         where = f"average across these {len(summary.workloads)} workloads" if summary.overall else "this workload"
         workload = "" if summary.overall else summary.workloads[0].workload
         charts[workload].insert(1, differences_chart(gaps, styles, where))
+    if pairs := workload_differences(summary) if len(summary.workloads) > 1 else []:
+        charts[""].append(workloads_chart(pairs, workload_groups(summary, comparison), styles))
     return {workload: {chart.key: chart for chart in group} for workload, group in charts.items()}
 
 
@@ -137,7 +154,19 @@ def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
     chart: Spec = {"data": {"values": view.rows}, "height": height, "layer": layers}
     if view.best:
         chart["transform"] = _regret(view)
+    if view.relative:
+        chart["params"] = [_select("reference", "each strategy minus ", styles.references(names))]
+        chart["transform"] = [
+            {"calculate": "datum.strategy === reference ? datum.y : null", "as": "base"},
+            {"joinaggregate": [{"op": "max", "field": "base", "as": "base"}], "groupby": ["x"]},
+            {"calculate": "datum.y - datum.base", "as": "y"},
+        ]
     return chart
+
+
+def _select(name: str, label: str, options: Sequence[str]) -> Spec:
+    """Return a parameter that the reader chooses; on a page, all charts with a parameter of this name follow."""
+    return {"name": name, "value": options[0], "bind": {"input": "select", "options": list(options), "name": label}}
 
 
 def _scale(log: bool, **options: Any) -> Spec:
@@ -254,7 +283,7 @@ def bar_chart(bars: Bars) -> Spec:
 
 def differences_chart(gaps: Mapping[str, Sequence[Gap]], styles: LineStyles, where: str) -> Chart:
     """Return the chart of all strategies' differences from a reference, which the reader can choose."""
-    rows = [
+    rows: list[Row] = [
         {
             "reference": other,
             "strategy": gap.strategy,
@@ -275,24 +304,14 @@ def differences_chart(gaps: Mapping[str, Sequence[Gap]], styles: LineStyles, whe
         "legend": None,
     }
     y = STRATEGY | {"sort": {"field": "difference", "op": "max", "order": "descending"}}
-    x = {"field": "difference", "type": "quantitative", "title": "difference of the area under the curve"}
+    x = {"field": "difference", "type": "quantitative", "title": "difference in area"}
     spec = {
         "data": {"values": rows},
         "height": ROW * len(gaps),
-        "params": [
-            {
-                "name": "reference",
-                "value": next(iter(gaps)),
-                "bind": {"input": "select", "options": list(gaps), "name": "each strategy minus "},
-            }
-        ],
+        "params": [_select("reference", "each strategy minus ", styles.references(gaps))],
         "transform": [{"filter": "datum.reference === reference"}],
         "layer": [
-            {
-                "data": {"values": [{"lower": -ROPE, "upper": ROPE}]},
-                "mark": {"type": "rect", "color": GREY, "opacity": 0.15},
-                "encoding": {"x": x | {"field": "lower"}, "x2": {"field": "upper"}},
-            },
+            _practically_equal(x),
             {"mark": {"type": "rule", "color": GREY}, "encoding": {"x": {"datum": 0}}},
             {
                 "mark": {"type": "rule", "size": 2},
@@ -333,7 +352,112 @@ def _difference_text(gap: Gap) -> str:
     return text if gap.p is None else f"{text}, {p_equals(gap.p)}"
 
 
-def ranks_chart(diagram: Diagram, styles: LineStyles) -> Chart:
+def workloads_chart(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) -> Chart:
+    """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
+
+    Args:
+        pairs: The differences; see :func:`~searchlab.analysis.charts.figures.workload_differences`.
+        groups: The workloads; see :func:`~searchlab.analysis.charts.figures.workload_groups`.
+        styles: The order of strategies.
+    """
+    properties = [key for key in ("kind", "space", "threads") if len({group[key] for group in groups}) > 1]
+    rows = [
+        group | {"workload": number, "link": f"#w{number}", "all": ", ".join(group[key] for key in properties)}
+        for number, group in enumerate(groups)
+    ]
+    names = [name for name in styles.names if any(name in (pair["first"], pair["second"]) for pair in pairs)]
+    references = styles.references(names)
+    strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
+    if strategies[0] == references[0]:
+        strategies = [*strategies[1:], strategies[0]]
+    views = ["all", *properties] if len(properties) > 1 else properties or ["all"]
+    x = {"field": "difference", "type": "quantitative", "title": "difference in area"}
+    order = {"field": "order", "op": "min"}
+    y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 280}}
+    mirrored = "datum.second === strategy"
+
+    def spec(group: str) -> Spec:
+        colour: Spec = {
+            "field": group,
+            "type": "nominal",
+            "title": None,
+            "sort": order,
+            "scale": {"range": list(COLOURS)},
+            "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0},
+        }
+        if not properties:
+            colour = {"value": COLOURS[0]}
+        tooltip = [{"field": "name", "title": "workload"}, {"field": "text", "title": "difference"}, {"field": "p"}]
+        return {
+            "data": {"values": pairs},
+            "height": ROW * len(groups),
+            "params": [_select("strategy", "strategy ", strategies), _select("reference", "minus ", references)],
+            "transform": [
+                {
+                    "filter": "datum.first === strategy && datum.second === reference || "
+                    "datum.first === reference && datum.second === strategy"
+                },
+                {"calculate": f"{mirrored} ? -datum.upper : datum.lower", "as": "from"},
+                {"calculate": f"{mirrored} ? -datum.lower : datum.upper", "as": "to"},
+                {"calculate": f"{mirrored} ? -datum.difference : datum.difference", "as": "difference"},
+                {
+                    "calculate": "format(datum.difference, '+.3f') + "
+                    "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'",
+                    "as": "text",
+                },
+                {
+                    "lookup": "workload",
+                    "from": {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", *views]},
+                },
+                {"joinaggregate": [{"op": "mean", "field": "difference", "as": "mean"}], "groupby": [group]},
+                {
+                    "window": [{"op": "row_number", "as": "order"}],
+                    "sort": [
+                        {"field": "mean", "order": "descending"},
+                        {"field": group},
+                        {"field": "difference", "order": "descending"},
+                    ],
+                },
+            ],
+            "layer": [
+                _practically_equal(x),
+                {"mark": {"type": "rule", "color": GREY}, "encoding": {"x": {"datum": 0}}},
+                {
+                    "mark": {"type": "tick", "thickness": 2, "size": ROW, "opacity": 0.5},
+                    "encoding": {"x": x | {"field": "mean"}, "y": y, "color": colour},
+                },
+                {
+                    "mark": {"type": "rule", "size": 2},
+                    "encoding": {"y": y, "x": x | {"field": "from"}, "x2": {"field": "to"}, "color": colour},
+                },
+                {
+                    "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "cursor": "pointer"},
+                    "encoding": {"y": y, "x": x, "color": colour, "href": {"field": "link"}, "tooltip": tooltip},
+                },
+            ],
+        }
+
+    return Chart(
+        "workloads",
+        "Where it is won or lost",
+        f"on each workload, with 95 % intervals; shaded: practically equal, up to {ROPE:g}; lines: means of groups",
+        "The first strategy's area under the curve minus the second's on each workload, over the seeds that both have, "
+        "with its 95 % interval. To the left of 0, the first strategy loses. Workloads are sorted by the difference "
+        "within each group, and groups by their means, which are the vertical lines. Click a dot for the charts of "
+        f"that workload. Shaded: the zone of practical equivalence, for differences of at most {ROPE:g}.",
+        {"grouped" if view == "all" else f"by {view}": spec(view) for view in views},
+    )
+
+
+def _practically_equal(x: Spec) -> Spec:
+    return {
+        "data": {"values": [{"lower": -ROPE, "upper": ROPE}]},
+        "mark": {"type": "rect", "color": GREY, "opacity": 0.15},
+        "encoding": {"x": x | {"field": "lower"}, "x2": {"field": "upper"}},
+    }
+
+
+def ranks_chart(diagram: Diagram) -> Chart:
     """Return the critical difference diagram: average ranks, and a column of dots at the right for each clique.
 
     It is that of Demsar (JMLR 7, 2006, figure 1) with a row for each strategy.

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import read_runs, summarize
-from searchlab.analysis.charts.figures import HIGHLIGHTED, LineStyles, differences, eventful, steps
+from searchlab.analysis.charts.figures import (
+    HIGHLIGHTED,
+    LineStyles,
+    budget_parts,
+    differences,
+    eventful,
+    steps,
+    workload_differences,
+    workload_groups,
+)
 from searchlab.analysis.page.render import number_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
@@ -40,7 +49,8 @@ def test_differences_from_each_reference_have_the_other_sign(tmp_path: Path) -> 
                 write(tmp_path, name, seed, found, workload=workload, contrasts=(("mine", "tpe"),))
     summary = summarize(read_runs(tmp_path))
     found = differences(summary)
-    assert next(iter(found)) == "tpe", "what a strategy was registered to be compared with"
+    references = LineStyles.from_summary(summary, read_runs(tmp_path)).references(found)
+    assert references[0] == "tpe", "what a strategy was registered to be compared with"
     assert all(
         [gap.difference.value for gap in gaps] == sorted((gap.difference.value for gap in gaps), reverse=True)
         for gaps in found.values()
@@ -63,7 +73,9 @@ def test_one_workload_has_differences_and_no_pair_has_none(tmp_path: Path) -> No
     assert differences(summarize(read_runs(tmp_path))) == {}
     for seed in range(3):
         write(tmp_path, "a", seed, [2, 3, 4 + seed])
-    assert list(differences(summarize(read_runs(tmp_path)))) == ["random", "a"], "random search comes first"
+    summary = summarize(read_runs(tmp_path))
+    styles = LineStyles.from_summary(summary, read_runs(tmp_path))
+    assert styles.references(differences(summary)) == ["random", "a"], "random search comes first"
 
 
 @pytest.mark.parametrize("number", [3, 9, 14])
@@ -92,3 +104,47 @@ def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
         write(tmp_path, "grid", seed, [1, 2, 3], shared=["a", "b", "c"])
     (difference,) = (gap for gap in differences(summarize(read_runs(tmp_path)))["random"] if gap.strategy == "grid")
     assert difference.p is None and difference.difference.lower is None
+
+
+def test_the_area_is_the_mean_of_its_eighths(tmp_path: Path) -> None:
+    for seed in range(3):
+        write(tmp_path, "random", seed, np.random.default_rng(seed).exponential(1, 40).tolist())
+    runs = read_runs(tmp_path)
+    (row,) = summarize(runs).workloads[0].strategies
+    parts = budget_parts(runs[WORKLOAD].strategies["random"])
+    assert parts.area.shape == (8,) and parts.area.mean() == pytest.approx(row.area.value)
+
+
+def test_trials_are_near_the_best_slow_or_failed(tmp_path: Path) -> None:
+    """The median of random search is 2 GFLOPS."""
+    write(tmp_path, "random", 0, [1, 2, 3] * 5 + [2])
+    write(tmp_path, "a", 0, ["crash", 5, 5, 4.9, 5, 1, 5, 3, "crash", "crash", 10, 9, 1, 1, 10, 2])
+    parts = budget_parts(read_runs(tmp_path)[WORKLOAD].strategies["a"])
+    assert parts.near.tolist() == [0.5, 1, 0.5, 0.5, 0, 0.5, 0, 0.5], "5 is not near once 10 is found"
+    assert parts.slow.tolist() == [0, 0, 0.5, 0, 0, 0, 1, 0]
+    assert parts.failed.tolist() == [0.5, 0, 0, 0, 1, 0, 0, 0]
+
+
+def test_a_budget_of_few_trials_has_empty_eighths(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2, 4])
+    parts = budget_parts(read_runs(tmp_path)[WORKLOAD].strategies["a"])
+    assert parts.area[~np.isnan(parts.area)].tolist() == [0.25, 0.5, 1] and np.isnan(parts.slow).all()
+
+
+def test_differences_on_workloads_average_to_the_difference(tmp_path: Path) -> None:
+    other = "conv2d:1x14x14x64x64x3x3:p1"
+    for workload, gain in ((WORKLOAD, 1.0), (other, 3.0)):
+        for seed in range(4):
+            for name, best in (("mine", gain), ("random", 2.0)):
+                target = {"kind": "llvm", "num-cores": 1 + (workload == other)}
+                write(tmp_path, name, seed, [1, best + seed / 10], workload=workload, target=target)
+    runs = read_runs(tmp_path)
+    summary = summarize(runs)
+    rows = workload_differences(summary)
+    (gap,) = (gap for gap in differences(summary)["random"] if gap.strategy == "mine")
+    signs = [1 if row["first"] == "mine" else -1 for row in rows]
+    signed = {row["workload"]: sign * row["difference"] for row, sign in zip(rows, signs, strict=True)}
+    assert np.mean(list(signed.values())) == pytest.approx(gap.difference.value, abs=1e-4)
+    groups = workload_groups(summary, runs)
+    assert [(group["kind"], group["threads"]) for group in groups] == [("conv2d", "2 threads"), ("gemm", "1 thread")]
+    assert signed[0] > 0 > signed[1] and all(row["lower"] <= row["difference"] <= row["upper"] for row in rows)

@@ -37,12 +37,12 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
                 )
     runs = read_runs(directory)
     summary = summarize(runs)
-    return all_charts(summary, all_figures(summary, runs), LineStyles.from_summary(summary, runs))
+    return all_charts(summary, runs, all_figures(summary, runs), LineStyles.from_summary(summary, runs))
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
-    assert set(charts[WORKLOAD]) == {"convergence", "score", "ecdf", "time", "failures"}
-    assert set(charts[""]) == {"profile", "runs", "ranks", "differences"}
+    assert set(charts[WORKLOAD]) == {"convergence", "lead", "trials", "score", "ecdf", "time", "failures"}
+    assert set(charts[""]) == {"profile", "runs", "lead", "trials", "ranks", "differences", "workloads"}
     for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:
         for view, spec in chart.views.items():
             complete = titled(spec, WORKLOAD, chart, view)

@@ -207,7 +207,8 @@ def test_every_chart_has_words(tmp_path: Path) -> None:
         write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
     page = made(tmp_path)
     charts = [a["id"] for a in page.all("figure") if "data-chart" in a]
-    assert charts == [f"w0-{key}" for key in ("convergence", "differences", "score", "ecdf", "time", "failures")]
+    keys = ("convergence", "differences", "lead", "trials", "score", "ecdf", "time", "failures")
+    assert charts == [f"w0-{key}" for key in keys]
     assert set(charts) <= set(page.charts["charts"])
     assert len(page.all("figcaption")) == len(page.all("figure")) - 1, "programs speak for themselves"
     assert all(a.get("tabindex") == "0" and a.get("aria-label") for a in page.all("div") if a.get("class") == "scroll")

@@ -5,7 +5,7 @@ const { strategies, lit: first, colours } = JSON.parse(document.getElementById("
 const data = {}; // the charts' data as columns by name, and their specifications by chart and view
 const specifications = {};
 const lit = new Set(first); // the highlighted strategies
-const chosen = { views: [], only: false }; // the latest view comes last
+const chosen = { views: [], only: false, strategies: {} }; // the latest view comes last; strategies by parameter
 const near = new Set(); // the charts in view, or nearly
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const PAPER = 680; // the width of a chart on paper, in pixels
@@ -31,7 +31,11 @@ function specify(figure) {
   const spec = JSON.parse(text);
   for (const param of (spec.layer ?? []).flatMap((layer) => layer.params ?? [])) {
     param.value = strategies.filter((strategy) => lit.has(strategy)).map((strategy) => ({ strategy }));
-    if (chosen.only) spec.transform = [{ filter: { field: "strategy", oneOf: [...lit] } }, ...(spec.transform ?? [])];
+    if (chosen.only) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: [...lit] } }];
+  }
+  for (const param of spec.params ?? []) {
+    const name = chosen.strategies[param.name];
+    if (param.bind.options.includes(name)) param.value = name;
   }
   const plot = figure.querySelector(".plot");
   const small = figure.classList.contains("small");
@@ -67,6 +71,13 @@ async function draw(figure) {
   figure.view = view;
   plot.style.minHeight = "";
   figure.drawn = wanted;
+  for (const select of all(".vega-bind select", plot)) {
+    select.addEventListener("change", () => {
+      chosen.strategies[select.name] = select.value;
+      figure.state = figure.drawn = state(); // it has been drawn already, and keeps the focus
+      refresh();
+    });
+  }
   if (!("highlighted" in view.getState().signals)) return;
   view.addSignalListener("highlighted", (_, { strategy = [] }) => {
     for (const name of view.scale("color").domain()) lit[strategy.includes(name) ? "add" : "delete"](name);
