@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import timeit
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ..errors import SearchlabError
 from ..log.format import Log
@@ -29,6 +31,7 @@ from ..plugins import trusts
 from ..records import Failure, Trial
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
+from ..workload.products import BatchMatmul, Gemm
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -110,6 +113,7 @@ class Verification:
     programs: tuple[VerifiedProgram, ...]
     untuned: Readings  # the untuned program's readings; if empty, the note may state the reason
     note: str
+    numpy: Readings  # NumPy's own, if it has a library for the operation; else empty
     settings: LocalSettings  # how programs were timed
     own: bool  # whether these are the settings with which the log's trials were measured
 
@@ -203,6 +207,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         tuple(programs),
         plain,
         _note(space.target, untuned),
+        _time_numpy(space, settings) if alive else (),
         settings,
         has_settings,
     )
@@ -248,6 +253,12 @@ def sentences(verification: Verification) -> list[str]:
             texts.append(
                 f"  untuned {_ms(verification.untuned)}: {over.ratio:.3g} times as long as now (quartiles "
                 f"{over.low:.3g} and {over.high:.3g}{'' if over.rounds else ', not timed in turn'})"
+            )
+        if verification.numpy and program.seconds:
+            best = min(verification.numpy)  # on a busy machine, threads that wait for each other take far longer
+            ratio = best / statistics.median(program.seconds)
+            texts.append(
+                f"  NumPy's {_blas()}, with as many threads, {_ms([best])} at best: {ratio:.3g} times as long as now"
             )
     return texts + [verification.note] * bool(verification.note)
 
@@ -383,6 +394,26 @@ def _time_in_turn(
     if together:
         return apart, together[:-1], together[-1]
     return apart, apart, plain.measurement.seconds if plain else ()
+
+
+def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
+    """Time NumPy's BLAS with as many threads as the programs, for a matrix product on the CPU."""
+    workload = space.workload
+    if space.target.kind != "llvm" or not isinstance(workload, Gemm | BatchMatmul):
+        return ()
+    if workload.dtype not in ("float32", "float64"):
+        return ()
+    inputs = workload.inputs(0)
+    timer = timeit.Timer(lambda: workload.reference(inputs))
+    with threadpool_limits(space.target.cores, "blas"):
+        first = min(timer.repeat(3, 1))  # threads wake up during the first calls
+        number = max(1, math.ceil(1e-3 * settings.min_repeat_ms / first))
+        return tuple(seconds / number for seconds in timer.repeat(ROUNDS, number))
+
+
+def _blas() -> str:
+    """Return the name of the library that computes NumPy's matrix products, such as ``"openblas"``."""
+    return next((info["internal_api"] for info in threadpool_info() if info["user_api"] == "blas"), "BLAS")
 
 
 def _can_be_timed(measurer: LocalMeasurer, space: Space, trial: Trial) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import warnings
 import zlib
@@ -298,11 +299,11 @@ class TableMeasurer(Measurer):
         A sample of the configs is scheduled, once for each space and table.
 
         Raises:
-            ChangedProgram: If a program is a different one, except in a suite.
+            ChangedProgram: If a program is a different one. Tables of suites never change, so for them this is only
+                logged.
 
         Warns:
-            SearchlabWarning: If a program is a different one and the table belongs to a suite, whose tables never
-                change; or if the code has changed, and the table does not record which programs were measured.
+            SearchlabWarning: If the code has changed, and the table does not record which programs were measured.
         """
         code = {self._headers[path].code.get("space", "") for path in paths}
         if not space.has_programs or code == {source_digest(type(space), *functions_in(space.made_with))}:
@@ -311,23 +312,23 @@ class TableMeasurer(Measurer):
         if (key := files_digest(paths)) in tables:
             return
         header, where = self._headers[paths[0]], self.name or str(paths[0])
-        problem = ""
+        compared = True
         try:
-            compared = check_sample(where, list(table.sample(SAMPLE)), space, header.versions)
-            if not compared and any(code):
-                problem = (
-                    f"the code of the space {header.space.name!r} has changed since {where} was measured, and the "
-                )
-                problem += "table does not record the hashes of its programs, so they are unverified"
+            compared = check_sample(where, list(table.sample(SAMPLE)), space, header.versions) > 0
         except ChangedProgram as error:
             if not self.name:
                 raise
-            problem = (
-                f"the table contains the times of other programs than the space builds now: {error.where_and_what}"
+            logging.getLogger(__name__).info(
+                "the table contains the times of other programs than the space builds now: %s", error.where_and_what
             )
         tables.add(key)
-        if problem:
-            warnings.warn(problem, SearchlabWarning, stacklevel=2)
+        if not compared and any(code):
+            warnings.warn(
+                f"the code of the space {header.space.name!r} has changed since {where} was measured, and the table "
+                f"does not record the hashes of its programs, so they are unverified",
+                SearchlabWarning,
+                stacklevel=2,
+            )
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
         if self.missing == "refuse" or not len(table):

@@ -174,7 +174,9 @@ class Gemm(ProductWithEpilogue):
         return {"A": (self.m, self.k), "B": (self.k, self.n), **self.operands(result, self.n), "C": result}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
-        return self.numpy_epilogue(inputs["A"].astype(self.exact) @ inputs["B"].astype(self.exact), inputs)
+        return self.numpy_epilogue(
+            inputs["A"].astype(self.exact, copy=False) @ inputs["B"].astype(self.exact, copy=False), inputs
+        )
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from tvm import te
@@ -491,7 +493,7 @@ class BatchMatmul(Product):
         return {"A": (b, m, k), "B": (b, k, n), "C": (b, m, n)}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
-        product: Array = inputs["A"].astype(self.exact) @ inputs["B"].astype(self.exact)
+        product: Array = inputs["A"].astype(self.exact, copy=False) @ inputs["B"].astype(self.exact, copy=False)
         return product.astype(self.out_dtype, copy=False)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:

@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm.s_tir import Schedule
 
-from searchlab import SearchlabError, load_log
+from searchlab import SearchlabError, load_log, tune
 from searchlab.apply import verify
 from searchlab.apply.verify import fastest, sentences, verify_log
 from searchlab.measure.contract import CannotMeasure
@@ -84,6 +84,16 @@ def test_a_real_log_holds(real_log: Path) -> None:
         )
         assert program["ratio"] > 0 and isinstance(program["as_logged"], bool) and program["noise"] > 0
         assert program["speed_up"]["low"] <= program["speed_up"]["high"]
+    assert len(data["numpy"]) == 11 and min(data["numpy"]) > 0
+
+
+@pytest.mark.parametrize("workload", ["gemm:16x16x16:int8", "conv2d:1x8x8x4x4x3x3:p1"])
+def test_numpy_is_timed_only_where_it_has_a_library(workload: str, tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    tune(workload, space="knob-template", policy="random", trials=1, log=log, measure={"kind": "local", "repeat": 1})
+    verification = verify_log(log)
+    assert verification.right and not verification.numpy
+    assert not any("NumPy" in sentence for sentence in sentences(verification))
 
 
 def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
@@ -95,7 +105,8 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     (program,) = verification.programs
     assert verification.right and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
     assert program.speed_up is not None and program.speed_up.rounds == 0 and len(verification.untuned) <= 2
-    right, times, untuned = sentences(verification)
+    right, times, untuned, numpy = sentences(verification)
+    assert " at best: " in numpy
     assert "correct on inputs from seeds 1, 2, 3" in right
     assert "beyond the repeats' noise" in times and untuned.endswith("not timed in turn)")
 
@@ -109,7 +120,7 @@ def test_wrong_and_crashing_programs_give_exit_code_1(tmp_path: Path) -> None:
     wrong, crash, right, *times = output.splitlines()
     assert "trial 2: wrong_answer: " in wrong and "elements are off" in wrong
     assert "trial 1: crash: the running process died of SIGSEGV" in crash
-    assert "trial 0: correct" in right and len(times) == 2
+    assert "trial 0: correct" in right and len(times) == 3
 
 
 @pytest.mark.parametrize("failing", [{"fault": "tiled"}, {}], ids=["tuned", "untuned"])
