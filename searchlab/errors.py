@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -102,6 +103,21 @@ class RunsFailed(SearchlabError):
 
 SHOWN = 5
 """The maximum number of reasons that a message lists."""
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str) -> Iterator[None]:
+    """Turn an import's failure into an error that names the extra to install.
+
+    Raises:
+        SearchlabError: If what is imported in this context is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise SearchlabError(
+            f"{feature} requires the extra {extra!r} ({error}); run pip install '.[{extra}]' in searchlab's checkout"
+        ) from error
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

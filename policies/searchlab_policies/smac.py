@@ -9,17 +9,19 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from optuna.distributions import BaseDistribution, IntDistribution
 
 from searchlab.arrays import Floats
+from searchlab.errors import needs_extra
 from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import Origin
 from searchlab.space import Config, Space, Value
 
-from .optuna.adapter import Known, ParameterPolicy, check_installed
+from .optuna.adapter import Known, ParameterPolicy
 from .optuna.parameters import Part
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Smac(ParameterPolicy):
     The forest models the logarithm of the cost, scaled as in SMAC. Local searches for the largest expected improvement
     start from the best trials and from the best of many random configs. Each batch slot is filled with the best
     remaining new config that these searches have found, or with a random config. SMAC trains its forest after every 8
-    trials, which corresponds to ``batch = 8``. This policy requires SMAC3 (``pip install 'searchlab[smac]'``) and takes
+    trials, which corresponds to ``batch = 8``. This policy requires SMAC3 (``pip install '.[smac]'``) and takes
     a few tenths of a second per batch.
 
     Args:
@@ -76,7 +78,8 @@ class Smac(ParameterPolicy):
         trees: Count = 10,
         memory: Annotated[int, Between(4)] = 500,
     ) -> None:
-        check_installed("smac", "smac", "SMAC3")
+        with needs_extra("the policy 'smac'", "smac"):
+            import_module("smac")
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.epsilon = epsilon
         self.challengers = challengers

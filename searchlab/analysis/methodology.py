@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Floats, Ints
-from ..errors import SearchlabError
+from ..errors import SearchlabError, needs_extra
 from ..log.format import Log, Record
 from ..space import Config
 
@@ -39,13 +39,9 @@ def methodology_scores(table: Log, runs: Sequence[Log], seed: int = 0) -> tuple[
         SearchlabError: If the package is not installed, if a run has a config that is not in the table, if the runs are
             too short to be scored, or if all costs in the table are equal.
     """
-    try:
+    with needs_extra("methodology_scores", "methodology"):
         from autotuning_methodology.baseline import RandomSearchCalculatedBaseline
         from autotuning_methodology.curves import StochasticOptimizationAlgorithm
-    except ImportError:
-        raise SearchlabError(
-            "methodology_scores requires autotuning_methodology; run pip install 'searchlab[methodology]'"
-        ) from None
 
     if not runs:
         raise SearchlabError("no runs to score; pass at least one log")

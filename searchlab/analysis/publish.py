@@ -152,7 +152,11 @@ def _write(folder: Path, result: Publication) -> Path:
         card=card,
         files=rows,
         logs=sum(name.startswith(f"{LOGS}/") for name in sums),
-        commands=[f"pip install searchlab=={version('searchlab')}", f"sha256sum --check {SUMS}", *result.commands],
+        commands=[
+            f"pip install .  # in a checkout of searchlab {version('searchlab')}",
+            f"sha256sum --check {SUMS}",
+            *result.commands,
+        ],
         cite=result.cite,
         version=version("searchlab"),
         digest=hashlib.sha256(text.encode()).hexdigest(),

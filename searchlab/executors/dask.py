@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, first_line, needs_extra
 from ..machine.host import available_cores
 from ..machine.scratch import ScratchFolder
 from ..options import Count
@@ -51,13 +51,11 @@ class DaskExecutor(RunExecutor):
     one_per_machine = True
 
     def __init__(self, exclusive: bool, folder: Path, *, address: str = "", jobs: int = 0, batch: Count = 40) -> None:
-        try:
+        with needs_extra("the executor 'dask'", "dask"):
             import dask
             from distributed import Client, LocalCluster, WorkerPlugin
             from distributed.comm.addressing import parse_address, parse_host_port
             from distributed.utils import silence_logging_cmgr
-        except ImportError:
-            raise SearchlabError("the executor 'dask' requires Dask; run pip install 'searchlab[dask]'") from None
         self.batch = batch
         self._resources = {MACHINE: 1} if exclusive else None
         self._cleanup = ExitStack()

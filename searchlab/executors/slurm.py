@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, first_line, needs_extra
 from ..options import Count, NonNegative
 from .contract import RunExecutor
 
@@ -45,10 +45,8 @@ class SlurmExecutor(RunExecutor):
         poll_seconds: NonNegative = 2.0,
         **parameters: Any,
     ) -> None:
-        try:
+        with needs_extra("the executor 'slurm'", "slurm"):
             import submitit
-        except ImportError:
-            raise SearchlabError("the executor 'slurm' requires submitit; run pip install 'searchlab[slurm]'") from None
         self.one_per_machine = not exclusive or cluster == "slurm"
         self.jobs = jobs
         self.batch = batch

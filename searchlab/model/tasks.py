@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SearchlabError, describe, did_you_mean, first_line
+from ..errors import SearchlabError, describe, did_you_mean, first_line, needs_extra
 from ..files import open_file
 from ..options import checks_arguments
 from ..plugins import convert_foreign_errors, execute_file, load_attribute, place_in
@@ -295,10 +295,8 @@ def _result_of(function: Any, spelled: str) -> Any:
 
 
 def _from_onnx(path: Path) -> tvm.IRModule:
-    try:
+    with needs_extra("reading an ONNX file", "onnx"):
         import onnx  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        raise SearchlabError("reading an ONNX file requires onnx; run pip install 'searchlab[onnx]'") from None
     from tvm.relax.frontend.onnx import from_onnx
 
     try:
@@ -308,10 +306,8 @@ def _from_onnx(path: Path) -> tvm.IRModule:
 
 
 def _from_torch(path: Path) -> tvm.IRModule:
-    try:
+    with needs_extra("reading a PyTorch program", "torch"):
         import torch  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        raise SearchlabError("reading a PyTorch program requires PyTorch; run pip install 'searchlab[torch]'") from None
     from tvm.relax.frontend.torch import from_exported_program
 
     try:

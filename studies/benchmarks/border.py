@@ -449,7 +449,7 @@ TRACKER = 0x2F271
 )
 def kill_scheduler(folder: Path) -> str:
     if find_spec("distributed") is None:
-        return "not tried: Dask is not installed; pip install 'searchlab[dask]'"
+        return "not tried: Dask is not installed; pip install '.[dask]'"
     write_study(folder, policy='"random"')
     file = folder / "scheduler.json"
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]

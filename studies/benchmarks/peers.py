@@ -40,7 +40,7 @@ def require(names: Iterable[str]) -> None:
         if (_mkl() is None) if name == "mkl" else (importlib.util.find_spec(package) is None):
             raise SearchlabError(
                 f"the peer {name!r} requires the package {package!r}, which is not installed; run "
-                "pip install 'searchlab[peers]'"
+                "pip install '.[peers]'"
             )
     if "openblas" in names and (blas := _numpy_blas()[0]) != "openblas":
         raise SearchlabError(f"the peer 'openblas' is numpy's BLAS, which is {blas} here; use a different peer")

@@ -21,7 +21,7 @@ from searchlab.errors import SearchlabError
 from searchlab.executors.dask import DaskExecutor
 from tests.support.executing import decided_in, table_study
 
-distributed: Any = pytest.importorskip("distributed", reason="requires Dask: pip install 'searchlab[dask]'")
+distributed: Any = pytest.importorskip("distributed", reason="requires Dask: pip install '.[dask]'")
 dask: Any = pytest.importorskip("dask")
 
 

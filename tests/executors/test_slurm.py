@@ -14,7 +14,7 @@ from searchlab.errors import SearchlabError
 from searchlab.executors.slurm import SlurmExecutor
 from tests.support.executing import decided_in, table_study
 
-submitit: Any = pytest.importorskip("submitit", reason="requires submitit: pip install 'searchlab[slurm]'")
+submitit: Any = pytest.importorskip("submitit", reason="requires submitit: pip install '.[slurm]'")
 
 
 @pytest.mark.parametrize("cluster", ["local", "debug"])

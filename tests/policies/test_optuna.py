@@ -237,7 +237,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
         "except SearchlabError as error: print(error)\n"
     )
     output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
-    assert "policy 'gp' requires PyTorch" in output and "pip install 'searchlab[gp]'" in output
+    assert "the policy 'gp' requires the extra 'gp'" in output and "pip install '.[gp]'" in output
 
 
 def test_optuna_has_the_settings_that_it_does_not_take() -> None:

@@ -104,4 +104,4 @@ def test_what_it_needs_is_named() -> None:
         "except SearchlabError as error: print(error)\n"
     )
     output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
-    assert "policy 'smac' requires SMAC3" in output and "pip install 'searchlab[smac]'" in output
+    assert "the policy 'smac' requires the extra 'smac'" in output and "pip install '.[smac]'" in output

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from importlib import import_module
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.errors import InvalidConfig
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import SHORTEST, Trial
 from searchlab.space import Config, Space, Value
@@ -47,17 +46,6 @@ class Known(NamedTuple):
     cost: float
     params: dict[str, int]
     distributions: dict[str, BaseDistribution]
-
-
-def check_installed(policy: str, module: str, project: str) -> None:
-    """Raise SearchlabError if ``module``, which the extra named like ``policy`` installs, cannot be imported."""
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise SearchlabError(
-            f"policy {policy!r} requires {project}, which cannot be imported ({error}); run pip install "
-            f"'searchlab[{policy}]'"
-        ) from error
 
 
 class ParameterPolicy(NeverTwice):

@@ -12,6 +12,7 @@ the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import numpy as np
@@ -21,17 +22,18 @@ from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial
 from threadpoolctl import ThreadpoolController
 
+from searchlab.errors import needs_extra
 from searchlab.options import Between, Count
 from searchlab.space import Config, Space
 
-from .adapter import OptunaPolicy, check_installed, origin
+from .adapter import OptunaPolicy, origin
 from .parameters import Parameters
 
 
 class Gp(OptunaPolicy):
     """Bayesian optimisation: proposes the config with the largest expected improvement under a Gaussian process.
 
-    The process models the logarithm of the cost. It requires PyTorch (``pip install 'searchlab[gp]'``) and needs tenths
+    The process models the logarithm of the cost. It requires PyTorch (``pip install '.[gp]'``) and needs tenths
     of a second per suggestion. Use ``batch = 1``.
 
     Args:
@@ -62,7 +64,8 @@ class Gp(OptunaPolicy):
         candidates: Count = 512,
         local_searches: Annotated[int, Between(2)] = 4,
     ) -> None:
-        check_installed("gp", "torch", "PyTorch")
+        with needs_extra("the policy 'gp'", "gp"):
+            import_module("torch")
         super().__init__(space, seed=seed, n_startup=n_startup, memory=memory)
         self.candidates = candidates
         self.local_searches = local_searches
