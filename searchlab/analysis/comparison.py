@@ -229,6 +229,13 @@ class Comparison:
         """Return a row for the best program of each run that found one: its GFLOPS, config and log."""
         return self._frame("programs")
 
+    def importances_frame(self) -> pd.DataFrame:
+        """Return a row for each knob on each workload: its importance, and its value in the fastest config.
+
+        See :attr:`searchlab.analysis.knobs.MeasuredSpace.importances`.
+        """
+        return self._frame("importances")
+
     def _frame(self, name: str, *, every_trial: bool = False) -> pd.DataFrame:
         return number_tables(self.summary, self.runs, run_programs(self.runs), every_trial=every_trial)[name].frame()
 
@@ -250,6 +257,21 @@ class Comparison:
     def plot_score(self, workload: object = None) -> alt.LayerChart:
         """Plot the score relative to random search over the budget."""
         return self._plot(self._item(workload).workload, "score", BY_TRIALS)
+
+    def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
+        """Plot how much each knob matters. ``space`` is the name of the space if there are several."""
+        return self._plot(self._item(workload).workload, "importances", space)
+
+    def plot_values(self, workload: object = None, *, knob: str = "") -> alt.LayerChart:
+        """Plot the throughput of all measured configs by the value of a knob, by default the most important one.
+
+        If there are several spaces, the names of knobs are ``"SPACE: KNOB"``.
+        """
+        return self._plot(self._item(workload).workload, "values", knob)
+
+    def plot_pairs(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
+        """Plot the throughput of the fastest config with each pair of values of the two most important knobs."""
+        return self._plot(self._item(workload).workload, "pairs", space)
 
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> alt.LayerChart:
         """Plot how well cost models predicted each batch before they were trained on it."""
@@ -372,6 +394,8 @@ _WITHOUT = {
     "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
     "lead": "no trials of {workload} have been measured yet",
     "trials": "no trials of {workload} have been measured yet",
+    **dict.fromkeys(("importances", "values"), "no knob of {workload} has several values among its measured configs"),
+    "pairs": "fewer than two knobs of {workload} have several values among its measured configs",
     "models": "no strategy on {workload} has a cost model whose predictions were scored",
 }
 """For each line chart, the reason why it may be missing."""

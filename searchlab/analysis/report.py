@@ -60,6 +60,8 @@ def report(
     - ``figures.csv``: the data behind the line charts. For step lines, it contains only the points at which they change
       or end.
     - ``programs.csv``: the best program of each run.
+    - ``importances.csv``: the importance of each knob on each workload, its number of values, and its value in the
+      fastest config.
     - ``WORKLOAD-CHART.KIND``: each chart, if ``figures`` is the kind of file: pdf, svg or png.
 
     Args:
@@ -351,6 +353,16 @@ def number_tables(
             ),
         ),
         "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), curves),
+        "importances": Rows(
+            ("workload", "space", "knob", "importance", "values", "best_value"),
+            (
+                (item.workload, space.space, knob, importance, len(set(values)), values[space.throughput.argmax()])
+                for item in comparison.values()
+                for space in item.spaces
+                for knob, importance in space.importances.items()
+                for values in [space.knobs[knob]]
+            ),
+        ),
         "programs": Rows(list(COLUMNS["programs"]), (values("programs", record) for record in programs)),
         "overall": Rows(("strategy", "rank", *OverallStrategy.names()), over_all),
         "lead": Rows(list(COLUMNS["lead"]), (values("lead", record) for record in (overall.claims if overall else ()))),

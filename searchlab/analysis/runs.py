@@ -25,6 +25,7 @@ from ..stats.curves import (
     seconds_of_hits,
 )
 from ..stats.random_search import Draws, RandomSearch
+from .knobs import MeasuredSpace, measured_spaces
 
 RANDOM = "random"  # the policy relative to which all others are scored
 TARGET = 0.95  # the fraction of the best known throughput that counts as converged
@@ -338,6 +339,11 @@ class WorkloadRuns:
     def hits_in_seconds(self) -> dict[str, Floats]:
         """The seconds to reach each of :attr:`targets`, or infinity, by strategy: shape (runs, targets)."""
         return {name: seconds_of_hits(self.hits[name], group.elapsed) for name, group in self.strategies.items()}
+
+    @cached_property
+    def spaces(self) -> list[MeasuredSpace]:
+        """The configs of each space that were measured."""
+        return measured_spaces(by_config(self.runs), self.flops)
 
     @cached_property
     def draws(self) -> dict[str, Draws]:

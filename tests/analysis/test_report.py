@@ -23,8 +23,8 @@ from tests.support.analysis.logs import WORKLOAD, write
 
 CHARTS = ("convergence", "convergence-each-seed", "convergence-regret-by-seconds", "convergence-regret-by-trials")
 CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "lead", "score", "time")
-CHARTS += ("trials", "trials-failed", "trials-slow")
-FILES = ["contrasts.csv", "curves.csv", "figures.csv", "programs.csv", "report.html", "runs.csv"]
+CHARTS += ("importances", "pairs", "trials", "trials-failed", "trials-slow", "values", "values-tile")
+FILES = ["contrasts.csv", "curves.csv", "figures.csv", "importances.csv", "programs.csv", "report.html", "runs.csv"]
 FILES += ["summary.csv", "summary.json"]
 
 

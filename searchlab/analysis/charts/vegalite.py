@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
+from ..knobs import MOST_VALUES, MeasuredSpace
 from ..model import Diagram, Summary
 from ..runs import ComparedRuns
 from ..verdict import signed
@@ -29,6 +30,7 @@ from .figures import (
     View,
     differences,
     failure_bars,
+    short,
     time_bars,
     workload_differences,
     workload_groups,
@@ -47,6 +49,7 @@ Format = Literal["pdf", "svg", "png"]
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
+KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 ROWS = 22  # maximum number of strategies in a column of a legend
 STRATEGY: Spec = {"field": "strategy", "type": "nominal", "title": None}
 HIGHLIGHTED = {"param": "highlighted", "empty": False}
@@ -80,6 +83,7 @@ def all_charts(
     for item in summary.workloads:
         bars = [bar for bar in (time_bars(item), failure_bars(item)) if bar] if item.strategies else []
         charts[item.workload] = workload_charts(figures[item.workload], bars, styles)
+        charts[item.workload] += space_charts(comparison[item.workload].spaces, item.unit)
     if summary.overall:
         charts[""].append(ranks_chart(summary.overall.diagram))
     if gaps := differences(summary):
@@ -457,6 +461,110 @@ def _practically_equal(x: Spec) -> Spec:
     }
 
 
+def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
+    """Return the charts of which knobs matter in each space, and of how good their values are."""
+    importances: dict[str, Spec] = {}
+    values: dict[str, Spec] = {}
+    pairs: dict[str, Spec] = {}
+    for space in spaces:
+        name = space.space if len(spaces) > 1 else ""
+        knobs = list(space.importances)
+        if knobs:
+            importances[name] = _importances(space)
+        for knob in knobs[:KNOBS]:
+            values[f"{name}: {knob}" if name else knob] = _values(space, knob, unit)
+        if len(knobs) > 1:
+            pairs[name] = _heat_map(space, knobs[0], knobs[1], unit)
+    charts = [
+        Chart(
+            "importances",
+            "Which knobs matter",
+            "PED-ANOVA for the fastest tenth of all measured configs",
+            "How much the values of a knob in the fastest tenth of all configs differ from those in all configs, as a "
+            "share of all knobs (PED-ANOVA, as in Optuna). Every config that any strategy measured counts once.",
+            importances,
+        ),
+        Chart(
+            "values",
+            "How good each value is",
+            "throughput of all measured configs; box: quartiles",
+            "The throughput of all measured configs with a value: from the slowest to the fastest (dot), with the "
+            f"quartiles as a box and the median as a line. Of many values, the {MOST_VALUES} with the fastest programs "
+            "are shown.",
+            values,
+        ),
+        Chart(
+            "pairs",
+            "The two most important knobs",
+            "throughput of the fastest measured config",
+            "The throughput of the fastest measured config with each pair of values, blank if there is none.",
+            pairs,
+        ),
+    ]
+    return [chart for chart in charts if chart.views]
+
+
+def _importances(space: MeasuredSpace) -> Spec:
+    rows = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
+    y = {"field": "knob", "type": "nominal", "title": None, "sort": None}
+    x: Spec = {"field": "share", "type": "quantitative", "title": "importance", "axis": {"format": ".0%"}}
+    text = {"field": "share", "format": ".0%"}
+    return {
+        "data": {"values": rows},
+        "height": ROW * len(rows),
+        "layer": [
+            {"mark": {"type": "bar", "color": COLOURS[0]}, "encoding": {"x": x, "y": y}},
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4, "color": GREY},
+                "encoding": {"x": x, "y": y, "text": text},
+            },
+        ],
+    }
+
+
+def _values(space: MeasuredSpace, knob: str, unit: str) -> Spec:
+    rows = _rounded(space.values(knob))
+    y: Spec = {"field": "value", "type": "nominal", "title": knob, "sort": None}
+    x: Spec = {"type": "quantitative", "title": unit, "scale": {"zero": False}}
+    columns = ("value", "configs", "failed", "worst", "lower", "median", "upper", "best")
+    tooltip = [{"field": column} for column in columns]
+
+    def layer(mark: Spec, start: str, end: str = "") -> Spec:
+        encoding: Spec = {"y": y, "x": x | {"field": start}, "tooltip": tooltip}
+        return {"mark": mark | {"color": COLOURS[0]}, "encoding": encoding | ({"x2": {"field": end}} if end else {})}
+
+    return {
+        "data": {"values": rows},
+        "height": ROW * len(rows),
+        "layer": [
+            layer({"type": "rule"}, "worst", "best"),
+            layer({"type": "bar", "opacity": 0.4, "size": 10}, "lower", "upper"),
+            layer({"type": "tick", "thickness": 3, "size": 14}, "median"),
+            layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, "best"),
+        ],
+    }
+
+
+def _heat_map(space: MeasuredSpace, first: str, second: str, unit: str) -> Spec:
+    rows = _rounded(space.values(first, second))
+    y, x = (
+        {"field": field, "type": "nominal", "title": knob, "sort": None}
+        for field, knob in (("value", first), ("other", second))
+    )
+    colour = {"field": "best", "type": "quantitative", "title": unit, "scale": {"scheme": "viridis", "zero": False}}
+    tooltip = [{"field": "value", "title": first}, {"field": "other", "title": second}]
+    tooltip += [{"field": column} for column in ("best", "median", "configs", "failed")]
+    return {
+        "data": {"values": rows},
+        "height": ROW * len({row["value"] for row in rows}),
+        "layer": [{"mark": "rect", "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip}}],
+    }
+
+
+def _rounded(rows: Sequence[Row]) -> list[Row]:
+    return [{key: short(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
+
+
 def ranks_chart(diagram: Diagram) -> Chart:
     """Return the critical difference diagram: average ranks, and a column of dots at the right for each clique.
 
@@ -527,7 +635,7 @@ def share_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
 
 def titled(spec: Spec, workload: str, chart: Chart, view: str) -> Spec:
     """Return a complete specification: with a size, a title and a subtitle."""
-    by = f", {view.replace('_', ' ')}" if len(chart.views) > 1 else ""
+    by = f", {view}" if len(chart.views) > 1 else ""
     title = {
         "text": f"{workload or 'Across all workloads'}: {chart.title.lower()}{by}",
         "subtitle": chart.brief,

@@ -178,9 +178,20 @@ def _section(
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
+        "knobs": important_knobs(charts.get("importances")),
         "logs": log_links(runs.runs, out),
         "data": embed_json(share_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
     }
+
+
+def important_knobs(chart: Chart | None) -> str:
+    """Return which knobs matter most in each space, such as "tile_k matters most (62 %), then vector (21 %)"."""
+    sentences = []
+    for space, spec in chart.views.items() if chart else ():
+        first, *others = [f"{row['knob']} ({100 * row['share']:.0f} %)" for row in spec["data"]["values"][:3]]
+        then = f", then {listed(others)}" if others else ""
+        sentences.append(f"{f'in {space}, ' if space else ''}{first} matters most{then}")
+    return "; ".join(sentences)
 
 
 def _has_p_one(pair: PairClaims) -> bool:

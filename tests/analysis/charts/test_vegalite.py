@@ -41,7 +41,8 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
-    assert set(charts[WORKLOAD]) == {"convergence", "lead", "trials", "score", "ecdf", "time", "failures"}
+    lines = {"convergence", "lead", "trials", "score", "ecdf", "time", "failures"}
+    assert set(charts[WORKLOAD]) == lines | {"importances", "values", "pairs"}
     assert set(charts[""]) == {"profile", "runs", "lead", "trials", "ranks", "differences", "workloads"}
     for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:
         for view, spec in chart.views.items():

@@ -208,7 +208,7 @@ def test_every_chart_has_words(tmp_path: Path) -> None:
     page = made(tmp_path)
     charts = [a["id"] for a in page.all("figure") if "data-chart" in a]
     keys = ("convergence", "differences", "lead", "trials", "score", "ecdf", "time", "failures")
-    assert charts == [f"w0-{key}" for key in keys]
+    assert charts == [f"w0-{key}" for key in (*keys, "importances", "values", "pairs")]
     assert set(charts) <= set(page.charts["charts"])
     assert len(page.all("figcaption")) == len(page.all("figure")) - 1, "programs speak for themselves"
     assert all(a.get("tabindex") == "0" and a.get("aria-label") for a in page.all("div") if a.get("class") == "scroll")

@@ -1,0 +1,128 @@
+"""Which knobs of a space matter, and how good each of their values is, from all configs that any strategy measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..arrays import Array, Floats
+from ..log.columns import objects
+from ..stats.curves import gflops, quartiles
+
+TOP = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
+MOST_VALUES = 16  # maximum number of values of a knob that are shown: those with the fastest programs
+
+
+@dataclass(frozen=True)
+class MeasuredSpace:
+    """The different configs of a space that were measured on a workload.
+
+    Attributes:
+        space: The name of the space.
+        knobs: The value of each knob in each config as JSON, or a dash in configs without this knob: shape (configs,).
+        throughput: The median GFLOPS of each config, 0 for failures: shape (configs,).
+    """
+
+    space: str
+    knobs: Mapping[str, Array]
+    throughput: Floats
+
+    @cached_property
+    def importances(self) -> dict[str, float]:
+        """The importance of each knob that has several values, as fractions of 1, largest first.
+
+        They are those of PED-ANOVA (Watanabe, Bansal and Hutter, "PED-ANOVA: Efficiently quantifying hyperparameter
+        importance in arbitrary subspaces", IJCAI 2023) for the fastest tenth of all configs, as Optuna computes them
+        for categorical parameters.
+        """
+        limit = np.sort(self.throughput)[-math.ceil(TOP * len(self.throughput))]
+        fastest = self.throughput >= limit
+        divergences = {}
+        for knob, values in self.knobs.items():
+            _, indices = np.unique(values, return_inverse=True)
+            everywhere, top = (
+                density(np.bincount(own, minlength=indices.max() + 1)) for own in (indices, indices[fastest])
+            )
+            if len(everywhere) > 1:
+                divergences[knob] = float(everywhere @ (top / everywhere - 1) ** 2)
+        total = math.fsum(divergences.values())
+        ordered = sorted(divergences, key=lambda knob: (-divergences[knob], knob))
+        return {knob: divergences[knob] / total for knob in ordered} if total else {}
+
+    def values(self, *knobs: str) -> list[dict[str, Any]]:
+        """Return a row for each combination of values of ``knobs``: the throughput of the working configs with it.
+
+        Only the values of each knob with the fastest programs have rows, in ascending order.
+        """
+        shown = [self._shown(knob) for knob in knobs]
+        groups: dict[tuple[Any, ...], list[float]] = {}
+        for key, value in zip(zip(*(self.knobs[knob] for knob in knobs), strict=True), self.throughput, strict=True):
+            if all(part in own for part, own in zip(key, shown, strict=True)):
+                groups.setdefault(key, []).append(value)
+        rows = []
+        for key in sorted(groups, key=lambda key: [own[part] for part, own in zip(key, shown, strict=True)]):
+            throughput = np.array(groups[key])
+            working = throughput[throughput > 0]
+            row = dict(zip(("value", "other"), key, strict=False))
+            row |= {"configs": len(throughput), "failed": len(throughput) - len(working)}
+            if len(working):
+                ends = *quartiles(working).tolist(), float(working.max()), float(working.min())
+                row |= dict(zip(("lower", "median", "upper", "best", "worst"), ends, strict=True))
+                rows.append(row)
+        return rows
+
+    def _shown(self, knob: str) -> dict[str, int]:
+        """Return the values of ``knob`` with the fastest programs, with their positions in ascending order."""
+        best: dict[str, float] = {}
+        for value, throughput in zip(self.knobs[knob], self.throughput, strict=True):
+            best[value] = max(throughput, best.get(value, 0.0))
+        fastest = sorted(best, key=lambda value: -best[value])[:MOST_VALUES]
+        return {value: index for index, value in enumerate(sorted(fastest, key=_order))}
+
+
+def density(counts: Array) -> Floats:
+    """Return Optuna's estimate of the probabilities of a categorical parameter's choices, given their ``counts``."""
+    number, kernels = counts.sum(), np.count_nonzero(counts) + 1
+    own = (counts + number / kernels) / (1 + len(counts) / kernels)
+    return np.asarray((own + 1 / len(counts)) / (number + 1))
+
+
+def measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: int) -> list[MeasuredSpace]:
+    """Return the spaces in which at least one config works, by name.
+
+    Args:
+        costs: The costs in seconds of each config in each space; see :func:`~searchlab.analysis.runs.by_config`.
+        flops: The FLOPs of the workload.
+    """
+    by_space: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    for (space, config), of_config in costs.items():
+        by_space.setdefault(space, []).append((msgspec.json.decode(config), float(np.median(of_config))))
+    spaces = []
+    for space, configs in sorted(by_space.items()):
+        throughput = gflops(np.array([cost for _, cost in configs]), flops)
+        names = {name: None for config, _ in configs for name in config}
+        knobs = {name: objects([_text(config, name) for config, _ in configs]) for name in names}
+        if throughput.any():
+            spaces.append(MeasuredSpace(space, knobs, throughput))
+    return spaces
+
+
+def _text(config: Mapping[str, Any], knob: str) -> str:
+    if knob not in config:
+        return "-"
+    value = config[knob]
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode().replace(",", ", ")
+
+
+def _order(value: str) -> tuple[bool, list[float], str]:
+    """Return the key by which values are sorted: by their numbers, and then as texts."""
+    numbers = [
+        float(number) for number in value.strip("[]").split(", ") if number.lstrip("-").replace(".", "").isdigit()
+    ]
+    return (not numbers, numbers, value)
