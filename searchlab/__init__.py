@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .run.study import Study
     from .run.tune import tune
     from .space import Config, Knob, ProductSpace, Space
+    from .tables.build import build_table
     from .target import Target, resolve_target
     from .workload import Workload, conv2d, gemm, parse_workload
 
@@ -48,6 +49,7 @@ _HOMES = {
     "space": ("Config", "Knob", "ProductSpace", "Space"),
     "run.study": ("Study",),
     "run.tune": ("tune",),
+    "tables.build": ("build_table",),
     "target": ("Target", "resolve_target"),
     "workload": ("Workload", "conv2d", "gemm", "parse_workload"),
 }
@@ -82,6 +84,7 @@ __all__ = [
     "apply_best",
     "apply_history_best",
     "build_best",
+    "build_table",
     "compare",
     "conv2d",
     "gemm",

@@ -37,6 +37,9 @@ SCRIPT = "__main__"
 Its other lines, such as the arguments of ``tune``, may change at any time.
 """
 
+MOST_NUMBERS = 1000
+"""Larger arrays are data rather than code, so only their shapes count."""
+
 _LIBRARIES = {"site-packages", "dist-packages"}
 """The directories in which distributions are installed."""
 
@@ -268,7 +271,7 @@ def _code_of(definitions: Sequence[Any]) -> tuple[set[str], set[str]]:
     while pending:
         name, value, is_in_file = pending.pop()
         if is_numpy(value):
-            value = value.tolist()
+            value = value.tolist() if value.size <= MOST_NUMBERS else f"{value.dtype} {value.shape}"
         if not isinstance(value, _PLAIN):
             if id(value) in visited:
                 continue

@@ -217,7 +217,8 @@ def table(rows: Sequence[Row], shown: Shown, **words: str) -> Table:
         defined = [number for number in numbers if number is not None]
         best = column.best(defined) if column.best and defined and len(rows) > 1 else None
         are_words = any(isinstance(number, str) for number in defined)
-        heads.append(Head(column.title.format(**words), column.meaning or measure.meaning, measure.unit, are_words))
+        unit = measure.unit.replace("GFLOPS", words.get("unit", "GFLOPS"))
+        heads.append(Head(column.title.format(**words), column.meaning or measure.meaning, unit, are_words))
         cells = []
         for row, value, number in zip(rows, values, numbers, strict=True):
             text, missing = ("-", column.missing) if number is None else (column.text(number), "")

@@ -22,6 +22,7 @@ from ..files import resolve_inside, write_csv, write_file
 from ..log.format import LOGS, read_header
 from ..log.plan import Claim
 from ..log.result import fastest
+from ..records import speed
 from . import measures
 from .charts.figures import SEEDS, Figure, LineStyles, all_figures, steps
 from .charts.vegalite import Format, all_charts, save_charts
@@ -161,7 +162,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
-            title = f"{item.workload}: best known {item.best.gflops:.1f} {item.unit}, {finder}"
+            title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
         parts.append(_StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)))
         parts.append(Text(" ".join([item.verdict, *item.notes])))
         if full:

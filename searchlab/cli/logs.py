@@ -29,12 +29,12 @@ from .terminal import (
     TargetOrOwn,
     interruptible,
     json_object,
-    milliseconds,
     number,
     out,
     plugin,
     say,
     say_json,
+    speed_and_time,
 )
 
 log = typer.Typer(no_args_is_help=True, help="Check the logs of runs.")
@@ -89,10 +89,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
             continue
         log = best.result.log
         of = f" of {log.path}" if (several if named is None else named) else ""
-        say(
-            f"{log.header.workload}: {best.gflops:.1f} {log.unit}, {milliseconds(best.seconds)}, trial "
-            f"{best.trial.index}{of}"
-        )
+        say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{of}")
         for name, value in best.config.items():
             say(f"  {name} = {value}")
         for sentence in sentences(log):

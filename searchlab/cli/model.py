@@ -12,6 +12,7 @@ from typer import Argument, Option
 from ..model.tasks import load_model, tasks_of
 from ..model.tune import SPACES_TRIED, tune_model
 from ..options import Batch, Seed, Trials
+from ..records import milliseconds
 from ..target import resolve_target
 from .terminal import (
     AsJson,
@@ -22,7 +23,6 @@ from .terminal import (
     TargetSpec,
     interruptible,
     json_object,
-    milliseconds,
     number,
     out,
     plugin,

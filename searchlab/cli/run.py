@@ -39,7 +39,6 @@ from .terminal import (
     err,
     interruptible,
     json_object,
-    milliseconds,
     number,
     out,
     plugin,
@@ -47,6 +46,7 @@ from .terminal import (
     say,
     say_json,
     say_table,
+    speed_and_time,
 )
 
 Discard = Annotated[
@@ -229,8 +229,7 @@ def tune(
     done, best = len(result.trials), result.best
     if ended := result.log.ended:
         say(f"the run ended after {done}{f' of {trials}' if trials else ''} trials: {ended.reason}")
-    reached = f"{best.gflops:.1f} {result.log.unit} ({milliseconds(best.seconds)})"
-    say(f"best of {done}: {reached} with {best.config.to_json()}")
+    say(f"best of {done}: {speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")

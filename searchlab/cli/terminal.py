@@ -23,7 +23,9 @@ from typer import Argument, Option
 
 from ..console import Terminal, one_line
 from ..errors import SearchlabError, SearchlabWarning
+from ..log.result import Best
 from ..options import Batch, number_of
+from ..records import RUNS, milliseconds, speed
 
 # Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
@@ -40,7 +42,12 @@ Workload = Annotated[
     ),
 ]
 SpaceName = Annotated[
-    str, Option("--space", help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`.")
+    str,
+    Option(
+        "--space",
+        help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. The values of knobs, as "
+        'in `{"x": [1, 2]}`, stand for the space `parameters`.',
+    ),
 ]
 NATIVE = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
 TargetSpec = Annotated[str, Option("--target", help=f"The target: {NATIVE}.")]
@@ -205,8 +212,11 @@ def name_and_value(text: str) -> tuple[str, Any]:
 def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
     """Convert ``name`` or ``name,option=value,...``, and further ``options``, to an entry as in a study file.
 
-    A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``.
+    A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``. A mapping from knobs to values
+    in JSON stands for the space ``parameters``.
     """
+    if text.startswith("{"):
+        text = f"parameters,parameters={text}"
     name, *parts = text.split(",")
     pairs: list[str] = []
     for part in parts:
@@ -223,10 +233,10 @@ def _is_complete(option: str) -> bool:
     return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
-def milliseconds(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.3f} s"
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e3:.3g} ms"
+def speed_and_time(best: Best) -> str:
+    """Return the throughput and the time of the best program, or only the time if there is no number of operations."""
+    unit, seconds = best.result.log.unit, milliseconds(best.seconds)
+    return seconds if unit == RUNS else f"{speed(best.gflops, unit)}, {seconds}"
 
 
 def as_text(docstring: str) -> str:

@@ -19,7 +19,7 @@ from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, SearchlabWarning
 from ..options import checks_arguments
 from ..plugins import names_from
-from ..records import FAILURES, Trial, describe_failures
+from ..records import FAILURES, Trial, describe_failures, speed
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import Workload
@@ -54,7 +54,7 @@ class Best:
 
     def __repr__(self) -> str:
         log = self.result.log
-        return f"<Best on {log.header.workload}: {self.gflops:.4g} {log.unit} in trial {self.trial.index}>"
+        return f"<Best on {log.header.workload}: {speed(self.gflops, log.unit, '.4g')} in trial {self.trial.index}>"
 
     @property
     def config(self) -> Config:
@@ -205,7 +205,7 @@ class Result:
         if np.isfinite(log.costs).any():
             best = self.best
             retimed = ", timed again at the end" * best.retimed
-            about["best"] = f"{best.gflops:.1f} {log.unit} in trial {best.trial.index}{retimed}"
+            about["best"] = f"{speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"
         return html_facts({name: value for name, value in about.items() if value != ""}, caption=header.name)
 
 
@@ -239,7 +239,7 @@ class Results(list[Result]):
         rows = []
         for (workload, space, strategy), logs in list(groups.items())[:_MOST]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
-            best = f"{logs[0].flops / lowest / 1e9:.1f} {logs[0].unit}" if np.isfinite(lowest) else "no success yet"
+            best = speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
             trials, failed = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
             rows.append((workload, space, strategy, len(logs), trials, failed, best))
         left = len(groups) - len(rows)

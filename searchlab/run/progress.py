@@ -18,7 +18,7 @@ from ..console import Terminal, one_line
 from ..errors import SearchlabError
 from ..log.forecast import duration
 from ..log.plan import UNLIMITED
-from ..records import Trial
+from ..records import Trial, speed
 from ..workload import Workload
 from .plan import OnRun, OnTrial, Run
 
@@ -143,7 +143,7 @@ def _total(trials: int) -> int | None:
 
 
 def _throughput(workload: Workload, seconds: float) -> str:
-    return f"{workload.flops / seconds / 1e9:.1f} {workload.unit}" if math.isfinite(seconds) else "no success yet"
+    return speed(workload.flops / seconds / 1e9, workload.unit) if math.isfinite(seconds) else "no success yet"
 
 
 def log_trials(run: Run) -> OnTrial:

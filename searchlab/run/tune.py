@@ -52,8 +52,8 @@ def tune(
     Call it again to resume an interrupted run, or to extend a complete run with a larger budget.
 
     Args:
-        workload: A workload, or its name, such as ``"gemm:512x512x512"``. It may also be any function that measures a
-            config, ``f(config)``, and returns seconds, as described in :class:`~searchlab.workload.Function`.
+        workload: A workload, or its name, such as ``"gemm:512x512x512"``. It may also be any function that receives a
+            config, ``f(config)``, and returns the seconds that it takes.
         space: A registered name, a ``"module:Class"`` string, a class, or a mapping ``{"name": ..., "options": {...}}``
             whose name is any of these. You can also pass a :class:`~searchlab.space.Space`, or a mapping from the names
             of knobs to lists of their values, such as ``{"x": [1, 2, 4]}``.

@@ -7,22 +7,30 @@ compiled programs are kept and timed in passes, and the table is the log with th
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import Console
 
 from ..errors import SearchlabError
 from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
 from ..log.plan import Budget
+from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings
+from ..options import Seed, Trials, checks_arguments
+from ..plugins import PluginSpec
 from ..run.execute import execute_one
-from ..run.plan import OnRun, Run
+from ..run.plan import OnRun, Run, space_spec
+from ..run.progress import show_progress
 from ..run.study import PolicyEntry, Study
 from ..schema import convert
+from ..space import Space
+from ..target import Target
+from ..workload import Workload
 from .passes import OnBlock, TimedPasses, one_a_program
 
 PASSES = 3  # default number of passes over all programs
@@ -82,7 +90,7 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
         out: A directory, or a file if there is only one run.
         default: The directory to use if ``out`` is None.
         passes: The number of passes over all programs, or 0 to keep the times of the run that checks them. The default
-            is :data:`PASSES` on this machine, and 0 on a fleet, which cannot time a program again.
+            is :data:`PASSES` for programs on this machine; on a fleet, and for functions, it is 0.
 
     Raises:
         SearchlabError: If an argument is invalid.
@@ -95,7 +103,7 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
             f"passes must be from 2 to {MOST_PASSES}, or 0 to keep the times of a single run; got {passes}"
         )
     if passes and not can:
-        raise SearchlabError("a fleet cannot time a program again without rebuilding it; set passes to 0")
+        raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
     if out is None or not out.name.endswith(LOGS):
         return [_table_run(run, (out or default) / run.log, passes) for run in runs]
     if len(runs) > 1:
@@ -112,6 +120,68 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
     assert isinstance(run.settings, LocalSettings)
     settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
     return TableRun(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
+
+
+@checks_arguments
+def build_table(
+    workload: str | Workload | Callable[..., Any],
+    space: PluginSpec | Space,
+    path: str | Path,
+    *,
+    restrictions: Sequence[str | Callable[..., Any]] = (),
+    schedule: Callable[..., Any] | None = None,
+    limit: Trials | None = None,
+    seed: Seed = 0,
+    target: str | Mapping[str, Any] | Target | None = None,
+    measure: Settings | Mapping[str, Any] | None = None,
+    passes: int | None = None,
+    progress: bool | Console | None = None,
+) -> Result:
+    """Measure all configs of a space, or a random sample, into a table. To resume, call this function again.
+
+    Studies can then run over the table instead of measuring: ``measure = { kind = "table", path = ... }``.
+
+    Args:
+        workload: As in :func:`~searchlab.run.tune.tune`; so are ``space``, ``restrictions``, ``schedule``, ``target``,
+            ``measure`` and ``progress``.
+        space: The space.
+        path: The table's file, whose name ends in ``.parquet`` or ``.jsonl``.
+        restrictions: Conditions that all configs satisfy.
+        schedule: A function that transforms the schedule of the workload's program.
+        limit: Measure this many random configs instead of all.
+        seed: The seed, which determines the configs and their order.
+        target: The target.
+        measure: How to measure.
+        passes: The number of times that all programs are timed, each time in a different order, or 0 to keep the times
+            of the run that checks them. The default is 3 for programs on this machine, and 0 for functions.
+        progress: Whether to show the progress.
+
+    Returns:
+        The table, as a run with all its configs.
+
+    Raises:
+        SearchlabError: If an argument is invalid, or ``path`` is a different table.
+
+    Example:
+        >>> import searchlab
+        >>> def cost(config):
+        ...     return config["x"] * 1e-3
+        >>> table = searchlab.build_table(cost, {"x": [1, 2, 4]}, "cost.parquet", progress=False)
+        >>> len(table.trials), table.best.config
+        (3, Config({'x': 1}))
+    """
+    if not str(path).endswith(LOGS):
+        raise SearchlabError(f"the name of a table must end in .parquet or .jsonl, unlike {str(path)!r}")
+    entry = space_spec(space, restrictions, schedule)
+    study_keys = {"workloads": [workload], "spaces": [entry], "policies": ["random"], "target": target}
+    if measure is not None:
+        study_keys["measure"] = measure
+    study = Study.from_dict(study_keys)
+    planned, _ = plan_tables(study, limit, seed)
+    [table] = runs_for_tables(planned, Path(path), Path(), passes)
+    with show_progress(progress, [table.run], lambda *_: None) as on_run:
+        build_tables(study, [table], on_run)
+    return Result(read_log(table.path), table.run.space)
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:

@@ -25,6 +25,7 @@ from searchlab.log.writer import OtherRun
 from searchlab.records import Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
+from tests.support.cli import searchlab as run_command
 
 SPACE = {"x": [1, 2, 3, 4], "y": [1, 2]}
 QUICK = {"kind": "function", "run_timeout": 1.0}
@@ -275,3 +276,41 @@ def test_a_function_schedules_a_workload(tmp_path: Path) -> None:
     assert len({trial.measurement.program for trial in result.trials}) == 3
     step = result.best.config["unroll"]
     assert result.space.has_programs and f'pragma_auto_unroll_max_step": {step}' in result.best.schedule().mod.script()
+
+
+def test_a_table_of_a_function_is_resumed_and_searched(module: Callable[[str], None], tmp_path: Path) -> None:
+    module("config['x'] * 1e-3 + config['y'] * 1e-5")
+    arguments: dict[str, Any] = {"restrictions": ["x + y <= 5"], "progress": False}
+    path = tmp_path / "cost.parquet"
+    part = searchlab.build_table("python:objective:f", SPACE, tmp_path / "part.jsonl", **arguments, limit=3)
+    assert len(part.trials) == 3
+    table = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
+    again = searchlab.build_table("python:objective:f", SPACE, path, **arguments)
+    assert len(table.trials) == table.log.header.space_size == 7
+    assert [trial.measurement for trial in again.trials] == [trial.measurement for trial in table.trials]
+    del sys.modules["objective"]
+    (tmp_path / "objective.py").write_text("raise SystemExit('imported')")
+    measure = {"kind": "table", "path": str(path)}
+    result = tune("python:objective:f", space="parameters", policy="grid", log=tmp_path / "a.jsonl", measure=measure)
+    assert result.best.config == table.best.config and len(result.trials) == 7
+    with pytest.raises(SearchlabError, match=r"must end in \.parquet or \.jsonl"):
+        searchlab.build_table("python:objective:f", SPACE, tmp_path / "table.csv")
+
+
+def test_functions_on_the_command_line(module: Callable[[str], None], tmp_path: Path) -> None:
+    module("config['x'] * 1e-3 + config['y'] * 1e-5")
+    space = '{"x": [1, 2], "y": [1, 2]}'
+    done = run_command(
+        "tune", "python:objective:f", "--space", space, "--policy", "grid", "--log", "a.jsonl", cwd=tmp_path
+    )
+    assert "best of 4: 1.010 ms with {'x': 1, 'y': 1}" in done.stdout and "show the program" not in done.stdout
+    best = run_command("best", "a.jsonl", cwd=tmp_path)
+    assert best.stdout.startswith("python:objective:f: 1.010 ms, trial 0\n  x = 1\n")
+    shown = run_command("best", "a.jsonl", "--show", "tir", cwd=tmp_path)
+    assert shown.returncode == 2 and "has no program" in shown.stderr
+    report = run_command("report", "a.jsonl", "--out", "report", cwd=tmp_path)
+    assert "python:objective:f: best known 1.010 ms, by grid" in report.stdout
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "1.010 ms" in page and "GFLOPS" not in page.partition("<main")[2].partition("<script")[0]
+    built = run_command("table", "build", "python:objective:f", "--space", space, "--out", "t.parquet", cwd=tmp_path)
+    assert "4 configs" in built.stdout

@@ -9,6 +9,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +24,7 @@ from ...errors import encodable
 from ...log.format import Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
+from ...records import speed
 from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
@@ -127,6 +129,7 @@ def environment() -> Environment:
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
         "number": number_text,
+        "speed": partial(speed, digits=",.1f"),
         "p": p_equals,
         "json": json.dumps,
         "percent": lambda value: f"{100 * value:.0f} %",
