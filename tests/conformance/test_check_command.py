@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli import searchlab
+
 PLUGINS = """
 from searchlab import CostModel, NeverTwice, Space
 
@@ -66,16 +68,15 @@ def home(tmp_path: Path) -> Path:
 
 
 def check(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run as the installed command is, whose own directory is on the path and not the user's."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    code = "import sys; sys.path.pop(0); from searchlab.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "check", *words], capture_output=True, text=True, env=env, cwd=home
-    )
+    return searchlab("check", *words, cwd=home)
 
 
 def test_a_sound_policy(home: Path) -> None:
-    done = check(home, "policy", "mine:Sound", "--option", "share=0.25", "--seed", "3")
+    """As the installed command runs it: its own directory is on the path, and not the user's."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    code = "import sys; sys.path.pop(0); from searchlab.cli import main; main()"
+    words = ["check", "policy", "mine:Sound", "--option", "share=0.25", "--seed", "3"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=env, cwd=home)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
     assert lines[0] == "pass     signature" and lines[-1] == "20 of 20 checks pass"
