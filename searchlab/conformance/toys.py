@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -23,10 +24,11 @@ WORKLOAD = parse_workload("gemm:64x64x64")
 TARGET = Target({"kind": "llvm"})
 
 
-def tiles(extent: int, parts: int) -> list[tuple[int, ...]]:
+@cache
+def tiles(extent: int, parts: int) -> tuple[tuple[int, ...], ...]:
     """Return every factorisation of ``extent``, a power of two, into ``parts`` powers of two."""
     powers = [1 << i for i in range(extent.bit_length())]
-    return [tile for tile in product(powers, repeat=parts) if math.prod(tile) == extent]
+    return tuple(tile for tile in product(powers, repeat=parts) if math.prod(tile) == extent)
 
 
 class _Toy(Space):
