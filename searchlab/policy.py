@@ -280,13 +280,16 @@ def private_rng(seed: int, tag: str, *counters: int) -> np.random.Generator:
 POLICIES = PluginKind("policy", "searchlab.policies", Policy, positional=1)  # type: ignore[type-abstract]
 
 
-def origins() -> dict[str, Origin]:
-    """Return the origin of each registered policy whose own class declares one, by name.
+def origins(names: Container[str] | None = None) -> dict[str, Origin]:
+    """Return the origin of each registered policy in ``names`` whose own class declares one, by name.
 
-    This imports all policies. A policy that cannot be imported is skipped; the error is reported when it is used.
+    This imports these policies, by default all. A policy that cannot be imported is skipped; the error is reported when
+    it is used.
     """
     declared: dict[str, Origin] = {}
     for name in POLICIES.entry_points_by_name():
+        if names is not None and name not in names:
+            continue
         try:
             origin = vars(POLICIES.load(name)).get("origin")
         except Exception:  # a plug-in may raise anything

@@ -12,6 +12,7 @@ from typer import Argument, Option
 from ..analysis import Summary, read_runs, report_directory, summarize, summary_table
 from ..analysis import report as write_report
 from ..analysis.charts.vegalite import Format
+from ..analysis.latex import write_latex
 from ..analysis.power import power_plan
 from ..analysis.publish import Publication, publish, study_result
 from ..analysis.report import write_report as write_comparison
@@ -23,6 +24,7 @@ from ..log.format import find_logs
 from ..log.plan import write_plan
 from ..log.writer import is_locked
 from ..options import Share, Trials, check_option
+from ..policy import origins
 from ..run.study import Study
 from .terminal import AsJson, SuitePath, number, out, say, say_json, say_table
 
@@ -56,6 +58,13 @@ def report(
         Format | None,
         Option(help="Write all charts to files too. A chart can also be saved from the page.", metavar="pdf|svg|png"),
     ] = None,
+    latex: Annotated[
+        bool,
+        Option(
+            "--latex",
+            help="Write the ranking and the contrasts as LaTeX tables (tables.tex), and what to cite (references.bib).",
+        ),
+    ] = False,
     site: Annotated[
         Path | None,
         Option(
@@ -75,9 +84,10 @@ def report(
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
     if site:
-        if directory or everything or every_trial or figures or as_json:
+        if directory or everything or every_trial or figures or latex or as_json:
             raise SearchlabError(
-                "--publish cannot be combined with --out, --all, --csv, --figures or --json; run `report` for those"
+                "--publish cannot be combined with --out, --all, --csv, --figures, --latex or --json; run `report` "
+                "for those"
             )
         cards = publish(site, [_result(folder, suite) for folder in where])
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
@@ -90,6 +100,12 @@ def report(
         )
     else:
         summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial, figures=figures)
+    if latex:
+        policies = {row.policy for item in summary.workloads for row in item.strategies}
+        sources = {
+            name: (origin.name, f"{origin.version}; {origin.source}") for name, origin in origins(policies).items()
+        }
+        write_latex(summary, report_directory(*where, out=directory), sources)
     if as_json:
         say_json(summary.to_json())
         return

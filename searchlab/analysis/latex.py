@@ -1,0 +1,94 @@
+"""The ranking and the contrasts of a report as LaTeX tables, and what to cite in BibTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from itertools import combinations
+from pathlib import Path
+
+from ..files import write_file
+from .charts.figures import differences
+from .measures import Shown, table
+from .model import Summary
+from .verdict import signed
+from .words import p_text
+
+TABLES, REFERENCES = "tables.tex", "references.bib"
+"""The names of the files."""
+
+
+def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, str]]) -> None:
+    """Write the files :data:`TABLES` and :data:`REFERENCES` to the directory ``out``.
+
+    Args:
+        summary: The summary of the report.
+        out: The directory.
+        origins: By policy, the name and the source of the published algorithm on which it is based.
+    """
+    write_file(out / TABLES, latex_tables(summary).encode(), under=out)
+    write_file(out / REFERENCES, bibtex(origins).encode(), under=out)
+
+
+def latex_tables(summary: Summary) -> str:
+    """Return the ranking and the contrasts over all workloads, or on the only workload, as ``tabular`` environments."""
+    overall, gaps = summary.overall, differences(summary)
+    if not overall and len(summary.workloads) > 1:
+        return "% There are no tables, because no two strategies share a seed on every workload.\n"
+    rows = overall.strategies if overall else summary.workloads[0].strategies
+    words = {"cutoffs": summary.score_cutoffs} | (summary.workloads[0].words(summary.target) if not overall else {})
+    ranking = table(rows, Shown.TERMINAL, **words)
+    heads = ["strategy", *(head.title.replace("\n", " ") for head in ranking.heads)]
+    cells = [[name, *(cell.text + cell.beside for cell in row)] for name, row in ranking.rows]
+    registered = [(answer.first, answer.second) for answer in summary.answers]
+    pairs = combinations([row.strategy for row in rows], 2)
+    pairs_left = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
+    contrasts = []
+    for first, second in [*registered, *pairs_left]:
+        for gap in gaps.get(second, ()):
+            if gap.strategy == first:
+                ends = gap.difference.lower, gap.difference.upper
+                interval = "-" if None in ends else f"[{', '.join(signed(end) for end in ends if end is not None)}]"
+                p = "-" if gap.p is None else p_text(gap.p)
+                kind = "registered" if (first, second) in registered else "exploratory"
+                contrasts.append([first, second, signed(gap.difference.value), interval, p, kind])
+    where = f"across {len(summary.workloads)} workloads" if overall else f"on {summary.workloads[0].workload}"
+    contrast_heads = ["strategy", "minus", "difference in area", "95 % interval", "corrected p", "contrast"]
+    return (
+        "% These tables require \\usepackage{booktabs}.\n"
+        f"% The ranking {where}, by mean area under the curve\n{_tabular(heads, cells)}\n"
+        f"% The differences in area {where}\n{_tabular(contrast_heads, contrasts)}"
+    )
+
+
+def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(heads))
+    numeric = [all(re.match(r"[-+<\[\d]", row[index]) for row in rows) for index in range(len(heads))]
+    layout = "".join("r" if is_number else "l" for is_number in numeric)
+    text = str(frame.to_latex(index=False, escape=True, column_format=layout))
+    text = re.sub(r"(?<=[ \[])-(?=\d)", "$-$", text)  # a minus, not a hyphen
+    return text.replace("<", "$<$").replace(">", "$>$")  # characters that pandas does not escape
+
+
+def bibtex(origins: Mapping[str, tuple[str, str]]) -> str:
+    """Return BibTeX entries for searchlab and for the algorithms on which policies are based.
+
+    What a policy records about its origin may be a paper or source files, so it is copied into the note.
+    """
+    software = _entry(
+        "software", "searchlab", author="{The searchlab authors}", title="searchlab", version=version("searchlab")
+    )
+    entries = [
+        _entry("misc", f"searchlab-{policy}", title=title, note=source)
+        for policy, (title, source) in sorted(origins.items())
+    ]
+    return "\n".join([software, *entries])
+
+
+def _entry(kind: str, key: str, **fields: str) -> str:
+    escaped = {name: re.sub(r"([%&#_$])", r"\\\1", value) for name, value in fields.items()}
+    lines = [f"  {name} = {{{value}}},\n" for name, value in escaped.items()]
+    return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
