@@ -32,6 +32,7 @@ from ..model import SCHEDULERS
 from ..options import Seed, in_words
 from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES, Origin, origins
+from ..records import RUNS
 from ..space import SPACES
 from ..target import resolve_target
 from ..workload import WORKLOADS, parse_workload, preset_names
@@ -129,7 +130,8 @@ def show(
         workload = parse_workload(name)
         say(Text(str(workload), "bold"))
         say(as_text(inspect.getdoc(type(workload)) or ""))
-        say(f"one execution takes {workload.flops:,} FLOP; throughput is in {workload.unit}")
+        flops = "an unknown number of" if workload.unit == RUNS else f"{workload.flops:,}"
+        say(f"one execution takes {flops} FLOP; throughput is in {workload.unit}")
         return
     registry = KINDS[kind]
     cls = registry.load(name)

@@ -43,6 +43,7 @@ from .plan import (
     Strategy,
     in_shard,
     plan_run,
+    space_spec,
 )
 from .progress import show_progress
 from .warm_start import EarlierRuns, WarmStart
@@ -304,6 +305,7 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
 
 def _entry(key: str, item: Any, objects: UserObjects) -> Any:
     """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
+    item = space_spec(item) if key == "spaces" else item
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):
@@ -386,7 +388,8 @@ class Study:
 
         Args:
             data: The keys and their values. Instead of names, ``policies`` and ``cost_models`` may contain classes, and
-                ``spaces`` may contain classes or Space objects. You can also pass these as the ``name`` of an entry. If
+                ``spaces`` may contain classes, Space objects, or mappings from knobs to values. You can also pass
+                classes and objects as the ``name`` of an entry. If
                 ``workloads`` is missing, the workloads of the Space objects are used. Workloads may be Workload
                 objects or functions that measure a config, ``target`` may be a Target, and ``measure`` may be a
                 settings object.

@@ -148,7 +148,9 @@ def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None
     assert run(2, discard=True) == [101, 102]
 
 
-def test_a_script_may_change_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_file", [True, False], ids=["script", "notebook"])
+def test_a_script_may_change_elsewhere(in_file: bool, tmp_path: Path) -> None:
+    """The cells of a notebook have no file, like the code that is passed with -c."""
     text = """import searchlab
 SCALE = {scale}
 def f(config):
@@ -159,7 +161,7 @@ print([trial.cost for trial in result.trials])
 
     def run(**values: int) -> subprocess.CompletedProcess[str]:
         (tmp_path / "script.py").write_text(text.format(**values))
-        command = [sys.executable, "script.py"]
+        command = [sys.executable, *(["script.py"] if in_file else ["-c", text.format(**values)])]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
 
     assert run(scale=2, trials=2).stdout == "[2.0, 4.0]\n"
@@ -314,3 +316,16 @@ def test_functions_on_the_command_line(module: Callable[[str], None], tmp_path: 
     assert "1.010 ms" in page and "GFLOPS" not in page.partition("<main")[2].partition("<script")[0]
     built = run_command("table", "build", "python:objective:f", "--space", space, "--out", "t.parquet", cwd=tmp_path)
     assert "4 configs" in built.stdout
+
+
+def test_a_study_in_python_takes_functions_and_knobs(tmp_path: Path) -> None:
+    study = Study.from_dict(
+        {
+            "workloads": [cost, lambda config: 2.0],
+            "spaces": [{"x": np.arange(1, 4), "y": range(2), "name": ["a"]}],
+            "policies": ["grid"],
+        }
+    )
+    results = study.run(tmp_path / "out", progress=False)
+    assert [len(result.trials) for result in results] == [6, 6]
+    assert dict(results[0].best.config) == {"x": 1, "y": 0, "name": "a"} and results[1].best.seconds == 2
