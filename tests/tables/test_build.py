@@ -120,7 +120,7 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
             lambda: runs_for_tables(
                 plan_tables(small_study(measure=FLEET, target="native"))[0], None, Path(), passes=3
             ),
-            "a fleet cannot time a program again",
+            "only programs on this machine can be timed again",
         ),
         (lambda: table_study("a.toml", "sketch"), "specifies its own spaces"),
         (lambda: table_study(GEMM, "guided-gemm", {"nonsense": 1}).plan(), "nonsense"),
