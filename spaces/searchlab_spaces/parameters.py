@@ -119,16 +119,12 @@ class Parameters(ProductSpace):
 
     @cached_property
     def _tree(self) -> _Tree:
-        return self._restricted if self._indices is None else _Listed(self.axes, self._indices)
+        return _Listed(self.axes, self._indices or ()) if self._listed else self._restricted
 
     @cached_property
     def _restricted(self) -> _Restricted:
         names = [knob.name for knob in self.axes]
         return _Restricted(self.axes, [parse_restriction(restriction, names) for restriction in self._restrictions])
-
-    @cached_property
-    def _members(self) -> frozenset[int]:
-        return frozenset(self._indices or ())
 
     def decide(self, choose: Choose) -> Config:
         return self._tree.decide(choose)
@@ -165,7 +161,7 @@ class Parameters(ProductSpace):
     def config_at(self, index: int) -> Config:
         """Return the config with this index. Raises IndexError if the index is not listed."""
         config = super().config_at(index)
-        if self._tree.knobs(config) is None if self._indices is None else index not in self._members:
+        if self._tree.knobs(config) is None:
             raise IndexError(f"index {index} is not that of a config")
         return config
 
@@ -196,9 +192,7 @@ class Parameters(ProductSpace):
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in self.__dict__.items() if name not in ("_tree", "_restricted", "_members")
-        }
+        return {name: value for name, value in self.__dict__.items() if name not in ("_tree", "_restricted")}
 
 
 def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
