@@ -94,7 +94,8 @@ class PluginKind(Generic[T]):
         spelled = points[name].value if name in points else name
         loaded = load_attribute(spelled, f"{self.title} {name!r}")
         if not isinstance(loaded, type):
-            raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}")
+            hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
+            raise SearchlabError(f"{self.title} {name!r} must be a class, not {loaded!r}{hint}")
         return cast(type[T], loaded)
 
     def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:

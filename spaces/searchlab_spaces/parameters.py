@@ -197,6 +197,8 @@ class Parameters(ProductSpace):
 
 def _knobs(parameters: Mapping[str, Sequence[Value]]) -> list[Knob]:
     """Return a knob for each parameter. Raises SearchlabError for invalid values."""
+    if not isinstance(parameters, Mapping):
+        raise SearchlabError(f"parameters must be a mapping from names to lists of values, not {parameters!r:.200}")
     knobs = []
     for name, choices in parameters.items():
         if not isinstance(name, str):

@@ -234,6 +234,8 @@ def test_a_study_file_names_functions(module: Callable[[str], None], tmp_path: P
         (cost, {"space": {"x": [None]}}, "'x' contains None"),
         (cost, {"space": {"x": [{"a": 1}]}}, "'x' contains {'a': 1}"),
         (cost, {"space": {"x": 3}}, "'x' must be a list of values, not 3"),
+        (cost, {"space": {"name": "parameters", "options": {"parameters": "x"}}}, "must be a mapping from names to"),
+        ("tests.run.test_functions:cost", {}, "to tune a function, write 'python:tests.run.test_functions:cost'"),
         (cost, {"space": {1: [3]}}, "the name of a parameter must be a string, not 1"),
         (cost, {"restrictions": ["z <= 3"]}, "'z' is not a knob; known: x, y"),
         (cost, {"restrictions": ["x < 9", "x > 9"]}, "'x > 9' excludes all configs that the other restrictions allow"),
