@@ -77,15 +77,15 @@ def export(
         Path,
         Option(
             "--out",
-            help="The output: a new directory for metaschedule; a file for kernel-tuner (`*.json`) and a library "
-            "(`*.so`, or `*.o`, which needs no compiler).",
+            help="The output: a new directory for metaschedule and ioh; a file for kernel-tuner (`*.json`), optuna "
+            "(`*.db`), parquet (`*.parquet`) and a library (`*.so`, or `*.o`, which needs no compiler).",
         ),
     ],
     to: Annotated[
         str | None, Option(help=f"The format: {', '.join(exports.LOST)} or library [default: by the name of the file].")
     ] = None,
 ) -> None:
-    """Export logs to MetaSchedule or Kernel Tuner, or build the best program as a library."""
+    """Export logs to another tool's format, or build the best program as a library."""
     if to is None and output.suffix not in (".so", ".o"):
         raise SearchlabError(
             f"specify the format of {output} with --to ({', '.join(exports.LOST)}); --to can be omitted only for *.so "

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from ..errors import SearchlabError, did_you_mean
-from ..log.format import read_found, read_log
-from . import kernel_tuner
+from ..log.columns import Columns, Texts
+from ..log.format import Log, read_found, read_log
+from ..log.result import study_frame
+from . import ioh, kernel_tuner
 
 _FINALISTS = "the finalists' times from when they were measured again"
 _RUN = "the run's options, protocol and versions"
@@ -21,6 +25,9 @@ LOST = {
         "all failure kinds except for invalid, failed to build and failed to run; all but the first measurement of "
         f"each config; program hashes; space, policy, seed and target; {_RUN}; {_FINALISTS}"
     ),
+    "ioh": f"configs; repeats, except for the cost; failure kinds; time of day; target; {_RUN}; {_FINALISTS}",
+    "optuna": _FINALISTS,
+    "parquet": f"{_RUN}; the target; failure messages; program hashes",
 }
 """The parts of a log that each format cannot represent."""
 
@@ -54,8 +61,31 @@ def export_logs(paths: Sequence[Path], format: str, out: Path) -> tuple[int, lis
                         "single log"
                     )
                 kernel_tuner.export(logs[0], out, format)
+            case "ioh":
+                notes = ioh.export(logs, out)
+            case "optuna":
+                from . import optuna_storage
+
+                optuna_storage.export(logs, out)
+            case "parquet":
+                _write_parquet(logs, out)
             case _:
                 raise SearchlabError(f"unknown format {format!r}{did_you_mean(format, LOST)}")
     except OSError as error:
         raise SearchlabError(f"cannot write {out}: {error.strerror or error}") from None
     return len(logs), notes
+
+
+def _write_parquet(logs: Sequence[Log], out: Path) -> None:
+    """Write the frame of :meth:`.Results.to_frame`. The values of a knob of mixed types are written as JSON."""
+    import pyarrow as pa
+
+    texts: Texts = {}
+    frame = study_frame([Columns.from_log(log, texts) for log in logs])
+    for name, column in frame.select_dtypes("object").items():
+        try:
+            pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            frame[name] = [msgspec.json.encode(value).decode() for value in column]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(out)

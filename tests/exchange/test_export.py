@@ -1,4 +1,4 @@
-"""Logs in the formats of Kernel Tuner."""
+"""Logs in the formats of Kernel Tuner, IOHprofiler, Optuna and as Parquet."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
+import optuna
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
-from searchlab.log.format import read_log
+from searchlab.log.format import Header, read_log
 from tests.support import toys
 from tests.support.exchange import DATA, made_log
 from tests.support.logs import write_table
@@ -110,6 +114,110 @@ def test_a_file_of_kernel_tuner_contains_one_log_and_is_new(tmp_path: Path) -> N
         export_logs(logs[:1], "kernel-tuner", tmp_path / "t4.json")
 
 
+# --- IOHprofiler --------------------------------------------------------------------------------------
+
+
+def runs_of(meta: Path) -> list[tuple[dict[str, Any], list[list[float]]]]:
+    """Return each run of a JSON file with its rows in the data file: evaluations, raw_y, elapsed."""
+    runs = []
+    for scenario in json.loads(meta.read_text())["scenarios"]:
+        blocks = (meta.parent / scenario["path"]).read_text().split("evaluations raw_y elapsed\n")[1:]
+        rows = [[[float(cell) for cell in line.split()] for line in block.splitlines()] for block in blocks]
+        runs += list(zip(scenario["runs"], rows, strict=True))
+    return runs
+
+
+def test_ioh_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path: Path) -> None:
+    logs = [made_log(tmp_path / "logs" / f"{seed}.jsonl", "knob-template", seed=seed) for seed in (0, 1)]
+    made_log(tmp_path / "logs" / "other.jsonl", "knob-template", "gemm:32x32x32")
+    made_log(tmp_path / "logs" / "empty.jsonl", "knob-template", trials=0)
+    assert [note.rpartition("/")[2] for note in export_logs([tmp_path / "logs"], "ioh", tmp_path / "ioh")[1]] == [
+        "empty.jsonl contains no trials and was omitted"
+    ]
+    metas = sorted((tmp_path / "ioh").rglob("*.json"))
+    assert {json.loads(meta.read_text())["function_name"] for meta in metas} == {"gemm_64x64x64", "gemm_32x32x32"}
+    (meta,) = [meta for meta in metas if "64x64x64" in meta.name]
+    content = json.loads(meta.read_text())
+    assert content["maximization"] is False and content["algorithm"]["name"] == "random in knob-template"
+    for (run, rows), log in zip(runs_of(meta), logs, strict=True):
+        assert run["instance"] == log.header.seed and run["evals"] == len(log.records)
+        assert [row[0] for row in rows] == list(range(1, len(log.records) + 1))
+        assert [row[1] for row in rows] == log.costs.tolist() and math.isinf(rows[1][1])
+        assert [row[2] for row in rows] == pytest.approx(log.elapsed.tolist())
+        assert run["best"]["y"] == log.costs.min() and rows[run["best"]["evals"] - 1][1] == log.costs.min()
+
+
+def test_ioh_refuses_no_trial_and_shows_failed_runs(tmp_path: Path) -> None:
+    log = made_log(tmp_path / "a.jsonl", trials=0)
+    with pytest.raises(SearchlabError, match="nothing to export: .* contains no trials and was omitted"):
+        export_logs([log.path], "ioh", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    export_logs([write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid)], "ioh", tmp_path / "out")
+    ((run, rows),) = runs_of(next((tmp_path / "out").rglob("*.json")))
+    assert run["best"]["y"] > 1e300 and all(math.isinf(row[1]) for row in rows)
+    with pytest.raises(SearchlabError, match="already exists"):
+        export_logs([tmp_path / "b.jsonl"], "ioh", tmp_path / "out")
+
+
+# --- Optuna -------------------------------------------------------------------------------------------
+
+
+def test_optuna_loads_and_continues_a_study_of_every_log(tmp_path: Path) -> None:
+    logs = [made_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
+    storage = f"sqlite:///{tmp_path / 'new' / 'study.db'}"
+    export_logs([log.path for log in logs], "optuna", tmp_path / "new" / "study.db")
+    for log in logs:
+        name = f"{log.header.workload}, {log.header.name}, seed 0"
+        sampler = optuna.samplers.TPESampler(seed=0)
+        study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
+        assert study.direction.name == "MINIMIZE" and study.best_value == log.costs.min()
+        assert msgspec.convert(study.user_attrs["searchlab"], Header) == log.header
+        for trial, record in zip(study.trials, log.records, strict=True):
+            value = (trial.state.name, trial.value)
+            assert value == (("FAIL", None) if record.failure else ("COMPLETE", record.measurement.cost))
+            decoded = {k: json.loads(v) if str(v).startswith("[") else v for k, v in trial.params.items()}
+            assert decoded == json.loads(msgspec.json.encode(record.config))
+            assert trial.user_attrs.get("failure") == record.failure
+            assert trial.user_attrs.get("seconds", []) == list(record.seconds)
+            assert trial.datetime_complete is not None and trial.datetime_start is not None
+            assert trial.datetime_complete.timestamp() == pytest.approx(record.time, abs=1e-3)
+            spent = (trial.datetime_complete - trial.datetime_start).total_seconds()
+            charged = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
+            assert spent == pytest.approx(charged, abs=1e-5)
+        first = study.trials[0].distributions
+        assert set(study.ask(first).params) == set(first)
+
+
+def test_an_optuna_study_is_not_added_to(tmp_path: Path) -> None:
+    log = table(tmp_path / "a.jsonl")
+    export_logs([log], "optuna", tmp_path / "study.db")
+    with pytest.raises(SearchlabError, match=r"already contains a study 'gemm:.*, seed 0'"):
+        export_logs([log], "optuna", tmp_path / "study.db")
+    (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 100)
+    with pytest.raises(SearchlabError, match=r"text.db is not an Optuna storage"):
+        export_logs([log], "optuna", tmp_path / "text.db")
+
+
+# --- Parquet ------------------------------------------------------------------------------------------
+
+
+def test_parquet_is_the_frame_of_all_runs(tmp_path: Path) -> None:
+    logs = [made_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
+    export_logs([log.path for log in logs], "parquet", tmp_path / "a.parquet")
+    frame = pd.read_parquet(tmp_path / "a.parquet")
+    assert frame["cost"].tolist() == [cost for log in logs for cost in log.costs.tolist()]
+    assert frame["space"].tolist() == [log.header.space_name for log in logs for _ in log.records]
+    expected = [json.loads(msgspec.json.encode(record.config)) for log in logs for record in log.records]
+    for name in {name for config in expected for name in config}:
+        values = frame[f"config.{name}"].tolist()
+        for value, config in zip(values, expected, strict=True):
+            if name in config:
+                decoded = json.loads(value) if str(value).startswith("[") and isinstance(value, str) else value
+                assert (decoded.tolist() if isinstance(decoded, np.ndarray) else decoded) == config[name]
+    with pytest.raises(SearchlabError, match=r"a\.parquet"):
+        read_log(tmp_path / "a.parquet")
+
+
 # --- all of them --------------------------------------------------------------------------------------
 
 
@@ -118,12 +226,14 @@ def test_imported_logs_are_exported(tmp_path: Path) -> None:
 
     import_file(DATA / "ansor_gemm512.json", tmp_path / "a.jsonl", As())
     export_logs([tmp_path / "a.jsonl"], "kernel-tuner", tmp_path / "t4.json")
+    for format, out in (("ioh", "ioh"), ("optuna", "study.db"), ("parquet", "a.parquet")):
+        export_logs([tmp_path / "a.jsonl"], format, tmp_path / out)
     with pytest.raises(SearchlabError, match="imported for analysis only; configs from ansor"):
         export_logs([tmp_path / "a.jsonl"], "metaschedule", tmp_path / "db")
     assert not (tmp_path / "db").exists()
 
 
-@pytest.mark.parametrize("format", ["kernel-tuner", "kernel-tuner-cache"])
+@pytest.mark.parametrize("format", ["kernel-tuner", "kernel-tuner-cache", "optuna"])
 def test_a_time_that_is_no_date_is_refused(format: str, tmp_path: Path) -> None:
     lines = table(tmp_path / "a.jsonl").read_text().splitlines()
     damaged = re.sub(r'"time":[0-9.]+', '"time":1e300', lines[3])

@@ -1,0 +1,102 @@
+"""Export of logs as studies in an Optuna storage, which optuna-dashboard and Optuna's plots and importances read.
+
+Each log becomes a study that minimises the cost in seconds. A knob with only integer values becomes an integer
+parameter, from the smallest to the largest value that occurs; any other knob is categorical, and its tiles are JSON.
+All else, such as repeats and failures, is in the user attributes of trials, and the header in those of the study.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import SearchlabError, first_line
+from ..log.format import Log, Record
+from .foreign import moment
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+
+def export(logs: Sequence[Log], out: Path) -> None:
+    """Write each log as a study, named like ``"gemm:64x64x64, xgb, seed 0"``, to an SQLite database.
+
+    Raises:
+        SearchlabError: If ``out`` is a different kind of file, or if a study's name occurs twice.
+    """
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        storage = optuna.storages.RDBStorage(f"sqlite:///{out}")
+        for log in logs:
+            distributions = _distributions(log)
+            trials = [_trial(record, distributions) for record in log.records]
+            name = f"{log.header.workload}, {log.header.name}, seed {log.header.seed}"
+            study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
+            study.set_user_attr("searchlab", msgspec.to_builtins(log.header))
+            study.add_trials(trials)
+    except optuna.exceptions.DuplicatedStudyError:
+        raise SearchlabError(
+            f"{out} already contains a study {name!r}; choose a different file as --out, or pass only one of its logs"
+        ) from None
+    except (SQLAlchemyError, RuntimeError) as error:
+        raise SearchlabError(
+            f"{out} is not an Optuna storage: {first_line(error)}; choose a different file as --out"
+        ) from None
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+def _parameters(record: Record) -> dict[str, Any]:
+    return {
+        name: msgspec.json.encode(value).decode() if isinstance(value, list | tuple) else value
+        for name, value in record.config.items()
+    }
+
+
+def _distributions(log: Log) -> dict[str, BaseDistribution]:
+    """Return each knob's distribution over the values that occur."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    values: dict[str, list[Any]] = defaultdict(list)
+    for record in log.records:
+        for name, value in _parameters(record).items():
+            values[name].append(value)
+    return {
+        name: IntDistribution(min(column), max(column))
+        if all(type(value) is int for value in column)
+        else CategoricalDistribution(list(dict.fromkeys(column)))
+        for name, column in values.items()
+    }
+
+
+def _trial(record: Record, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+    from optuna.trial import TrialState, create_trial
+
+    params = _parameters(record)
+    trial = create_trial(
+        state=TrialState.COMPLETE if record.failure is None else TrialState.FAIL,
+        value=record.cost if record.failure is None else None,
+        params=params,
+        distributions={name: distributions[name] for name in params},
+        user_attrs={
+            name: value
+            for name, value in msgspec.to_builtins(record).items()
+            if name not in ("index", "config", "time")
+        },
+    )
+    if record.time:
+        spent = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
+        trial.datetime_complete = moment(record.time).astimezone().replace(tzinfo=None)  # local time, as in Optuna
+        trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent)
+    return trial
