@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def export(logs: Sequence[Log], out: Path) -> None:
-    """Write each log as a study, named like ``"gemm:64x64x64, xgb, seed 0"``, to an SQLite database.
+    """Write each log as a study, named like ``"gemm:64x64x64 in sketch, xgb, seed 0"``, to an SQLite database.
 
     Raises:
         SearchlabError: If ``out`` is a different kind of file, or if a study's name occurs twice.
@@ -41,9 +41,10 @@ def export(logs: Sequence[Log], out: Path) -> None:
         for log in logs:
             distributions = _distributions(log)
             trials = [_trial(record, distributions) for record in log.records]
-            name = f"{log.header.workload}, {log.header.name}, seed {log.header.seed}"
+            header = log.header
+            name = f"{header.workload} in {header.space_name}, {header.name}, seed {header.seed}"
             study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
-            study.set_user_attr("searchlab", msgspec.to_builtins(log.header))
+            study.set_user_attr("searchlab", msgspec.to_builtins(header))
             study.add_trials(trials)
     except optuna.exceptions.DuplicatedStudyError:
         raise SearchlabError(

@@ -167,7 +167,7 @@ def test_optuna_loads_and_continues_a_study_of_every_log(tmp_path: Path) -> None
     storage = f"sqlite:///{tmp_path / 'new' / 'study.db'}"
     export_logs([log.path for log in logs], "optuna", tmp_path / "new" / "study.db")
     for log in logs:
-        name = f"{log.header.workload}, {log.header.name}, seed 0"
+        name = f"{log.header.workload} in {log.header.space_name}, {log.header.name}, seed 0"
         sampler = optuna.samplers.TPESampler(seed=0)
         study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
         assert study.direction.name == "MINIMIZE" and study.best_value == log.costs.min()
