@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import subprocess
@@ -224,3 +225,33 @@ def test_values_bound_while_a_program_runs_count(folder: Path) -> None:
     assert source_digest(bound.Policy) == digest
     bound.Base.rates = [1, 3]
     assert source_digest(bound.Policy) != digest
+
+
+@pytest.mark.parametrize("in_file", [True, False], ids=["script", "notebook"])
+def test_of_a_script_only_what_a_function_uses_counts(in_file: bool, tmp_path: Path) -> None:
+    """The cells of a notebook have no file, like the code that is passed with -c."""
+    text = """# a script
+import numpy as np
+from searchlab.source import source_digest
+SCALE, OTHER = 2, 3
+DATA = np.random.random(10_000)
+def helper(x):
+    return SCALE * x
+def f(config):
+    return helper(config["x"]) + DATA[0]
+print(source_digest(f), end="")
+"""
+
+    def digest(before: str = "", after: str = "") -> str:
+        (tmp_path / "script.py").write_text(text.replace(before, after))
+        command = [sys.executable, *(["script.py"] if in_file else ["-c", text.replace(before, after)])]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    first = digest()
+    assert digest("OTHER = 2, 3", "OTHER = 2, 4") == digest("# a script", "trials = 3") == first
+    assert len({first, digest("SCALE, OTHER = 2", "SCALE, OTHER = 5"), digest("SCALE * x", "SCALE + x")}) == 3
+
+
+def test_the_arguments_of_a_partial_function_count() -> None:
+    digests = {source_digest(functools.partial(len, value)) for value in ("a", "b")}
+    assert len(digests) == 2

@@ -148,25 +148,18 @@ def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None
     assert run(2, discard=True) == [101, 102]
 
 
-@pytest.mark.parametrize("in_file", [True, False], ids=["script", "notebook"])
-def test_a_script_may_change_elsewhere(in_file: bool, tmp_path: Path) -> None:
-    """The cells of a notebook have no file, like the code that is passed with -c."""
+def test_a_function_of_a_script_is_called(tmp_path: Path) -> None:
     text = """import searchlab
-SCALE = {scale}
+SCALE = 2
 def f(config):
     return SCALE * config["x"]
-result = searchlab.tune(f, space={{"x": [1, 2, 3]}}, policy="grid", trials={trials}, log="a.jsonl")
+result = searchlab.tune(f, space={"x": [1, 2, 3]}, policy="grid", log="a.jsonl")
 print([trial.cost for trial in result.trials])
 """
-
-    def run(**values: int) -> subprocess.CompletedProcess[str]:
-        (tmp_path / "script.py").write_text(text.format(**values))
-        command = [sys.executable, *(["script.py"] if in_file else ["-c", text.format(**values)])]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-
-    assert run(scale=2, trials=2).stdout == "[2.0, 4.0]\n"
-    assert run(scale=2, trials=3).stdout == "[2.0, 4.0, 6.0]\n"
-    assert "these have changed: the code of the workload" in run(scale=3, trials=3).stderr
+    (tmp_path / "script.py").write_text(text)
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "[2.0, 4.0, 6.0]\n", done.stderr
 
 
 def test_closures_lambdas_and_partial_functions_are_called(tmp_path: Path) -> None:
