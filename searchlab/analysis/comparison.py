@@ -22,8 +22,8 @@ from .measures import AREA, Shown, table
 from .model import Summary, WorkloadSummary
 from .read import group_runs, planned_claims, read_runs
 from .report import number_tables, run_programs, write_report
+from .runs import By, strategy_order
 from .runs import ComparedRuns as Runs
-from .runs import strategy_order
 from .summary import summarize
 from .words import counted
 
@@ -40,7 +40,7 @@ _MOST = 12  # the number of workloads that a notebook shows by default
 
 
 @checks_arguments
-def compare(*what: Source | Mapping[str, Source]) -> Comparison:
+def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Comparison:
     """Compare strategies as ``searchlab report`` does, without writing files.
 
     Args:
@@ -48,6 +48,8 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
             mapping to label them: ``{"before": "results/a", "after": "results/b"}``. Each strategy is then named after
             its label, followed by its own name if several strategies have this label (``"before: xgb"``). A log that
             is passed twice counts once.
+        by: Whether strategies are compared by the area over trials or over seconds. By default, over seconds if these
+            limit all runs.
 
     Raises:
         SearchlabError: If there are no logs, if there are several strategies but no two searched the same workload, or
@@ -65,7 +67,7 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
         True
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
-        return Comparison(_check_comparable(read_runs(Path(what[0]))), planned_claims(Path(what[0])))
+        return Comparison(_check_comparable(read_runs(Path(what[0]), by=by)), planned_claims(Path(what[0])))
     logs: dict[Path, tuple[str | None, Columns]] = {}
     texts: Texts = {}
     for argument in what:
@@ -79,7 +81,8 @@ def compare(*what: Source | Mapping[str, Source]) -> Comparison:
                     raise SearchlabError(f"{log.path} is passed twice, with {labels}; pass it only once")
     if not logs:
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
-    return Comparison(_check_comparable(group_runs((log, encodable(log.path.as_posix())) for _, log in logs.values())))
+    named = ((log, encodable(log.path.as_posix())) for _, log in logs.values())
+    return Comparison(_check_comparable(group_runs(named, by=by)))
 
 
 def _logs(source: Any, texts: Texts) -> Iterator[Columns]:

@@ -168,14 +168,15 @@ class PageTests:
             adjusted |= {key: max(last, min(1.0, shares * value)) for key, value in _holm(second).items()}
         return adjusted | _holm(others)
 
-    def family(self, number: int, late: Sequence[tuple[str, str]]) -> Family:
+    def family(self, number: int, late: Sequence[tuple[str, str]], area: str = "area under the curve") -> Family:
         """Describe the families of tests.
 
         Args:
             number: The number of tests that have a p-value.
             late: The contrasts that were added after runs had begun, which do not count as registered.
+            area: The name of the area by which strategies are compared.
         """
-        return Family(number, list(self.registered), list(late), _describe(number, self.registered, late))
+        return Family(number, list(self.registered), list(late), _describe(number, self.registered, late, area))
 
 
 def _holm(p: Mapping[Key, float]) -> dict[Key, float]:
@@ -208,11 +209,11 @@ def p_values(workload: str, contrasts: Iterable[Contrast]) -> dict[Key, float]:
     return {(workload, c.test, c.first, c.second): c.p for c in contrasts if c.p is not None}
 
 
-def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]]) -> str:
+def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence[tuple[str, str]], area: str) -> str:
     if not number:
         return "Nothing here is tested; all numbers describe these runs."
     sentences = [
-        f"Strategies are tested by the area under the curve: {counted(number, 'test')}, for each pair of strategies, "
+        f"Strategies are tested by the {area}: {counted(number, 'test')}, for each pair of strategies, "
         "on each workload and across all workloads. Trials and seconds to the target are described, not tested."
     ]
     rate = f"the chance that any two equal strategies are called different is at most {100 * ALPHA:g} %"

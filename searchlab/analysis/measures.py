@@ -338,6 +338,16 @@ def _to_target(runs: StrategyRuns, *, seconds: bool) -> TargetTimes:
     return TargetTimes.from_runs(hits[:, 0], spent, runs.horizon, *interrupted)
 
 
+def _area_by_trials(runs: StrategyRuns) -> SeedMean:
+    return SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops))
+
+
+def _area(runs: StrategyRuns) -> SeedMean:
+    """Return the area over the trials or seconds by which strategies are compared."""
+    by_seconds = _area_by_seconds(runs) if runs.workload.by == "seconds" else None
+    return by_seconds or _area_by_trials(runs)
+
+
 def _area_by_seconds(runs: StrategyRuns) -> SeedMean | None:
     seconds, best = runs.workload.seconds_horizon, runs.workload.best_gflops
     return SeedMean.from_values(area_over_seconds(runs.curves, runs.elapsed, seconds, best)) if seconds else None
@@ -428,8 +438,9 @@ class StrategySummary(Row):
         lambda runs: sum(run.log.ended is not None for run in runs.runs),
     )
     area = OnWorkload(
-        "Area under the convergence curve, as a fraction of the best known: mean over seeds, with its 95 % interval.",
-        lambda runs: SeedMean.from_values(area_under_curve(runs.curves, runs.workload.best_gflops)),
+        "Area under the convergence curve, as a fraction of the best known, over trials or, if seconds limit the runs, "
+        "over seconds: mean over seeds, with its 95 % interval.",
+        _area,
         *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
         compared_by="area under the curve",
         better=max,
@@ -474,6 +485,12 @@ class StrategySummary(Row):
         Column("seconds_par10", path="penalised"),
         unit="s",
         compared_by="seconds to the target",
+    )
+    area_by_trials = OnWorkload(
+        "Area under the convergence curve over trials: mean over seeds, with its 95 % interval.",
+        _area_by_trials,
+        *_estimate("area_by_trials_mean"),
+        better=max,
     )
     area_by_seconds = OnWorkload(
         "Area under the convergence curve over charged seconds instead of trials, up to the seconds that every run "

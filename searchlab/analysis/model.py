@@ -12,7 +12,7 @@ from ..log.plan import Claim
 from ..stats.inference import Difference, Equivalence
 from ..stats.ranks import ALPHA
 from .measures import OverallStrategy, Row, StrategySummary
-from .runs import BestKnown
+from .runs import BestKnown, By
 from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
@@ -310,6 +310,7 @@ class Summary(msgspec.Struct, frozen=True):
             on every workload.
         answers: The answers to the registered contrasts, in the study's order.
         claims: The published claims in the study, with their verdicts.
+        by: Whether the area by which strategies are compared is over trials or seconds.
     """
 
     target: float
@@ -318,6 +319,7 @@ class Summary(msgspec.Struct, frozen=True):
     overall: Overall | None = None
     answers: list[ContrastAnswer] = []
     claims: list[ClaimVerdict] = []
+    by: By = "trials"
 
     def __repr__(self) -> str:
         strategies = {row.strategy for item in self.workloads for row in item.strategies}

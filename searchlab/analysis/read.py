@@ -20,7 +20,7 @@ from ..log.format import LOGS, Log, find_logs, workload_name
 from ..log.plan import PLAN, Budget, Claim, read_plan
 from ..log.result import largest_drift
 from ..log.writer import is_locked
-from .runs import ComparedRuns, LoggedRun, WorkloadRuns
+from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
 from .words import counted, listed
 
 REPORT = "report"
@@ -33,7 +33,7 @@ _FOOTING = ("target", "measure")
 _NOTED = ("host", "workers", "versions")
 
 
-def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> ComparedRuns:
+def read_runs(*where: Path, everything: bool = False, readings: bool = True, by: By | None = None) -> ComparedRuns:
     """Read logs, including all logs in directories, as runs to compare.
 
     In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
@@ -45,6 +45,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
         *where: Logs and directories. If this is a single directory, the names of logs are relative to it.
         everything: Whether to read all logs and trials in a study's directory.
         readings: Whether the individual readings are needed; see :func:`~searchlab.log.columns.read_logs`.
+        by: Whether strategies are compared over trials or seconds. By default, over seconds if these limit all runs.
 
     Raises:
         SearchlabError: If there are no logs, if a log is unreadable, or if logs are not comparable: two logs of one
@@ -71,9 +72,12 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True) -> 
     if more := [log.path for log, part in zip(logs, within, strict=True) if part is not log]:
         _warn(more, "some logs contain more trials than are now part of the study, which are skipped")
     names = [encodable((log.path.relative_to(directory) if directory else log.path).as_posix()) for log in within]
+    if by is None and all(budget.seconds is not None for budget in budgets.values()):
+        by = "seconds"
     return group_runs(
         zip(within, names, strict=True),
         {name for log, name in zip(within, names, strict=True) if log.path in running},
+        by,
     )
 
 
@@ -85,12 +89,15 @@ def planned_claims(*where: Path) -> list[Claim]:
     return [claim for plan in plans if plan for claim in plan.claims]
 
 
-def group_runs(read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = ()) -> ComparedRuns:
+def group_runs(
+    read: Iterable[tuple[Columns | Log, str]], running: Collection[str] = (), by: By | None = None
+) -> ComparedRuns:
     """Group logs by workload, strategy and seed, as runs to compare.
 
     Args:
         read: The logs, each with its name in reports.
         running: The names of logs whose runs were in progress when the logs were read.
+        by: As in :func:`read_runs`.
 
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
@@ -98,6 +105,9 @@ def group_runs(read: Iterable[tuple[Columns | Log, str]], running: Collection[st
     texts: Texts = {}
     columns = ((Columns.from_log(log, texts) if isinstance(log, Log) else log, file) for log, file in read)
     logs = [(_workload(log), log, file) for log, file in columns]
+    if by is None:
+        limited = [log.ended is not None and log.ended.seconds is not None for _, log, _ in logs]
+        by = "seconds" if limited and all(limited) else "trials"
     spaces: dict[str, set[str]] = {}
     for workload, log, _ in logs:
         spaces.setdefault(workload, set()).add(log.header.space_name)
@@ -111,7 +121,7 @@ def group_runs(read: Iterable[tuple[Columns | Log, str]], running: Collection[st
         for strategy, runs in strategies.items():
             _check_strategy(runs)
             strategies[strategy] = _one_log_per_seed(runs)
-    return {workload: WorkloadRuns(workload, strategies) for workload, strategies in by_workload.items()}
+    return {workload: WorkloadRuns(workload, strategies, by=by) for workload, strategies in by_workload.items()}
 
 
 def _logs(source: Path, everything: bool) -> list[tuple[Path, Budget]]:

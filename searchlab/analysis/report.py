@@ -30,7 +30,7 @@ from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, get_pa
 from .model import BestProgram, ClaimVerdict, Comparand, Summary
 from .page.render import page
 from .read import REPORT, planned_claims, read_runs
-from .runs import ComparedRuns
+from .runs import By, ComparedRuns
 from .summary import summarize
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def report(
     everything: bool = False,
     every_trial: bool = False,
     figures: Format | None = None,
+    by: By | None = None,
 ) -> Summary:
     """Compare the runs in logs, and write a page and data files.
 
@@ -74,6 +75,8 @@ def report(
             are currently part of the study.
         every_trial: Whether ``curves.csv`` has a row for every trial.
         figures: The format in which all charts are written to files. By default, they are only on the page.
+        by: Whether strategies are compared by the area over trials or over seconds. By default, over seconds if these
+            limit all runs.
 
     Raises:
         SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
@@ -81,7 +84,7 @@ def report(
     """
     paths = [Path(path) for path in where]
     directory = report_directory(*paths, out=out)
-    comparison = read_runs(*paths, everything=everything, readings=False)
+    comparison = read_runs(*paths, everything=everything, readings=False, by=by)
     return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial, figures=figures)
 
 

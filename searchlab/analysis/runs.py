@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ from ..stats.random_search import Draws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
 
 RANDOM = "random"  # the policy relative to which all others are scored
+By = Literal["trials", "seconds"]
+"""What strategies are compared over: the area under the curve over trials, or over charged seconds."""
+
 TARGET = 0.95  # the fraction of the best known throughput that counts as converged
 
 
@@ -216,6 +219,7 @@ class WorkloadRuns:
     workload: str
     by_strategy: Mapping[str, Sequence[LoggedRun]]
     best_known: BestKnown | None = None  # the best known program of a larger set of runs that includes these
+    by: By = "trials"
 
     def within(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:
         """Return the runs of ``strategies`` up to the end of ``budget``. The best known program stays the same."""
@@ -224,7 +228,7 @@ class WorkloadRuns:
             for name in strategies
             if name in self.by_strategy
         }
-        return WorkloadRuns(self.workload, cut, self.best)
+        return replace(self, by_strategy=cut, best_known=self.best)
 
     @cached_property
     def runs(self) -> list[LoggedRun]:
@@ -259,10 +263,14 @@ class WorkloadRuns:
     def horizon(self) -> int:
         """The number of trials that every strategy has (:func:`reach`), and over which strategies are compared.
 
-        If all runs of all strategies ended early, it is the length of the longest run.
+        If all runs of all strategies ended early, it is the length of the longest run. So it is if strategies are
+        compared over seconds and have all spent them in at least one run, because their trials take different times.
         """
+        longest = max((run.log.trials for run in self.runs), default=0)
+        if self.by == "seconds" and all(any(run.log.ended for run in runs) for runs in self.by_strategy.values()):
+            return longest
         reached = [trials for group in self.strategies.values() if (trials := common_trials(group.runs))]
-        return min(reached, default=max((run.log.trials for run in self.runs), default=0))
+        return min(reached, default=longest)
 
     @cached_property
     def longest(self) -> float:
@@ -273,15 +281,17 @@ class WorkloadRuns:
     def seconds_horizon(self) -> float:
         """The seconds that every run covers, of those that are compared and have not ended.
 
-        If all runs ended, it is the length of the longest run; an ended run keeps its best.
+        If all runs ended, it is their budget in seconds or, without one, the length of the longest run; an ended run
+        keeps its best.
         """
+        budgets = [run.log.ended.seconds or 0.0 for run in self.runs if run.log.ended]
         lengths = [
             float(elapsed[-1])
             for group in self.strategies.values()
             for run, elapsed in zip(group.compared, group.elapsed, strict=True)
             if not run.log.ended
         ]
-        return min(lengths, default=self.longest)
+        return min(lengths, default=max(budgets, default=0.0) or self.longest)
 
     @cached_property
     def best(self) -> BestKnown | None:

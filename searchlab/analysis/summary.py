@@ -43,7 +43,7 @@ from .model import (
     WorkloadSummary,
 )
 from .read import footing_notes
-from .runs import TARGET, ComparedRuns, WorkloadRuns, shared_prefix_length
+from .runs import TARGET, By, ComparedRuns, WorkloadRuns, shared_prefix_length
 from .verdict import (
     answer,
     answer_word,
@@ -54,7 +54,7 @@ from .verdict import (
     standing_of_first,
     verdict,
 )
-from .words import counted, listed
+from .words import area_text, counted, listed
 
 OTHERS = "workloads like these"  # the name of the test for a claim about other workloads
 
@@ -66,6 +66,8 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         comparison: The runs.
         claims: The published claims to test.
     """
+    by: By = next((item.by for item in comparison.values()), "trials")
+    area = area_text(by)
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     combined = together(list(drafts.values()))
     pairs = [
@@ -85,18 +87,19 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
         standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
-        text = verdict(rows, standing, TARGET, in_start=_in_start(runs, rows), so_far=bool(runs.waiting))
+        text = verdict(rows, standing, TARGET, area=area, in_start=_in_start(runs, rows), so_far=bool(runs.waiting))
         workloads.append(msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text))
-    answered = answers(tests.registered, workloads, combined, adjusted)
+    answered = answers(tests.registered, workloads, combined, adjusted, area)
     waiting = any(item.waiting for item in comparison.values())
-    overall = _overall(combined, adjusted, answered, so_far=waiting) if combined else None
+    overall = _overall(combined, adjusted, answered, area, so_far=waiting) if combined else None
     return Summary(
         TARGET,
         workloads,
-        tests.family(len(adjusted), [pair for pair, in_time in named.items() if not in_time]),
+        tests.family(len(adjusted), [pair for pair, in_time in named.items() if not in_time], area),
         overall,
         answered,
         claim_verdicts(comparison, claims),
+        by,
     )
 
 
@@ -159,7 +162,8 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
     for row in rows:
         ends: dict[str, list[int]] = {}  # numbers of trials of the runs that ended early, by reason
         for run in item.by_strategy[row.strategy]:
-            if run.log.ended and run.log.trials < item.horizon:
+            spent = run.log.ended and run.log.ended.seconds is not None and item.by == "seconds"
+            if run.log.ended and not spent and run.log.trials < item.horizon:
                 ends.setdefault(run.log.ended.reason, []).append(run.log.trials)
         for reason, lengths in ends.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
@@ -285,7 +289,7 @@ def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySumm
 
 
 def _overall(
-    combined: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], *, so_far: bool
+    combined: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], area: str, *, so_far: bool
 ) -> Overall:
     """Return the comparison over all workloads. ``so_far`` states whether some runs have not begun yet."""
     workloads, strategies = combined.workloads, combined.strategies
@@ -298,7 +302,7 @@ def _overall(
     pairs_answered = {frozenset((item.first, item.second)) for item in answered}
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
-    sentences = [over_all(strategies, standing, len(workloads), so_far=so_far)]
+    sentences = [over_all(strategies, standing, len(workloads), area, so_far=so_far)]
     if frozenset(names[:2]) not in pairs_answered:
         sentences.append(pair_claims[0].headline)
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
@@ -373,6 +377,7 @@ def answers(
     workloads: Sequence[WorkloadSummary],
     combined: Together | None,
     adjusted: Mapping[Key, float],
+    area: str,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts.
 
@@ -382,6 +387,7 @@ def answers(
         combined: The comparison over all workloads. Contrasts of strategies that did not run on every workload are
             missing from it and are skipped. With a single workload, it is None, and the test on that workload is used.
         adjusted: The corrected p-values of all tests.
+        area: The name of the area by which strategies are compared.
     """
     answered = []
     for first, second in registered:
@@ -394,7 +400,9 @@ def answers(
             difference = pair.corrected(adjusted).reversed()
         if difference is not None:
             word = answer_word(difference)
-            answered.append(ContrastAnswer(first, second, word, answer(first, second, word, difference), difference))
+            answered.append(
+                ContrastAnswer(first, second, word, answer(first, second, word, difference, area), difference)
+            )
     return answered
 
 

@@ -112,6 +112,7 @@ def verdict(
     standing: Standing | None,
     target: float,
     *,
+    area: str = "area under the curve",
     in_start: str = "",
     so_far: bool = False,
 ) -> str:
@@ -125,6 +126,7 @@ def verdict(
         rows: The strategies, largest mean area first.
         standing: The leader's standing, or None if there is only one strategy.
         target: The fraction of the best known throughput that counts as converged.
+        area: The name of the area by which strategies are compared.
         in_start: A sentence about seeds that reached the target during the random start that two strategies share.
         so_far: Whether some runs have not begun yet. If so, or if seeds have different numbers of trials, the verdict
             says that it may change.
@@ -135,9 +137,9 @@ def verdict(
         return "No trials have succeeded: see the failures."
     if standing is None:
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
-    sentences = standing_sentences(standing, "area under the curve")
+    sentences = standing_sentences(standing, area)
     goal = f"{100 * target:g} % of the best known"
-    sentences.append(_mean_areas(rows))
+    sentences.append(_mean_areas(rows, area))
     if all(row.trials_to_target.median is None for row in rows):
         sentences.append(f"No strategy reaches {goal} in most of its seeds.")
     else:
@@ -152,22 +154,30 @@ def verdict(
     return _join(sentences, so_far or not all(row.complete for row in rows))
 
 
-def over_all(rows: Sequence[OverallStrategy], standing: Standing, workloads: int, *, so_far: bool) -> str:
+def over_all(
+    rows: Sequence[OverallStrategy],
+    standing: Standing,
+    workloads: int,
+    area: str = "area under the curve",
+    *,
+    so_far: bool,
+) -> str:
     """Return the verdict over all workloads, without the claims about the first two strategies.
 
     Args:
         rows: The strategies, largest mean area first.
         standing: The leader's standing.
         workloads: The number of workloads.
+        area: The name of the area by which strategies are compared.
         so_far: Whether some runs have not begun or ended yet.
     """
-    sentences = standing_sentences(standing, "mean area under the curve", f" across {counted(workloads, 'workload')}")
-    return _join([*sentences, _mean_areas(rows)], so_far)
+    sentences = standing_sentences(standing, f"mean {area}", f" across {counted(workloads, 'workload')}")
+    return _join([*sentences, _mean_areas(rows, area)], so_far)
 
 
-def _mean_areas(rows: Sequence[StrategySummary] | Sequence[OverallStrategy]) -> str:
+def _mean_areas(rows: Sequence[StrategySummary] | Sequence[OverallStrategy], area: str) -> str:
     areas = {row.strategy: number_text(row.area.value, DIGITS) + interval_text(row.area, DIGITS) for row in rows[:2]}
-    return _values("Mean area under the curve", areas)
+    return _values(f"Mean {area}", areas)
 
 
 def _values(title: str, texts: Mapping[str, str]) -> str:
@@ -263,13 +273,13 @@ def answer_word(difference: Difference) -> str:
     return "level" if lower is not None and upper is not None and max(-lower, upper) <= ROPE else "undecided"
 
 
-def answer(first: str, second: str, word: str, difference: Difference) -> str:
+def answer(first: str, second: str, word: str, difference: Difference, area: str = "area under the curve") -> str:
     """Return the answer to a registered contrast: the effect, its interval, and the p-values of its tests, if any."""
     on_these, on_others = difference.on_these, difference.on_others
     others = "for these kernels on other devices" if difference.clusters else "on workloads like these"
     tests = {f"on {these_workloads(difference.workloads)}": on_these.p, others: on_others.p}
     p = [f"{p_equals(value)} {where}" for where, value in tests.items() if value is not None]
-    sentence = f"{first} is {WORDS[word]} {second}: area under the curve {effect_text(on_these.difference)}"
+    sentence = f"{first} is {WORDS[word]} {second}: {area} {effect_text(on_these.difference)}"
     return f"{'; '.join([sentence, *p])}." if p else f"{sentence}. {on_these.difference.note}"
 
 

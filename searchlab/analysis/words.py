@@ -25,6 +25,11 @@ def p_equals(value: float) -> str:
     return f"p {'' if value < 0.001 else '= '}{p_text(value)}"
 
 
+def area_text(by: str) -> str:
+    """Return the name of the area under the curve over ``by``, which is "trials" or "seconds"."""
+    return "area under the curve" if by == "trials" else f"area under the curve over {by}"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a count with its noun, such as "1 run", "2 runs" or "2 strategies"."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

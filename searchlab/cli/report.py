@@ -16,7 +16,7 @@ from ..analysis.latex import write_latex
 from ..analysis.power import power_plan
 from ..analysis.publish import Publication, publish, study_result
 from ..analysis.report import write_report as write_comparison
-from ..analysis.runs import ComparedRuns
+from ..analysis.runs import By, ComparedRuns
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
@@ -65,6 +65,14 @@ def report(
             help="Write the ranking and the contrasts as LaTeX tables (tables.tex), and what to cite (references.bib).",
         ),
     ] = False,
+    by: Annotated[
+        By | None,
+        Option(
+            help="Compare strategies by the area under the curve over trials or seconds [default: over seconds if "
+            "these limit all runs].",
+            metavar="trials|seconds",
+        ),
+    ] = None,
     site: Annotated[
         Path | None,
         Option(
@@ -84,10 +92,10 @@ def report(
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
     if site:
-        if directory or everything or every_trial or figures or latex or as_json:
+        if directory or everything or every_trial or figures or latex or by or as_json:
             raise SearchlabError(
-                "--publish cannot be combined with --out, --all, --csv, --figures, --latex or --json; run `report` "
-                "for those"
+                "--publish cannot be combined with --out, --all, --csv, --figures, --latex, --by or --json; run "
+                "`report` for those"
             )
         cards = publish(site, [_result(folder, suite) for folder in where])
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
@@ -96,10 +104,12 @@ def report(
         study, folder = _of_study(where)
         where = [folder]
         summary = report_on_study(
-            study, folder, directory, everything=everything, every_trial=every_trial, figures=figures
+            study, folder, directory, everything=everything, every_trial=every_trial, figures=figures, by=by
         )
     else:
-        summary = write_report(*where, out=directory, everything=everything, every_trial=every_trial, figures=figures)
+        summary = write_report(
+            *where, out=directory, everything=everything, every_trial=every_trial, figures=figures, by=by
+        )
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}
         sources = {
@@ -145,17 +155,18 @@ def report_on_study(
     everything: bool = False,
     every_trial: bool = False,
     figures: Format | None = None,
+    by: By | None = None,
 ) -> Summary:
     """Write the report on the logs of ``study``; see :func:`read_study_runs`."""
     directory = report_directory(logs, out=out)
-    runs = read_study_runs(study, logs, everything=everything)
+    runs = read_study_runs(study, logs, everything=everything, by=by)
     return write_comparison(runs, directory, study.spec.claims, every_trial=every_trial, figures=figures)
 
 
-def read_study_runs(study: Study, logs: Path, *, everything: bool = False) -> ComparedRuns:
+def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:
     """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
-        return read_runs(logs, everything=everything, readings=False)
+        return read_runs(logs, everything=everything, readings=False, by=by)
     from ..suite.compare import study_runs  # imported here because other reports do not need suites
 
     return study_runs(study, logs)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab.analysis.charts.figures import budget_parts
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
@@ -413,3 +414,37 @@ def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> 
     rows = only(tmp_path / "table").by_strategy
     assert row.score_by_seed == pytest.approx(rows["random"].score_by_seed)
     assert rows["other"].score_by_seed == pytest.approx([1] * 3)
+
+
+def timed_study(directory: Path) -> Path:
+    """In 20 seconds, one strategy has 20 quick trials, and one has 4 that are better per trial."""
+    for seed in range(6):
+        quick = [2 + index + seed / 100 for index in range(20)]
+        write(directory, "quick", seed, quick, ended=20.0)
+        write(directory, "slow", seed, [5, 9, 13, 18 + seed / 100], spent=(1, 0, 0, 4), ended=20.0)
+    return directory
+
+
+def test_runs_limited_by_seconds_are_compared_over_seconds(tmp_path: Path) -> None:
+    runs = read_runs(timed_study(tmp_path))
+    summary = summarize(runs)
+    (item,) = summary.workloads
+    assert summary.by == "seconds" and runs[WORKLOAD].seconds_horizon == 20
+    assert [row.strategy for row in item.strategies] == ["quick", "slow"]
+    assert all(row.area == row.area_by_seconds for row in item.strategies)
+    assert "area under the curve over seconds" in item.verdict and "over seconds" in summary.family.says
+    assert not any("trials" in note for note in item.notes), "the numbers of trials do not matter"
+    for group in runs[WORKLOAD].strategies.values():
+        assert budget_parts(group).area.mean() == pytest.approx(item.by_strategy[group.strategy].area.value)
+
+
+def test_the_area_over_trials_is_compared_on_demand(tmp_path: Path) -> None:
+    summary = summarize(read_runs(timed_study(tmp_path), by="trials"))
+    (item,) = summary.workloads
+    assert summary.by == "trials" and [row.strategy for row in item.strategies] == ["slow", "quick"]
+    assert all(row.area == row.area_by_trials for row in item.strategies) and "over seconds" not in item.verdict
+
+
+def test_a_limit_in_seconds_on_some_runs_changes_nothing(tmp_path: Path) -> None:
+    write(timed_study(tmp_path), "endless", 0, [1, 2, 3])
+    assert summarize(read_runs(tmp_path)).by == "trials"

@@ -14,7 +14,7 @@ import numpy as np
 from ...arrays import Floats, Ints
 from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
-from ...stats.curves import Band, band_at, ecdf, performance_ratios, run_score_profile
+from ...stats.curves import Band, area_over_seconds, band_at, ecdf, performance_ratios, run_score_profile
 from ...stats.inference import paired_difference
 from ...stats.intervals import Interval, mean_intervals
 from ...stats.ranks import ALPHA
@@ -427,7 +427,7 @@ def _model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
 
 
 class BudgetParts(NamedTuple):
-    """What a strategy did in each eighth of the trials that are compared: means over seeds, shape (8,).
+    """What a strategy did in each eighth of the trials, or seconds, that are compared: means over seeds, shape (8,).
 
     Shares are fractions of the trials there. Without trials there, or if the space's median is unknown, they are NaN.
     """
@@ -443,16 +443,22 @@ def budget_parts(group: StrategyRuns) -> BudgetParts:
     horizon, best = group.horizon, group.workload.best_gflops
     draws = group.workload.draws.get(group.space)
     median = math.exp(draws.median) if draws else math.nan
-    shares = np.full((3, len(group.compared), horizon), np.nan)
+    by_seconds = group.workload.by == "seconds" and group.workload.seconds_horizon > 0
+    budget = group.workload.seconds_horizon if by_seconds else float(horizon)
+    elapsed = group.elapsed if by_seconds else np.tile(np.arange(float(horizon)), (len(group.compared), 1))
+    ends = budget * np.arange(1, PARTS + 1) / PARTS
+    totals = [end * float(area_over_seconds(group.curves, elapsed, end, best).mean()) for end in ends]
+    shares = np.full((3, PARTS, len(group.compared)), np.nan)
     for number, run in enumerate(group.compared):
         costs = run.log.costs[:horizon]
         failed = np.isinf(costs)
         near = (costs <= NEAR * run.lowest[:horizon]) & ~failed
-        slow = np.where(failed, 0.0, costs > median) if draws else np.nan
-        shares[:, number, : len(costs)] = np.broadcast_arrays(near, slow, failed)
-    values = np.stack([np.minimum(group.curves / best, 1.0) if best else np.zeros_like(group.curves), *shares])
-    parts = np.split(values, np.arange(1, PARTS) * horizon // PARTS, axis=2)
-    return BudgetParts(*np.stack([_mean(part, axis=(1, 2)) for part in parts], axis=1))
+        slow = np.where(failed, 0.0, costs > median) if draws else np.full(len(costs), np.nan)
+        parts = np.floor(PARTS * elapsed[number, : len(costs)] / budget)
+        for part in range(PARTS):
+            if (within := parts == part).any():
+                shares[:, part, number] = [kind[within].mean() for kind in (near, slow, failed)]
+    return BudgetParts(np.diff(totals, prepend=0.0) * PARTS / budget, *_mean(shares, axis=2))
 
 
 def _mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:

@@ -31,7 +31,7 @@ from ..charts.vegalite import Chart, javascript, share_data, small_chart
 from ..measures import Row, Shown, StrategySummary, table
 from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..words import listed, number_text, p_equals
+from ..words import area_text, listed, number_text, p_equals
 
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
@@ -66,6 +66,7 @@ def page(
         "own": styles.subject,
         "measures": StrategySummary.compared_by(),
         "target": summary.target,
+        "area": area_text(summary.by),
         "several": several,
     }
     sections = []

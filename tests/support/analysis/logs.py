@@ -36,14 +36,14 @@ def write(
     gflops: Sequence[float | Failure],
     *,
     spent: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
-    ended: bool = False,
+    ended: bool | float = False,
     shared: Sequence[str] = (),
     **changes: Any,
 ) -> Path:
     """A log of a run that found ``gflops``, or failed; ``spent``: seconds to propose, train, build, run each trial.
 
-    ended: whether the run then ended by itself. shared: names of its first configs, which other runs may have too; the
-    others are those of this run alone.
+    ended: whether the run then ended by itself, or the seconds that limited it. shared: names of its first configs,
+    which other runs may have too; the others are those of this run alone.
     """
     made = header(strategy, seed, **changes)
     path = directory / f"{made.workload.replace(':', '-')}-{made.space.name}-{made.name}-{seed}.jsonl"
@@ -66,6 +66,6 @@ def write(
             )
         )
     if ended:
-        writer.append(Ended(trials=len(gflops)))
+        writer.append(Ended(trials=len(gflops), seconds=None if ended is True else ended))
     writer.close()
     return path
