@@ -78,7 +78,7 @@ def export(
         Option(
             "--out",
             help="The output: a new directory for metaschedule and ioh; a file for kernel-tuner (`*.json`), optuna "
-            "(`*.db`), parquet (`*.parquet`) and a library (`*.so`, or `*.o`, which needs no compiler).",
+            "(`*.log`, or `*.db`), parquet (`*.parquet`) and a library (`*.so`, or `*.o`, which needs no compiler).",
         ),
     ],
     to: Annotated[

@@ -162,10 +162,13 @@ def test_ioh_refuses_no_trial_and_shows_failed_runs(tmp_path: Path) -> None:
 # --- Optuna -------------------------------------------------------------------------------------------
 
 
-def test_optuna_loads_and_continues_a_study_of_every_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["study.db", "study.log"])
+def test_optuna_loads_and_continues_a_study_of_every_log(file: str, tmp_path: Path) -> None:
     logs = [made_log(tmp_path / "a.jsonl", "sketch"), read_log(table(tmp_path / "b.jsonl"))]
-    storage = f"sqlite:///{tmp_path / 'new' / 'study.db'}"
-    export_logs([log.path for log in logs], "optuna", tmp_path / "new" / "study.db")
+    path = tmp_path / "new" / file
+    export_logs([log.path for log in logs], "optuna", path)
+    journal = optuna.storages.journal.JournalFileBackend(str(path)) if file.endswith(".log") else None
+    storage = optuna.storages.JournalStorage(journal) if journal else f"sqlite:///{path}"
     for log in logs:
         name = f"{log.header.workload} in {log.header.space_name}, {log.header.name}, seed 0"
         sampler = optuna.samplers.TPESampler(seed=0)
@@ -193,9 +196,10 @@ def test_an_optuna_study_is_not_added_to(tmp_path: Path) -> None:
     export_logs([log], "optuna", tmp_path / "study.db")
     with pytest.raises(SearchlabError, match=r"already contains a study 'gemm:.*, seed 0'"):
         export_logs([log], "optuna", tmp_path / "study.db")
-    (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 100)
-    with pytest.raises(SearchlabError, match=r"text.db is not an Optuna storage"):
-        export_logs([log], "optuna", tmp_path / "text.db")
+    for name in ("text.db", "text.log"):
+        (tmp_path / name).write_text("not a database, but long enough to be looked at\n" * 100)
+        with pytest.raises(SearchlabError, match=rf"{name} is not an Optuna storage"):
+            export_logs([log], "optuna", tmp_path / name)
 
 
 # --- Parquet ------------------------------------------------------------------------------------------
