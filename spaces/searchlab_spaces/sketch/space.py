@@ -23,7 +23,7 @@ from .. import decisions
 from ..gpu_check import check_gpu
 from ..tiles import Tile
 from .dag import print_dag
-from .design import KINDS, SEED, Design, derive, structure, thread_limits, use_of
+from .design import KINDS, SEED, Design, ThreadLimits, derive, structure, thread_limits, use_of
 
 if TYPE_CHECKING:
     import tvm
@@ -52,11 +52,7 @@ class Sketch(Space):
         if target.kind not in KINDS:
             raise UnsupportedWorkload(f"sketch supports only targets of kind {' and '.join(KINDS)}, not {target.kind}")
         super().__init__(workload, target)
-        self._open = tuple(self._find_knobs(number) for number in range(len(self._design.traces)))
-        self._limits = tuple(
-            thread_limits(trace, target, [knob.choices for knob in knobs])
-            for trace, knobs in zip(self._design.traces, self._open, strict=True)
-        )
+        _ = self._design  # fails if no sketch can be derived
         self._narrowed: dict[tuple[int, int, tuple[int, ...]], Knob] = {}
 
     @property
@@ -129,13 +125,28 @@ class Sketch(Space):
         return self._design.target, self._design.postprocs
 
     def __getstate__(self) -> dict[str, Any]:
-        # TVM's objects cannot be pickled; they are derived again when needed, which takes milliseconds.
+        # TVM's objects cannot be pickled; they are derived again when needed, which takes milliseconds. The knobs take
+        # longer, and a copy can sample without TVM.
+        _ = self._open, self._limits
         derived = ("_design", "_structures")
         return {**{name: value for name, value in vars(self).items() if name not in derived}, "_narrowed": {}}
 
     @cached_property
     def _design(self) -> Design:
         return derive(self.workload, self.target)
+
+    @cached_property
+    def _open(self) -> tuple[tuple[Knob, ...], ...]:
+        """The open choices of each sketch."""
+        return tuple(self._find_knobs(number) for number in range(len(self._design.traces)))
+
+    @cached_property
+    def _limits(self) -> tuple[ThreadLimits, ...]:
+        """The limits that the GPU's threads set on the tiles of each sketch."""
+        return tuple(
+            thread_limits(trace, self.target, [knob.choices for knob in knobs])
+            for trace, knobs in zip(self._design.traces, self._open, strict=True)
+        )
 
     @cached_property
     def _structures(self) -> dict[str, int]:
