@@ -62,10 +62,9 @@ def ran(study: Path, *words: str, few: bool = False, **settings: str | None) -> 
     "given",
     [
         {"HOME": None, "LC_ALL": "C"},
-        {"HOME": "/proc/nowhere"},
-        {"few": True, "words": ("--jobs", "2")},
+        {"HOME": "/proc/nowhere", "few": True, "words": ("--jobs", "2")},
     ],
-    ids=["no home, C locale", "home that cannot be written", "few files, two jobs"],
+    ids=["no home, C locale", "home that cannot be written, few files, two jobs"],
 )
 def test_a_study_runs_in(study: Path, given: dict[str, Any]) -> None:
     done = ran(study, *given.pop("words", ()), **given)

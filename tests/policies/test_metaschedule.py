@@ -114,8 +114,8 @@ def test_a_program_of_another_space_is_no_config() -> None:
 @every_space
 def test_proposes_new_members_and_evolves_them(space: Any) -> None:
     made = space()
-    trials = toys.run(policy(made, population=12, generations=1), tiles_cost, 24)
-    assert len(trials) == min(24, made.size(24) or 24)
+    trials = toys.run(policy(made, population=12, generations=1, n_startup=8), tiles_cost, 16)
+    assert len(trials) == min(16, made.size(16) or 16)
     assert len({trial.config for trial in trials}) == len(trials)
     assert all(trial.config in made for trial in trials)
 
@@ -130,7 +130,7 @@ def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
 
 
 def test_same_seed_same_proposals_and_another_seed_others() -> None:
-    first, again, other = (toys.run(policy(sketch(), seed), tiles_cost, 32) for seed in (5, 5, 6))
+    first, again, other = (toys.run(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6))
     assert first == again
     assert first != other
 
@@ -138,17 +138,17 @@ def test_same_seed_same_proposals_and_another_seed_others() -> None:
 @pytest.mark.parametrize("where", [sketch, lambda: trace(CONV2D)])
 def test_resuming_is_going_on(where: Any) -> None:
     """Past ``n_startup`` trials, a policy that was told of them goes on as the one that lived through them."""
-    options = {"population": 8, "generations": 1}
+    options = {"population": 8, "generations": 1, "n_startup": 8}
     lived = policy(where(), **options)
-    trials = toys.run(lived, tiles_cost, 24)
+    trials = toys.run(lived, tiles_cost, 16)
     told = policy(where(), **options)
-    told.tell(trials[:10])
-    told.tell(trials[10:])
+    told.tell(trials[:6])
+    told.tell(trials[6:])
     for _ in range(2):
         asked = list(lived.ask(8))
         assert list(told.ask(8)) == asked
         for each in (lived, told):
-            each.tell(toys.trials_of(asked, tiles_cost, 24))
+            each.tell(toys.trials_of(asked, tiles_cost, 16))
 
 
 def test_finds_better_than_random_search() -> None:
