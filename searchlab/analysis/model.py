@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -79,25 +79,6 @@ def significant_differences(contrasts: Sequence[Contrast]) -> dict[str, Signific
             if contrast.ahead(other, strategy):
                 differences[strategy].worse_than.append(other)
     return differences
-
-
-class PairCell(NamedTuple):
-    """The comparison of one strategy with another in a table of all pairs."""
-
-    chance: float  # probability that a run of the first strategy is better
-    lower: float | None  # lower end of the 95 % interval of this probability; None if there is no interval
-    upper: float | None
-    p: float | None  # corrected; None without a test
-    word: str  # "better" or "worse" if the difference is significant, otherwise empty
-
-    @classmethod
-    def from_contrast(cls, contrast: Contrast, strategy: str, other: str) -> Self:
-        chance, lower, upper = contrast.improvement, contrast.lower, contrast.upper
-        if contrast.first != strategy:
-            chance = 1 - chance
-            lower, upper = (None if end is None else 1 - end for end in (upper, lower))
-        word = "better" if contrast.ahead(strategy, other) else "worse" if contrast.ahead(other, strategy) else ""
-        return cls(chance, lower, upper, contrast.adjusted, word)
 
 
 class Outcome(StrEnum):
@@ -181,19 +162,6 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     @property
     def by_strategy(self) -> dict[str, StrategySummary]:
         return {row.strategy: row for row in self.strategies}
-
-    def pairs(self, measure: str) -> list[tuple[str, list[PairCell | None]]]:
-        """Return a row for each strategy: its comparisons with all strategies in the same order, None for itself."""
-        about = {(c.first, c.second): c for c in self.contrasts if c.measure == measure}
-        about |= {(c.second, c.first): c for c in about.values()}
-        names = [row.strategy for row in self.strategies]
-        return [
-            (
-                name,
-                [PairCell.from_contrast(about[name, other], name, other) if name != other else None for other in names],
-            )
-            for name in names
-        ]
 
 
 class Diagram(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from ...records import speed
 from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
-from ..measures import Row, Shown, StrategySummary, table
+from ..measures import Row, Shown, table
 from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
 from ..words import area_text, listed, number_text, p_equals
@@ -64,8 +64,6 @@ def page(
         "numbers": numbers,
         "colours": len(COLOURS),
         "own": styles.subject,
-        "measures": StrategySummary.compared_by(),
-        "target": summary.target,
         "area": area_text(summary.by),
         "several": several,
     }
@@ -131,7 +129,6 @@ def environment() -> Environment:
     made.filters |= {
         "number": number_text,
         "speed": partial(speed, digits=",.1f"),
-        "p": p_equals,
         "json": json.dumps,
         "percent": lambda value: f"{100 * value:.0f} %",
     }
@@ -167,18 +164,12 @@ def _section(
     out: Path | None,
 ) -> dict[str, Any]:
     """Return the values that a section's template needs."""
-    notes = {(contrast.measure, contrast.note) for contrast in item.contrasts if contrast.note}
     return {
         "id": name,
         "item": item,
         "charts": charts,
         "programs": [program for program in programs if program.workload == item.workload],
-        "pairs": {measure: item.pairs(measure) for measure in StrategySummary.compared_by()},
-        "pair_notes": {
-            measure: sorted(note for of, note in notes if of == measure) for measure in StrategySummary.compared_by()
-        },
         "ranking": table(item.strategies, Shown.PAGE, **item.words(TARGET)),
-        "tests_with_p_one": sum(c.adjusted is not None and p_equals(c.adjusted) == "p = 1" for c in item.contrasts),
         "significant": significant_differences(item.contrasts),
         "interval_notes": interval_notes(item.strategies),
         "facts": facts(runs.runs),
