@@ -323,8 +323,7 @@ def test_a_report_on_a_running_study_tells_its_progress(logs: Path) -> None:
         assert f"{logs}: 1 log, 1 running; 3 trials done" in searchlab("report", logs).stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("argument", ["results/study", "study.toml"])
+@pytest.mark.parametrize(("number", "argument"), [(signal.SIGINT, "results/study"), (signal.SIGTERM, "study.toml")])
 def test_the_command_ends_with_a_sentence(tmp_path: Path, number: signal.Signals, argument: str) -> None:
     assert searchlab("watch", argument, cwd=tmp_path).returncode == 2
     write(tmp_path / "results/study", "a", 0, [3, 2, 1])
