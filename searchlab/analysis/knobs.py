@@ -60,7 +60,7 @@ class MeasuredSpace:
 
         Only the values of each knob with the fastest programs have rows, in ascending order.
         """
-        shown = [self._shown(knob) for knob in knobs]
+        shown = [self.shown_values(knob) for knob in knobs]
         groups: dict[tuple[Any, ...], list[float]] = {}
         for key, value in zip(zip(*(self.knobs[knob] for knob in knobs), strict=True), self.throughput, strict=True):
             if all(part in own for part, own in zip(key, shown, strict=True)):
@@ -77,7 +77,7 @@ class MeasuredSpace:
                 rows.append(row)
         return rows
 
-    def _shown(self, knob: str) -> dict[str, int]:
+    def shown_values(self, knob: str) -> dict[str, int]:
         """Return the values of ``knob`` with the fastest programs, with their positions in ascending order."""
         best: dict[str, float] = {}
         for value, throughput in zip(self.knobs[knob], self.throughput, strict=True):

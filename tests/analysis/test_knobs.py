@@ -63,6 +63,7 @@ def test_values_have_the_throughput_of_their_configs() -> None:
     ]
     assert [row["best"] for row in list(rows.values())[:2]] == pytest.approx(fastest)
     assert all(row["worst"] <= row["lower"] <= row["median"] <= row["upper"] <= row["best"] for row in rows.values())
+    assert list(space.shown_values("tile")) == [f"[{tile}, 1]" for tile in range(1, 6)]
     pairs = space.values("tile", "order")
     assert max(row["best"] for row in pairs) == space.throughput.max()
 

@@ -548,7 +548,7 @@ def _values(space: MeasuredSpace, knob: str, unit: str) -> Spec:
 def _heat_map(space: MeasuredSpace, first: str, second: str, unit: str) -> Spec:
     rows = _rounded(space.values(first, second))
     y, x = (
-        {"field": field, "type": "nominal", "title": knob, "sort": None}
+        {"field": field, "type": "nominal", "title": knob, "sort": list(space.shown_values(knob))}
         for field, knob in (("value", first), ("other", second))
     )
     colour = {"field": "best", "type": "quantitative", "title": unit, "scale": {"scheme": "viridis", "zero": False}}
