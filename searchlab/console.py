@@ -1,4 +1,4 @@
-"""Terminal output in which control characters from untrusted text are escaped."""
+"""Terminal output in which control characters from untrusted text are escaped, and texts about speed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,22 @@ def plain(text: str) -> str:
 def one_line(text: str) -> str:
     """Escape control characters, tabs and newlines in a name."""
     return plain(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+RUNS = "runs/s"
+"""The unit of throughput if the number of operations is unknown."""
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a duration as text, in milliseconds if it is less than a second."""
+    if seconds >= 1:
+        return f"{seconds:.3f} s"
+    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e3:.3g} ms"
+
+
+def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
+    """Return a throughput as text or, if its unit is :data:`RUNS`, the time of one execution."""
+    return milliseconds(1 / throughput) if unit == RUNS else f"{throughput:{digits}} {unit}"
 
 
 class Terminal(Console):

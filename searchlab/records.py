@@ -95,22 +95,6 @@ def describe_failures(failures: Iterable[tuple[Failure | None, str]]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in kinds) + quote
 
 
-RUNS = "runs/s"
-"""The unit of throughput if the number of operations is unknown."""
-
-
-def milliseconds(seconds: float) -> str:
-    """Return a duration as text, in milliseconds if it is less than a second."""
-    if seconds >= 1:
-        return f"{seconds:.3f} s"
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e3:.3g} ms"
-
-
-def speed(throughput: float, unit: str, digits: str = ".1f") -> str:
-    """Return a throughput as text or, if its unit is :data:`RUNS`, the time of one execution."""
-    return milliseconds(1 / throughput) if unit == RUNS else f"{throughput:{digits}} {unit}"
-
-
 LONGEST_QUOTE = 300
 """The maximum length of a failure message in another message, in characters."""
 

@@ -17,12 +17,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ..console import speed
 from ..errors import SearchlabError
 from ..files import resolve_inside, write_csv, write_file
 from ..log.format import LOGS, read_header
 from ..log.plan import Claim
 from ..log.result import fastest
-from ..records import speed
 from . import measures
 from .charts.figures import SEEDS, Figure, LineStyles, all_figures, steps
 from .charts.vegalite import Format, all_charts, save_charts

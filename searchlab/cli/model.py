@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from ..console import milliseconds
 from ..model.tasks import load_model, tasks_of
 from ..model.tune import SPACES_TRIED, tune_model
 from ..options import Batch, Seed, Trials
-from ..records import milliseconds
 from ..target import resolve_target
 from .terminal import (
     AsJson,

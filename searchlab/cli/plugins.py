@@ -24,6 +24,7 @@ from ..conformance import (
     space_checks,
     workload_checks,
 )
+from ..console import RUNS
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..executors.contract import EXECUTORS
@@ -32,7 +33,6 @@ from ..model import SCHEDULERS
 from ..options import Seed, in_words
 from ..plugins import Plugin, PluginKind
 from ..policy import POLICIES, Origin, origins
-from ..records import RUNS
 from ..space import SPACES
 from ..target import resolve_target
 from ..workload import WORKLOADS, parse_workload, preset_names

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -21,11 +21,12 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
-from ..console import Terminal, one_line
+from ..console import RUNS, Terminal, milliseconds, one_line, speed
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.result import Best
 from ..options import Batch, number_of
-from ..records import RUNS, milliseconds, speed
+
+if TYPE_CHECKING:
+    from ..log.result import Best
 
 # Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)

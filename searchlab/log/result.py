@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
+from ..console import speed
 from ..errors import SearchlabError, SearchlabWarning
 from ..options import checks_arguments
 from ..plugins import names_from
-from ..records import FAILURES, Trial, describe_failures, speed
+from ..records import FAILURES, Trial, describe_failures
 from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..workload import Workload

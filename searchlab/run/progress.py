@@ -14,11 +14,11 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ..console import Terminal, one_line
+from ..console import Terminal, one_line, speed
 from ..errors import SearchlabError
 from ..log.forecast import duration
 from ..log.plan import UNLIMITED
-from ..records import Trial, speed
+from ..records import Trial
 from ..workload import Workload
 from .plan import OnRun, OnTrial, Run
 

@@ -305,7 +305,8 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
 
 def _entry(key: str, item: Any, objects: UserObjects) -> Any:
     """Return an entry in the list ``key`` as plain data, or None for a space that an earlier entry already covers."""
-    item = space_spec(item) if key == "spaces" else item
+    if key == "spaces" and isinstance(item, Mapping) and not any(isinstance(value, str) for value in item.values()):
+        item = space_spec(item)
     entry = dict(item) if isinstance(item, Mapping) else {"name": item}
     name = entry.get("name")
     if isinstance(name, Space):

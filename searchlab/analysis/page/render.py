@@ -20,11 +20,11 @@ import msgspec
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from ...console import speed
 from ...errors import encodable
 from ...log.format import Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
-from ...records import speed
 from ...stats.intervals import Interval
 from ..charts.figures import COLOURS, LineStyles
 from ..charts.vegalite import Chart, javascript, share_data, small_chart
