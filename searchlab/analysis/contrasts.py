@@ -38,7 +38,7 @@ import numpy as np
 from ..arrays import Floats
 from ..stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
 from ..stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
-from .model import DESCRIBED, ONE_RUN, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
+from .model import DESCRIBED, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
 from .words import counted, listed
 
@@ -53,14 +53,14 @@ Key = tuple[str, str, str, str]
 
 
 def contrasts(
-    measure: str, runs: Mapping[str, Runs], single: Collection[str] = (), level: Level | None = None
+    measure: str, runs: Mapping[str, Runs], untested: Mapping[Pair, str] | None = None, level: Level | None = None
 ) -> list[Contrast]:
     """Compare every pair of strategies with the test that the module docstring describes, without correcting p-values.
 
     Args:
         measure: The name of the measure.
         runs: The numbers of each strategy.
-        single: The strategies whose runs are the same for every seed, which are therefore not tested.
+        untested: Why some pairs of strategies are not tested.
         level: See :meth:`PageTests.level`. None for a measure that is only described.
     """
     values = iter(rounded(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist())
@@ -70,8 +70,8 @@ def contrasts(
         about = partial(Contrast, first=first, second=second, measure=measure)
         a, b = runs[first], runs[second]
         common = sorted(a.keys() & b.keys())
-        if first in single or second in single:
-            compared.append(describe_contrast(about, ONE_RUN, [_sample(a, a)], [_sample(b, b)]))
+        if why := (untested or {}).get(frozenset((first, second))):
+            compared.append(describe_contrast(about, why, [_sample(a, a)], [_sample(b, b)]))
         elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
             compared.append(_compare_paired(about, _sample(a, common), _sample(b, common)))
         else:
@@ -135,8 +135,7 @@ class PageTests:
         cls, alone: Iterable[tuple[str, str]], overall: Iterable[tuple[str, str]], registered: Iterable[tuple[str, str]]
     ) -> PageTests:
         """Count the tests of each pair. ``alone`` and ``overall`` contain one pair for each test."""
-        counted = Counter(map(frozenset, alone)), Counter(map(frozenset, overall))
-        return cls([pair for pair in registered if any(frozenset(pair) in own for own in counted)], *counted)
+        return cls(list(registered), Counter(map(frozenset, alone)), Counter(map(frozenset, overall)))
 
     def correction(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""

@@ -421,6 +421,10 @@ class StrategySummary(Row):
         "Whether every seed yields the same run, so that only one is compared, without a test.",
         lambda runs: runs.one_run,
     )
+    footing = OnWorkload(
+        "The target and the protocol with which programs were measured.",
+        lambda runs: {"target": runs.header.target, "measure": runs.header.measure},
+    )
     trials = OnWorkload(
         "The largest number of trials that at least half of the runs have; a + means that the numbers differ.",
         lambda runs: runs.trials,

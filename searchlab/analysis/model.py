@@ -17,6 +17,7 @@ from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
 DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
+FOOTING = "measured in different ways"
 ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
 """How two strategies were tested, or why they were not; see :class:`Contrast`."""
 
@@ -28,8 +29,9 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         test: For the area on one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over
             several workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why
             there is no p-value: "described" for measures other than the area; "one run" if one of the strategies yields
-            the same run for every seed; or, over several workloads, "no seed in common" or "one seed in common" (on at
-            least one workload), or "the same difference from every seed".
+            the same run for every seed; "measured in different ways" if their targets or protocols differ; or, over
+            several workloads, "no seed in common" or "one seed in common" (on at least one workload), or "the same
+            difference from every seed".
         improvement: The fraction of pairs in which the run of ``first`` is better or, if runs are not paired, the
             probability that a run of ``first`` is better than one of ``second`` on the same workload. Ties count half.
         effect: The rank-biserial correlation or, for "paired-t", the mean difference in area. It is in [-1, 1], and

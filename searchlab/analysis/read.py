@@ -28,8 +28,8 @@ REPORT = "report"
 
 DRIFT = 0.1  # a report mentions runs during which the sentinel's time changed by more than this fraction
 
-_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start")
 _FOOTING = ("target", "measure")
+_STRATEGY = ("space", "fingerprint", "policy", "cost_model", "features", "batch", "warm_start", *_FOOTING)
 _NOTED = ("host", "workers", "versions")
 
 
@@ -49,7 +49,10 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
 
     Raises:
         SearchlabError: If there are no logs, if a log is unreadable, or if logs are not comparable: two logs of one
-            run, two strategies with the same name, or a workload that was measured in different ways.
+            run, or two strategies with the same name.
+
+    Warns:
+        SearchlabWarning: If strategies were measured in different ways on a workload. They are not tested.
     """
     paths: dict[str, tuple[Path, Budget]] = {}
     real_folder = cache(os.path.realpath)
@@ -117,10 +120,11 @@ def group_runs(
         run = LoggedRun(workload, _strategy(log, several), log, file, file in running)
         by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
     for strategies in by_workload.values():
-        _check_footing([run for runs in strategies.values() for run in runs])
         for strategy, runs in strategies.items():
             _check_strategy(runs)
             strategies[strategy] = _one_log_per_seed(runs)
+        for note in _footing_differences([run for runs in strategies.values() for run in runs]):
+            warnings.warn(note, SearchlabWarning, stacklevel=2)
     return {workload: WorkloadRuns(workload, strategies, by=by) for workload, strategies in by_workload.items()}
 
 
@@ -195,13 +199,14 @@ def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, 
     return None
 
 
-def _check_footing(runs: Sequence[LoggedRun]) -> None:
-    if difference := _difference(runs, _FOOTING):
-        field, other, first, second = difference
-        raise SearchlabError(
-            f"{runs[0].file} and {other.file} measured {other.workload} in different ways: {field} is {first} "
-            f"in the first and {second} in the second; report on them separately"
-        )
+def _footing_differences(runs: Sequence[LoggedRun]) -> list[str]:
+    return [
+        f"{runs[0].file} and {other.file} measured {other.workload} in different ways, so such strategies are "
+        f"compared, but not tested: {field} is {first} in the first and {second} in the second"
+        for name in _FOOTING
+        if (difference := _difference(runs, (name,)))
+        for field, other, first, second in [difference]
+    ]
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
@@ -237,7 +242,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     They report differences between the logs, machine drift, whether the fastest trials were measured again, which
     strategies could not use their options as specified, and for how many trials a table used the nearest config.
     """
-    notes = [
+    notes = [f"{note}." for note in _footing_differences(runs)]
+    notes += [
         f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare times with care."
         for field in _NOTED
         if (difference := _difference(runs, (field,)))

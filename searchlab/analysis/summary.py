@@ -29,6 +29,7 @@ from .contrasts import (
 )
 from .measures import AREA, TRIALS, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
+    FOOTING,
     NO_NOISE,
     NO_SEED,
     ONE_RUN,
@@ -73,7 +74,8 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     pairs = [
         pair
         for draft in drafts.values()
-        for pair in combinations([row.strategy for row in draft.strategies if not row.one_run], 2)
+        for pair in combinations([row.strategy for row in draft.strategies], 2)
+        if frozenset(pair) not in _untested(draft)
     ]
     of_all = combined.p if combined else {}
     named = named_contrasts(comparison)
@@ -126,13 +128,28 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
     """Return the contrasts for every measure, with uncorrected p-values."""
-    single = [row.strategy for row in item.strategies if row.one_run]
-    compared = []
+    untested = _untested(item)
+    compared: list[Contrast] = []
     for name in StrategySummary.compared_by():
         sign = -1 if StrategySummary.measures[name].better is max else 1
         numbers = {r.strategy: {seed: sign * value for seed, value in r.by_seed(name).items()} for r in item.strategies}
-        compared += contrasts(name, numbers, single, tests.level if name == AREA else None)
+        compared += contrasts(name, numbers, untested, tests.level if name == AREA else None)
     return compared
+
+
+def _untested(item: WorkloadSummary) -> dict[frozenset[str], str]:
+    """Return why some pairs of strategies are not tested."""
+    return {
+        frozenset((first.strategy, second.strategy)): why
+        for first, second in combinations(item.strategies, 2)
+        if (why := _no_test(first, second))
+    }
+
+
+def _no_test(first: StrategySummary, second: StrategySummary) -> str:
+    if first.one_run or second.one_run:
+        return ONE_RUN
+    return FOOTING if first.footing != second.footing else ""
 
 
 def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
@@ -256,16 +273,19 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], c
     paired = [values[~np.isnan(values)] for values in differences]
     means = np.array([float(values.mean()) if len(values) else math.nan for values in paired])
     about = partial(Contrast, first=first[0].strategy, second=second[0].strategy, measure=AREA)
-    single = any(row.one_run for row in (*first, *second))
+    why = next(filter(None, map(_no_test, first, second)), "")
     if no_seed := difference.workloads < len(first_areas):
         none = no_answer(difference.value, "The strategies do not have a seed in common on every workload.")
         difference = replace(difference, on_these=none, on_others=none)
-    elif single:
+    elif why == ONE_RUN:
         note = "One of the two produces the same run from every seed, which does not show how runs vary."
         difference = replace(difference, on_these=no_answer(difference.value, note))
+    elif why:
+        none = no_answer(difference.value, "The two were measured in different ways.")
+        difference = replace(difference, on_these=none, on_others=none)
     if difference.on_these.p is None:
         noiseless = ONE_SEED if difference.pairs < 2 else NO_NOISE
-        why = ONE_RUN if single else NO_SEED if no_seed else noiseless
+        why = why or (NO_SEED if no_seed else noiseless)
         samples = [[runs[~np.isnan(runs)] for runs in sample] for sample in (first_areas, second_areas)]
         return Pair(difference, means, describe_contrast(about, why, *samples))
     apart = np.round(np.concatenate(paired), DECIMALS)

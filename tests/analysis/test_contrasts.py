@@ -61,7 +61,7 @@ def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
         [(first, second) for first in values for second in values if first < second], [], [("a", "b")]
     )
     assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
-    contrasts_of_all = compare("m", values, (), tests.level)
+    contrasts_of_all = compare("m", values, {}, tests.level)
     assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
     adjusted = with_adjusted("w", contrasts_of_all, tests.adjusted(p_values("w", contrasts_of_all)))
     assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p
@@ -131,7 +131,7 @@ def test_sums_in_another_order_tie() -> None:
 
 def test_a_strategy_that_is_one_run_is_in_no_test() -> None:
     values = {"a": runs(*range(9)), "b": runs(*range(5, 14)), "grid": runs(100)}
-    compared = contrasts(values, single=["grid"])
+    compared = contrasts(values, untested={frozenset((name, "grid")): ONE_RUN for name in "ab"})
     assert [(c.test, c.p is None) for c in compared] == [(SIGNED_RANK, False), (ONE_RUN, True), (ONE_RUN, True)]
     assert compared[0].adjusted == compared[0].p and compared[1].improvement == 1
     assert not compared[1].significant and not compared[1].ahead("a", "grid")

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from searchlab.analysis.model import FOOTING
 from searchlab.analysis.read import footing_notes, read_runs
+from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import WORKLOAD, write
@@ -90,12 +93,36 @@ def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) ->
 
 @pytest.mark.parametrize("changes", [{"target": {"kind": "cuda"}}, {"measure": {"repeats": 3}}])
 def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, Any]) -> None:
-    write(tmp_path, "a", 0, [1])
-    write(tmp_path, "b", 0, [1], **changes)
-    assert f"in different ways: {next(iter(changes))} is" in refused(tmp_path)
+    """Such strategies are compared, but not tested, not even if a contrast is registered."""
+    for seed in range(9):
+        for name, differs in (("a", False), ("b", True), ("c", False)):
+            found = [2 + (name == "a") + seed / 100, 1]
+            log = changes if differs else {}
+            write(tmp_path, name, seed, found, contrasts=(("a", "b"), ("a", "c")), **log)
+    with pytest.warns(SearchlabWarning, match=f"in different ways, so .* not tested: {next(iter(changes))} is"):
+        runs = read_runs(tmp_path)
+    summary = summarize(runs)
+    (workload,) = summary.workloads
+    assert any("different ways" in note for note in workload.notes)
+    tests = {frozenset((c.first, c.second)): (c.test, c.adjusted) for c in workload.contrasts if c.measure == "area"}
+    assert {pair: test for pair, (test, _) in tests.items() if "b" in pair} == dict.fromkeys(
+        (frozenset("ab"), frozenset("bc")), FOOTING
+    )
+    assert [adjusted is None for _, adjusted in tests.values()].count(True) == 2
+    assert [answer.verdict for answer in summary.answers] == ["untested", "better"]
     write(tmp_path / "other", "b", 0, [1], workload="gemm:2x2x2", **changes)
-    next(tmp_path.glob("*-b-0.jsonl")).unlink()
-    assert len(read_runs(tmp_path)) == 2, "but workloads may differ"
+    for path in tmp_path.glob("*-b-*.jsonl"):
+        path.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_runs(tmp_path)) == 2, "but workloads may differ"
+
+
+@pytest.mark.parametrize("changes", [{"target": {"kind": "cuda"}}, {"measure": {"repeats": 3}}])
+def test_one_strategy_is_measured_in_one_way(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write(tmp_path, "a", 0, [1])
+    write(tmp_path, "a", 1, [1], **changes)
+    assert f"both called 'a', but their {next(iter(changes))} differs" in refused(tmp_path)
 
 
 def test_logs_under_a_report_are_not_read(tmp_path: Path) -> None:

@@ -97,10 +97,10 @@ def wait_for(server: WatchServer, condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def add_log(directory: Path, strategy: str, **changes: Any) -> None:
+def add_log(directory: Path, strategy: str, seed: int = 0, **changes: Any) -> None:
     """Add a complete log at once, since a server may read one that is being written."""
     directory.mkdir(exist_ok=True)
-    path = write(directory.with_name("written"), strategy, 0, [3, 2, 1], **changes)
+    path = write(directory.with_name("written"), strategy, seed, [3, 2, 1], **changes)
     path.rename(directory / path.name)
 
 
@@ -252,8 +252,8 @@ def test_the_last_report_is_kept_while_none_can_be_made(logs: Path, serve: Serve
     server = serve(logs)
     wait_for(server, lambda: server.version != "0")
     version, page = server.version, ask(server)[1]
-    add_log(logs, "b", target={"kind": "cuda"})
-    wait_for(server, lambda: "in different ways" in progress(server))
+    add_log(logs, "a", seed=1, target={"kind": "cuda"})
+    wait_for(server, lambda: "their target differs" in progress(server))
     assert (server.version, ask(server)[1]) == (version, page)
     (logs / PLAN).write_text("[]")
     wait_for(server, lambda: "plan.json is damaged" in progress(server))

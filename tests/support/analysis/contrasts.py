@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 
-from searchlab.analysis.contrasts import PageTests, Runs, p_values, with_adjusted
+from searchlab.analysis.contrasts import PageTests, Pair, Runs, p_values, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
 from searchlab.analysis.model import Contrast
 
 
-def contrasts(values: Mapping[str, Runs], single: Collection[str] = ()) -> list[Contrast]:
+def contrasts(values: Mapping[str, Runs], untested: Mapping[Pair, str] = {}) -> list[Contrast]:
     """The contrasts of a report on nothing but these runs, on one workload by area."""
-    tests = PageTests.from_pairs(combinations([name for name in values if name not in single], 2), [], [])
-    comparison = compare("m", values, single, tests.level)
+    pairs = [pair for pair in combinations(values, 2) if frozenset(pair) not in untested]
+    tests = PageTests.from_pairs(pairs, [], [])
+    comparison = compare("m", values, untested, tests.level)
     return with_adjusted("w", comparison, tests.adjusted(p_values("w", comparison)))
