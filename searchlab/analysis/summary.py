@@ -93,7 +93,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         workloads.append(msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text))
     answered = answers(tests.registered, workloads, combined, adjusted, area)
     waiting = any(item.waiting for item in comparison.values())
-    overall = _overall(combined, adjusted, answered, area, so_far=waiting) if combined else None
+    overall = _overall(combined, adjusted, answered, by, so_far=waiting) if combined else None
     return Summary(
         TARGET,
         workloads,
@@ -188,7 +188,7 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
                 f"{counted(len(lengths), 'run')} of {row.strategy} ended after {span} of {item.horizon} trials, "
                 f"because {reason}; the best program found by then counts for the remaining trials."
             )
-    if len({row.trials for row in rows}) > 1:
+    if item.by == "trials" and len({row.trials for row in rows}) > 1:
         longer = listed([f"{row.strategy} completed {row.trials}" for row in rows if row.trials > item.horizon])
         notes.append(
             f"All are compared over the first {item.horizon} trials, which every strategy has completed: {longer}."
@@ -198,7 +198,8 @@ def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[s
             runs = item.strategies[row.strategy].interrupted
             end = "Not yet at" if any(run.running for run in runs) else "Stopped before"
             files = listed([run.file for run in runs])
-            notes.append(f"{end} trial {item.horizon}, and therefore excluded from everything but ERT: {files}.")
+            limit = f"{item.seconds_horizon:.3g} seconds" if item.by == "seconds" else f"trial {item.horizon}"
+            notes.append(f"{end} {limit}, and therefore excluded from everything but ERT: {files}.")
         if row.one_run:
             notes.append(
                 f"{row.strategy} produces the same run from each of {len(row.trials_by_seed)} seeds, so it counts as "
@@ -309,7 +310,7 @@ def paired_areas(first: Sequence[StrategySummary], second: Sequence[StrategySumm
 
 
 def _overall(
-    combined: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], area: str, *, so_far: bool
+    combined: Together, adjusted: Mapping[Key, float], answered: Sequence[ContrastAnswer], by: By, *, so_far: bool
 ) -> Overall:
     """Return the comparison over all workloads. ``so_far`` states whether some runs have not begun yet."""
     workloads, strategies = combined.workloads, combined.strategies
@@ -322,7 +323,7 @@ def _overall(
     pairs_answered = {frozenset((item.first, item.second)) for item in answered}
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
-    sentences = [over_all(strategies, standing, len(workloads), area, so_far=so_far)]
+    sentences = [over_all(strategies, standing, len(workloads), area_text(by), so_far=so_far)]
     if frozenset(names[:2]) not in pairs_answered:
         sentences.append(pair_claims[0].headline)
     sentences += dict.fromkeys(row.area.note for row in strategies[:2] if row.area.note)
@@ -333,7 +334,7 @@ def _overall(
         claims=pair_claims,
         diagram=diagram(names, means, apart),
         standing=standing,
-        verdict=" ".join(sentences + _left_out(workloads, names)),
+        verdict=" ".join(sentences + _left_out(workloads, names, by)),
     )
 
 
@@ -372,7 +373,7 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
     return PairClaims(*names, shown, says, headline(*names, difference), equivalence)
 
 
-def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> list[str]:
+def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str], by: By) -> list[str]:
     """Return sentences about runs that the verdict omits because they stopped early, and about unequal trials."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
     sentences = []
@@ -380,7 +381,8 @@ def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str]) -> lis
         runs = counted(sum(len(row.interrupted) for row in stopped), "run")
         strategies = listed(list(dict.fromkeys(row.strategy for row in stopped)))
         sentences.append(f"Excluded because they were stopped early: {runs} of {strategies}.")
-    if unequal := [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]:
+    unequal = [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]
+    if unequal and by == "trials":
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])
         sentences.append(
             "The number of trials differs between strategies, so they are compared over the trials that all of them "

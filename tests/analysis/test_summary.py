@@ -449,3 +449,12 @@ def test_the_area_over_trials_is_compared_on_demand(tmp_path: Path) -> None:
 def test_a_limit_in_seconds_on_some_runs_changes_nothing(tmp_path: Path) -> None:
     write(timed_study(tmp_path), "endless", 0, [1, 2, 3])
     assert summarize(read_runs(tmp_path)).by == "trials"
+
+
+def test_runs_that_have_not_spent_their_seconds_are_left_out(tmp_path: Path) -> None:
+    timed_study(tmp_path)
+    write(tmp_path, "slow", 6, [5, 9], spent=(1, 0, 0, 4))
+    (item,) = summarize(read_runs(tmp_path, by="seconds")).workloads
+    assert item.by_strategy["slow"].seeds == list(range(6))
+    (note,) = item.notes
+    assert note.startswith("Stopped before 20 seconds, and therefore excluded")
