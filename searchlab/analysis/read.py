@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def group_runs(
         for strategy, runs in strategies.items():
             _check_strategy(runs)
             strategies[strategy] = _one_log_per_seed(runs)
-        for note in _footing_differences([run for runs in strategies.values() for run in runs]):
+        if note := _footing_note([run for runs in strategies.values() for run in runs]):
             warnings.warn(note, SearchlabWarning, stacklevel=2)
     return {workload: WorkloadRuns(workload, strategies, by=by) for workload, strategies in by_workload.items()}
 
@@ -199,14 +199,28 @@ def _difference(runs: Sequence[LoggedRun], fields: Iterable[str]) -> tuple[str, 
     return None
 
 
-def _footing_differences(runs: Sequence[LoggedRun]) -> list[str]:
-    return [
-        f"{runs[0].file} and {other.file} measured {other.workload} in different ways, so such strategies are "
-        f"compared, but not tested: {field} is {first} in the first and {second} in the second"
-        for name in _FOOTING
-        if (difference := _difference(runs, (name,)))
-        for field, other, first, second in [difference]
-    ]
+def _footing_note(runs: Sequence[LoggedRun]) -> str:
+    """Return a sentence on how two runs of a workload were measured differently, or "" if all were measured alike."""
+    header = runs[0].log.header
+    for other in runs[1:]:
+        differences = [
+            f"{field}.{name} is {first!r} in the first and {second!r} in the second"
+            for field in _FOOTING
+            for name, (first, second) in _differences(getattr(header, field), getattr(other.log.header, field)).items()
+        ]
+        if differences:
+            return (
+                f"{runs[0].file} and {other.file} measured {other.workload} in different ways, so strategies measured "
+                f"differently are compared, but not tested: {'; '.join(differences[:3])}"
+            )
+    return ""
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return both values of each key in which two mappings differ. Keys of one alone count only if no others do."""
+    keys = dict.fromkeys([*first, *second])
+    pairs = {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
+    return {key: pair for key, pair in pairs.items() if key in first and key in second} or pairs
 
 
 def _check_strategy(runs: Sequence[LoggedRun]) -> None:
@@ -242,12 +256,13 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     They report differences between the logs, machine drift, whether the fastest trials were measured again, which
     strategies could not use their options as specified, and for how many trials a table used the nearest config.
     """
-    notes = [f"{note}." for note in _footing_differences(runs)]
-    notes += [
-        f"The logs differ in their {difference[0]} ({runs[0].file} and {difference[1].file}): compare times with care."
-        for field in _NOTED
-        if (difference := _difference(runs, (field,)))
-    ]
+    notes = [f"{note}." for note in [_footing_note(runs)] if note]
+    differing = [(field, difference[1]) for field in _NOTED if (difference := _difference(runs, (field,)))]
+    if differing:
+        fields = listed([field for field, _ in differing])
+        notes.append(
+            f"The logs differ in their {fields} ({runs[0].file} and {differing[0][1].file}): compare times with care."
+        )
     drifts = [(ratio, run) for run in runs if (ratio := largest_drift(run.log)) is not None]
     if drifted := [(ratio, run) for ratio, run in drifts if abs(ratio - 1) > DRIFT]:
         ratio, run = max(drifted, key=lambda pair: abs(math.log(pair[0])))
