@@ -121,11 +121,15 @@ def needs_extra(feature: str, extra: str) -> Iterator[None]:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return a hint such as ``"; did you mean 'grid'?"``, or list up to 12 known words if none is similar."""
+    """Return a hint such as ``"; did you mean 'grid'?"``, or list up to 12 known words if none is similar.
+
+    A word that ``word`` abbreviates is more likely than a similar one. Capitals do not matter.
+    """
     names = sorted(candidates)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {near[0]!r}?"
+    lower = {name.lower(): name for name in names}
+    longer = [name for name in lower if len(word) > 1 and name.startswith(word.lower())]
+    if near := longer[:1] or difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6):
+        return f"; did you mean {lower[near[0]]!r}?"
     if not names:
         return "; none is known"
     return f"; known: {', '.join(names[:12])}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from .errors import SearchlabError
 from .options import ChecksOptions
 from .plugins import PluginKind, PluginSpec
 from .records import Trial
@@ -241,6 +242,11 @@ class NeverTwice(Policy):
         rng = np.random.default_rng([self.seed, len(self.seen)])
         batch: list[Config] = []
         for config in self.propose(n, rng):
+            if not isinstance(config, Config):
+                raise SearchlabError(
+                    f"{type(self).__name__}.propose yields {config!r}, which is not a config; use a method of the "
+                    f"space, such as space.repair(values, rng), or searchlab.Config"
+                )
             if config not in self.seen:
                 batch.append(config)
                 self.seen[config] = None

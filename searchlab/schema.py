@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -94,7 +95,7 @@ def _explain(data: Any, kind: Any, where: str, text: str) -> str:
                 return _wrong(data["kind"], f"{where}.kind", Literal[tuple(tags)], text)
             structs = [structs[tags.index(data["kind"])]]
         elif len(structs) > 1:
-            return f"the key 'kind' is missing{inside}"
+            return f"the key 'kind' is missing{inside}; it must be {in_words(Literal[tuple(tags)])}"
         fields = {f.encode_name: f for struct in structs for f in msgspec.structs.fields(struct)}
         for key, value in data.items():
             if key not in fields and not (any(tags) and key == "kind"):
@@ -118,6 +119,13 @@ def _wrong(data: Any, where: str, kind: Any, text: str) -> str:
     text = text.partition(" - at `$")[0]
     problem = text[0].lower() + text[1:]
     hint = f"; it must be {words}" if (words := in_words(kind)) and not accepts(data, kind) else f": {problem}"
+    if isinstance(data, str):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):  # "64"
+            number = msgspec.json.decode(data, type=float | int)
+            hint = f"; write the number without quotes: {msgspec.convert(number, kind)}"
+        with suppress(msgspec.ValidationError):
+            msgspec.convert([data], kind)
+            hint = f"; write a list: [{msgspec.json.encode(data).decode()}]"
     return f"{where.lstrip('.')} cannot be {data!r}{hint}" if where else problem
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from searchlab.errors import describe, first_line, last_line
+from searchlab.errors import describe, did_you_mean, first_line, last_line
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,17 @@ def test_the_first_and_the_last_line_of_an_error(text: str, first: str, last: st
 def test_an_error_is_described_by_its_type_and_its_first_line() -> None:
     assert describe(ValueError("wrong\nand why")) == "ValueError: wrong"
     assert describe(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("eps", "did you mean 'epsilon'?"),
+        ("STEPS", "did you mean 'steps'?"),
+        ("step", "did you mean 'steps'?"),
+        ("epsilom", "did you mean 'epsilon'?"),
+        ("x", "known: Batch, epsilon, steps"),
+    ],
+)
+def test_an_abbreviation_is_nearer_than_a_similar_word(word: str, hint: str) -> None:
+    assert did_you_mean(word, ["steps", "epsilon", "Batch"]) == f"; {hint}"

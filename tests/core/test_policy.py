@@ -10,6 +10,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from searchlab.errors import SearchlabError
 from searchlab.policy import NeverTwice, OwnModel, Traits, private_rng
 from searchlab.space import Config
 from tests.support import toys
@@ -26,6 +27,18 @@ class Endless(NeverTwice):
         while True:
             self.taken += 1
             yield LISTED[self.taken % len(LISTED)]
+
+
+class Dictionaries(NeverTwice):
+    """Proposes what is not a config."""
+
+    def propose(self, n: int, rng: np.random.Generator) -> Iterator[Config]:
+        yield {"unroll": 0}  # type: ignore[misc]
+
+
+def test_what_is_proposed_must_be_a_config() -> None:
+    with pytest.raises(SearchlabError, match=r"Dictionaries\.propose yields {'unroll': 0}, which is not a config; use"):
+        Dictionaries(toys.Small(), seed=0).ask(1)
 
 
 def test_proposals_beyond_a_full_batch_are_not_drawn() -> None:
