@@ -1,9 +1,10 @@
-"""Likelihood-free Bayesian optimisation with pattern search: Helion's default autotuner.
+"""Likelihood-free Bayesian optimisation with pattern search, from Helion's autotuner.
 
 Sources: Song et al., "A General Recipe for Likelihood-free Bayesian Optimization" (ICML 2022), whose weighted
 classification with utility ``max(tau - y, 0)`` approximates the expected improvement; ``LFBOPatternSearch`` in
-``helion/autotuner/surrogate_pattern_search.py`` of pytorch/helion, at commit ef091f41 (August 2026). Its authors found
-four faults in a study of 468 runs and corrected them in pull request 3518; pull request 3524 added a final descent.
+``helion/autotuner/surrogate_pattern_search.py`` of pytorch/helion, at commit ef091f41 (August 2026), where Helion's
+default is its successor, ``LFBOTreeSearch``. Its authors found four faults in a study of 468 runs and corrected them in
+pull request 3518; pull request 3524 added a final descent.
 """
 
 from __future__ import annotations
