@@ -2,27 +2,30 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+CONSTRAINTS ?= --constraint constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 
-.PHONY: help quickstart test lint docs clean
+.PHONY: help quickstart test lint docs lock clean
 
 help:
 	@echo "make quickstart   compare policies over recorded measurements, then search for a fast GEMM on this machine (two minutes)"
 	@echo "make test         run the tests"
 	@echo "make lint         ruff and mypy"
 	@echo "make docs         build the documentation site: docs/_build/html/index.html"
+	@echo "make lock         renew constraints.txt, the exact versions that are installed"
 	@echo "make clean        remove .venv and caches, but keep results/"
 
-# It is installed again when pyproject.toml changes.
-.venv/installed: pyproject.toml
+# It is installed again when pyproject.toml or the versions change. `make CONSTRAINTS= ...` installs the newest versions.
+.venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "searchlab needs Python 3.11 to 3.13, not " + sys.version.split()[0] + "; name another one, for example: make PYTHON=python3.12 quickstart")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable .
+	$(INSTALL) --upgrade "pip>=25.1"
+	$(INSTALL) $(CONSTRAINTS) --editable .
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/python -m pip install --quiet --group dev
+	$(INSTALL) $(CONSTRAINTS) --group dev
 	@touch $@
 
 quickstart: .venv/installed
@@ -42,11 +45,18 @@ lint: .venv/installed-dev
 	$(BIN)/mypy
 
 .venv/installed-docs: .venv/installed
-	$(BIN)/python -m pip install --quiet --group docs
+	$(INSTALL) $(CONSTRAINTS) --group docs
 	@touch $@
 
 docs: .venv/installed-docs
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs docs/_build/html
+
+lock:
+	rm -rf .venv
+	$(MAKE) CONSTRAINTS= .venv/installed-dev .venv/installed-docs
+	echo "# The exact versions with which searchlab is tested; 'make lock' renews them." > constraints.txt
+	$(BIN)/python -m pip freeze --exclude-editable | grep == >> constraints.txt
+	touch .venv/installed .venv/installed-dev .venv/installed-docs
 
 clean:
 	rm -rf .venv build dist docs/_build docs/generated *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -352,7 +352,7 @@ def tutorial(name: str) -> str:
         f"*Recorded with `{about['command']}` on {about['date']}, on {about['machine']}, in {about['seconds']} s.*",
         "",
     ]
-    if about["busy"] == "yes":
+    if about.get("busy") == "yes":
         idle = re.search(r"\b(On\s+two\s+idle\s+cores[^:]*):+\n\n((?:    .*\n|\n)+)", script)
         figures = [f"{' '.join(idle[1].split())}:", f"\n```text\n{inspect.cleandoc(idle[2])}\n```"] if idle else []
         lines += [

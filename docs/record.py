@@ -1,8 +1,7 @@
 """Record what the scripts of studies/tutorials print, for their pages: ``python docs/record.py [NAME ...] [-- ...]``.
 
 Each script runs in an empty directory, with the options after ``--``, or in full, which takes between 15 seconds and
-three minutes, and an hour for resnet18. Record on a machine that is otherwise idle: the pages show the times, and say
-so if searchlab warned that the machine was busy.
+three minutes, and an hour for resnet18. Nothing is recorded while the machine is busy, because the pages show the times.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from generate import DOCS, ROOT, SCRIPTS
 
-from searchlab.machine.host import available_cores, cpu_model
+from searchlab.machine.host import available_cores, busy_cores, busy_warning, cpu_model
 
 FOLDER = ROOT / "studies" / "tutorials"
 
@@ -30,6 +29,8 @@ def record(name: str, options: Sequence[str] = ()) -> None:
     marked = first + f"# %% {rest[0]}{rest[1]}"
     for title, code in zip(rest[2::2], rest[3::2], strict=True):
         marked += f"print({'# %% ' + title!r}, flush=True){code}"
+    if warning := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
+        sys.exit(f"{name} is not recorded: {warning}")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"{name}.py"
         copy.write_text(marked, "utf-8")
@@ -44,12 +45,13 @@ def record(name: str, options: Sequence[str] = ()) -> None:
             env={**os.environ, "PYTHONPATH": paths},
         )
         seconds = time.perf_counter() - began
+    if warnings := re.findall("warning: (.*busy.*)", done.stderr, re.IGNORECASE):
+        sys.exit(f"{name} is not recorded: {warnings[0]}")
     about = {
         "command": " ".join(["python", f"studies/tutorials/{name}.py", *options]),
         "date": datetime.date.today().isoformat(),
         "machine": f"{available_cores()} cores of {cpu_model()}",
         "seconds": f"{seconds:.0f}",
-        "busy": "yes" if re.search("warning: .*busy", done.stderr, re.IGNORECASE) else "no",
     }
     lines = [f"# {key}: {value}" for key, value in about.items()]
     text = "\n".join([*lines, done.stdout.replace(folder, ".")])
