@@ -1,7 +1,7 @@
 """Record what the scripts of studies/tutorials print, for their pages: ``python docs/record.py [NAME ...] [-- ...]``.
 
 Each script runs in an empty directory, with the options after ``--``, or in full, which takes between 15 seconds and
-three minutes, and an hour for resnet18. Nothing is recorded while the machine is busy, because the pages show the times.
+three minutes, and an hour for resnet18. Nothing is recorded on a busy machine, because the pages show the times.
 """
 
 from __future__ import annotations
