@@ -383,8 +383,17 @@ def load_attribute(reference: str, title: str) -> Any:
         if module.endswith(".py"):
             name = module.removesuffix(".py").replace("/", ".")
             return SearchlabError(f"{title} cannot be loaded: use the name of the module, {name!r}, not of its file")
+        if module == "__main__":
+            return SearchlabError(
+                f"{title} cannot be loaded, because it was defined in a script or a notebook; move it to a module"
+            )
+        if isinstance(error, AttributeError) and module in sys.modules:
+            name, names = reference.partition(":")[2], [n for n in vars(sys.modules[module]) if not n.startswith("_")]
+            return SearchlabError(f"{title} cannot be loaded: {module} does not define it{did_you_mean(name, names)}")
         if isinstance(error, ImportError | AttributeError):
-            return SearchlabError(f"{title} cannot be loaded: {error}; is its package installed?")
+            return SearchlabError(
+                f"{title} cannot be loaded: {error}; install its package, or run the command where its file is"
+            )
         return SearchlabError(
             f"{title} cannot be loaded: importing its module {module} raised {describe(error)} at {place_in(error)}"
         )

@@ -122,7 +122,7 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
         strategies=rows,
         contrasts=[],
         verdict="",
-        notes=_length_notes(item, rows) + footing_notes(item.runs),
+        notes=_equal_proposals(item) + _length_notes(item, rows) + footing_notes(item.runs),
     )
 
 
@@ -167,6 +167,20 @@ def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
         if reached
         else ""
     )
+
+
+def _equal_proposals(item: WorkloadRuns) -> list[str]:
+    """Return a sentence for each group of strategies that proposed the same, as they do before they learn."""
+    groups: dict[frozenset[tuple[int, bytes]], list[str]] = {}
+    for name, runs in item.strategies.items():
+        proposals = frozenset((run.seed, b"\n".join(run.log.configs[: item.horizon])) for run in runs.compared)
+        groups.setdefault(proposals, []).append(name)
+    return [
+        f"{listed(names, None)} proposed the same configs in all {item.horizon} trials, so they differ only in the "
+        f"noise of measurements: they had not begun to use what they learn, which takes more trials."
+        for names in groups.values()
+        if len(names) > 1 and item.horizon
+    ]
 
 
 def _length_notes(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> list[str]:

@@ -278,7 +278,7 @@ def move_aside(path: Path) -> Path:
 def ways_on(header: Header) -> str:
     """Return what a user can do about a log that cannot be continued with ``header``, as a clause."""
     other = "choose another directory (--out)" if header.label else "choose another log file"
-    return f"{other}, or pass --discard, which moves the old log aside and starts again"
+    return f"{other}, or pass --discard (in Python, discard=True), which moves the old log aside and starts again"
 
 
 def check_identity(path: Path, old: Header, new: Header) -> None:
@@ -298,8 +298,8 @@ def check_identity(path: Path, old: Header, new: Header) -> None:
                 way = (f"give that {entry} a new label, or " if entry else "") + "choose a different directory (--out)"
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
-                f"{_format_value(new_value)}; {way}, pass --discard to move the old log aside, or start the same run "
-                "as before"
+                f"{_format_value(new_value)}; {way}, pass --discard (in Python, discard=True) to move the old log "
+                f"aside, or start the same run as before"
             )
 
 

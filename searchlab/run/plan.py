@@ -338,8 +338,9 @@ def plan_run(
     settings = _settings_for(space.workload, settings)
     if not (space.has_programs or settings.replays or isinstance(space.workload, Function)):
         raise SearchlabError(
-            f"the {plugin.name} space has no programs for {space.workload}, only recorded times; "
-            f'set measure = {{ kind = "table", path = ... }}'
+            f"the {plugin.name} space has no programs for {space.workload}: pass its option schedule, a function of a "
+            f"schedule and a config (in Python, schedule=), or use recorded times, with "
+            f'measure = {{ kind = "table", path = ... }}'
         )
     if strategy.without_programs and not space.has_programs:
         warnings.warn(

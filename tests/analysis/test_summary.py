@@ -297,6 +297,14 @@ def test_hosts_that_differ_are_noted(tmp_path: Path) -> None:
     ]
 
 
+def test_strategies_that_proposed_the_same_are_named(tmp_path: Path) -> None:
+    for name, shared in (("a", ["x", "y"]), ("b", ["x", "y"]), ("c", ["x"])):
+        for seed in range(2):
+            write(tmp_path, name, seed, [1, 2], shared=shared)
+    (note,) = [note for note in only(tmp_path).notes if "proposed the same" in note]
+    assert note.startswith("a and b proposed the same configs in all 2 trials")
+
+
 def test_json_is_plain_and_finite(tmp_path: Path) -> None:
     write(tmp_path, "a", 0, [1, 2])
     write(tmp_path, "b", 0, ["crash"])

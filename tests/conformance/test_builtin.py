@@ -82,13 +82,16 @@ WORKLOADS_OF = {
     "softmax": "softmax:5x40",
     "kernel": "kernel:convolution@A4000",
     "tir": "tir:tests/support/functions.py:scaled",
+    "python": "python:tests.support.plain:cost",
 }
 """A small workload of each kind."""
+
+WITHOUT_PROGRAM = ("kernel", "python")
 
 
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
 def test_workload(kind: str) -> None:
-    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in ("kernel", "tir"))
+    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, "tir"))
 
 
 def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def test_every_plugin_gives_the_same_results_in_every_process() -> None:
         *((proposals, checks_of_policy(name)) for name in policies),
         *((identity, space_checks(name)) for name in SPACES_WITH_PROGRAMS),
         *((predictions, cost_model_checks(name)) for name in COST_MODELS.entry_points_by_name()),
-        *((function_hash, workload_checks(WORKLOADS_OF[kind])) for kind in WORKLOADS_OF if kind != "kernel"),
+        *((function_hash, workload_checks(WORKLOADS_OF[kind])) for kind in WORKLOADS_OF if kind not in WITHOUT_PROGRAM),
     ]
     first, second = in_two_processes(results, [(function, listed[0].subject) for function, listed in checks])
     assert first == second

@@ -239,7 +239,7 @@ def test_a_study_file_names_functions(module: Callable[[str], None], tmp_path: P
         (cost, {"measure": {"kind": "local", "repeat": 1}}, 'use measure.kind = "function" instead of "local"'),
         ("gemm:8x8x8", {"space": "sketch", "measure": {"kind": "function"}}, "is not a function"),
         ("python:nowhere:f", {}, "No module named 'nowhere'"),
-        ("python:math:nothing", {}, "has no attribute 'nothing'"),
+        ("python:math:nothing", {}, "math does not define it"),
         ("python:math:pi", {}, "must be a function, not 3.14"),
         ("python:math", {}, "must be python:MODULE:NAME"),
         (128, {}, "does not accept workload = 128"),
