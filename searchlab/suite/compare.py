@@ -268,8 +268,8 @@ class SuiteAnswer:
         rank = [name for name, _ in ranking].index(self.label)
         near = [f"{name} {_number(area)}" for name, area in ranking[max(0, rank - 2) : rank + 3]]
         yield Text(
-            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}: {listed(near, None)}. It needed "
-            f"{self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
+            f"By mean area, {self.label} is number {rank + 1} of {len(ranking)}; around it are {listed(near, None)}. "
+            f"It needed {self.new.own_seconds:.3g} s per run for proposing and learning, on {self.new.host}."
         )
 
     def to_json(self) -> dict[str, Any]:
