@@ -112,11 +112,15 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
 
 
 def _table_run(run: Run, path: Path, passes: int) -> TableRun:
-    """Return the run for the table at ``path``. With passes, it writes intermediate files to a directory next to it."""
-    name = path.name[: -len(next(ending for ending in LOGS if path.name.endswith(ending)))]
+    """Return the run for the table at ``path``, which writes intermediate files to a directory next to it.
+
+    Without passes, a table that is a plain log needs none.
+    """
+    if not passes and path.name.endswith(WRITABLE):
+        return TableRun(replace(run, log=path), path)
+    work = path.with_name(path.name[: -len(next(ending for ending in LOGS if path.name.endswith(ending)))] + WORK)
     if not passes:
-        return TableRun(replace(run, log=path.with_name(name + WRITABLE)), path)
-    work = path.with_name(name + WORK)
+        return TableRun(replace(run, log=work / "built.jsonl"), path)
     assert isinstance(run.settings, LocalSettings)
     settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
     return TableRun(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
@@ -244,6 +248,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
                 shutil.rmtree(table.run.log.parent)
             elif table.path != table.run.log:
                 compress(table.run.log, table.path)
+                shutil.rmtree(table.run.log.parent)
 
 
 def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:

@@ -75,10 +75,12 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
     def build(limit: int, out: Path) -> None:
         build_tables(study, runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), quiet)
 
-    build(5, tmp_path / "a.jsonl")
-    first = read_log(tmp_path / "a.jsonl")
+    build(5, tmp_path / "a.building" / "built.jsonl")  # as if it had been interrupted
+    first = read_log(tmp_path / "a.building" / "built.jsonl")
+    (tmp_path / "a.jsonl").write_text("a log of somebody else")
     build(9, tmp_path / "a.parquet")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "a.parquet"]
+    assert (tmp_path / "a.jsonl").read_text() == "a log of somebody else"
     before = (tmp_path / "a.parquet").read_bytes()
     log = read_log(tmp_path / "a.parquet")
     assert log.records[:5] == first.records and len(log.records) == 9 and TableInfo(log).exhaustive is False
