@@ -388,7 +388,10 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded, because it was defined in a script or a notebook; move it to a module"
             )
         if isinstance(error, AttributeError) and module in sys.modules:
-            name, names = reference.partition(":")[2], [n for n in vars(sys.modules[module]) if not n.startswith("_")]
+            name, names = (
+                reference.partition(":")[2],
+                [attribute for attribute in vars(sys.modules[module]) if attribute[0] != "_"],
+            )
             return SearchlabError(f"{title} cannot be loaded: {module} does not define it{did_you_mean(name, names)}")
         if isinstance(error, ImportError | AttributeError):
             return SearchlabError(

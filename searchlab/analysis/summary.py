@@ -72,10 +72,10 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     drafts = {item.workload: _workload(item) for item in comparison.values()}
     combined = together(list(drafts.values()))
     pairs = [
-        pair
+        (first.strategy, second.strategy)
         for draft in drafts.values()
-        for pair in combinations([row.strategy for row in draft.strategies], 2)
-        if frozenset(pair) not in _untested(draft)
+        for first, second in combinations(draft.strategies, 2)
+        if not _no_test(first, second)
     ]
     of_all = combined.p if combined else {}
     named = named_contrasts(comparison)
@@ -128,7 +128,11 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
     """Return the contrasts for every measure, with uncorrected p-values."""
-    untested = _untested(item)
+    untested = {
+        frozenset((first.strategy, second.strategy)): why
+        for first, second in combinations(item.strategies, 2)
+        if (why := _no_test(first, second))
+    }
     compared: list[Contrast] = []
     for name in StrategySummary.compared_by():
         sign = -1 if StrategySummary.measures[name].better is max else 1
@@ -137,16 +141,8 @@ def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
     return compared
 
 
-def _untested(item: WorkloadSummary) -> dict[frozenset[str], str]:
-    """Return why some pairs of strategies are not tested."""
-    return {
-        frozenset((first.strategy, second.strategy)): why
-        for first, second in combinations(item.strategies, 2)
-        if (why := _no_test(first, second))
-    }
-
-
 def _no_test(first: StrategySummary, second: StrategySummary) -> str:
+    """Return why two strategies are not tested on a workload, or "" if they are."""
     if first.one_run or second.one_run:
         return ONE_RUN
     return FOOTING if first.footing != second.footing else ""

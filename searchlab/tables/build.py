@@ -119,10 +119,10 @@ def _table_run(run: Run, path: Path, passes: int) -> TableRun:
     if not passes and path.name.endswith(WRITABLE):
         return TableRun(replace(run, log=path), path)
     work = path.with_name(path.name[: -len(next(ending for ending in LOGS if path.name.endswith(ending)))] + WORK)
-    if not passes:
-        return TableRun(replace(run, log=work / "built.jsonl"), path)
-    assert isinstance(run.settings, LocalSettings)
-    settings = msgspec.structs.replace(run.settings, programs=str(work / "programs"), sentinel=0, finalists=0)
+    settings = run.settings
+    if passes:
+        assert isinstance(settings, LocalSettings)
+        settings = msgspec.structs.replace(settings, programs=str(work / "programs"), sentinel=0, finalists=0)
     return TableRun(replace(run, log=work / "built.jsonl", settings=settings), path, passes)
 
 
@@ -243,12 +243,13 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
     for table in tables:
         if not _complete(table):
             log = execute_one(table.run, study.base, on_run)
+            if table.path == table.run.log:
+                continue
             if table.passes:
                 write_log(table.path, _with_times(table, study.base, log, on_block))
-                shutil.rmtree(table.run.log.parent)
-            elif table.path != table.run.log:
+            else:
                 compress(table.run.log, table.path)
-                shutil.rmtree(table.run.log.parent)
+            shutil.rmtree(table.run.log.parent)
 
 
 def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
