@@ -46,17 +46,17 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
             SearchlabError: If an option is neither a plain value nor a function.
         """
         try:
-            return Plugin(self.name, msgspec.to_builtins(_spelled(self.options)))
+            return Plugin(self.name, msgspec.to_builtins(_replace_functions(self.options)))
         except TypeError as error:
             raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
 
 
-def _spelled(value: Any) -> Any:
+def _replace_functions(value: Any) -> Any:
     """Return an option with ``"module:name"`` for each function, at any depth."""
     if isinstance(value, Mapping):
-        return {name: _spelled(item) for name, item in value.items()}
+        return {name: _replace_functions(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_spelled(item) for item in value]
+        return [_replace_functions(item) for item in value]
     return reference_of(value) if callable(value) else value
 
 
@@ -388,11 +388,9 @@ def load_attribute(reference: str, title: str) -> Any:
                 f"{title} cannot be loaded, because it was defined in a script or a notebook; move it to a module"
             )
         if isinstance(error, AttributeError) and module in sys.modules:
-            name, names = (
-                reference.partition(":")[2],
-                [attribute for attribute in vars(sys.modules[module]) if attribute[0] != "_"],
-            )
-            return SearchlabError(f"{title} cannot be loaded: {module} does not define it{did_you_mean(name, names)}")
+            public = [name for name in vars(sys.modules[module]) if not name.startswith("_")]
+            hint = did_you_mean(reference.partition(":")[2], public)
+            return SearchlabError(f"{title} cannot be loaded: {module} does not define it{hint}")
         if isinstance(error, ImportError | AttributeError):
             return SearchlabError(
                 f"{title} cannot be loaded: {error}; install its package, or run the command where its file is"
