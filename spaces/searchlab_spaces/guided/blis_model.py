@@ -8,8 +8,8 @@ blocks (mc x kc, kc x nc). One way of each cache is reserved for C and for strea
 
 This module differs from the paper in two ways. First, if C is resident, kc is by default all of k, provided that
 micro-panels of this depth fit in L2 rather than L1 (see :data:`KC`). Second, in that case, the loop over blocks of k is
-inside the loop over blocks of y, so X (B in the paper) is packed in its full depth at once. Its block in L3 is k x nc
-instead of kc x nc, and nc is sized accordingly.
+by default inside the loop over blocks of y, so X (B in the paper) is packed in its full depth at once. Its block in L3
+is k x nc instead of kc x nc, and nc is sized accordingly.
 
 The paper's algorithm is B3A2C0. The other five follow by symmetry: with X in the L3 cache, Y in the L2 cache and Z in
 registers, Y takes the role of A, X that of B, and Z that of C. Likewise, x takes the role of n, y that of m, and s that
@@ -76,8 +76,8 @@ def nc_for(l3: Cache, nr: int, kc: int, mc: int, itemsize: int, packed: int = 0)
 class Blocking:
     """The sizes of a GEMM's cache blocks in elements; each is a multiple of the micro-tile's size in that index.
 
-    If C is resident, x is split once more, inside the loop over y: each task of the parallel loop computes a block of y
-    by ``share`` of x. Otherwise, ``share`` is the complete block of x.
+    If tasks compute complete sums, x is split once more, inside the loop over y: each task computes a block of y by
+    ``share`` of x. Otherwise, ``share`` is the complete block of x.
     """
 
     mc: int
@@ -112,8 +112,8 @@ def compute_blocking(
         algorithm: The algorithm.
         tile: The micro-tile's size by index.
         cores: The number of cores.
-        dealt: The index to split so that each core gets a block. If empty and C is resident, the work is split into
-            tasks (see :class:`Blocking`).
+        dealt: The index to split so that each core gets a block. If empty and tasks compute complete sums, the work is
+            split into tasks (see :class:`Blocking`).
         kc: One of the values of KC, or a number.
     """
     x, y, s = algorithm.x, algorithm.y, algorithm.s
@@ -136,7 +136,7 @@ def compute_blocking(
     most = columns
     if rest:  # without an L3, X streams from memory anyway
         deep = depth * tile[s]
-        packed = ceil(extent[s] / deep) * deep if algorithm.resident == "C" else deep
+        packed = ceil(extent[s] / deep) * deep if algorithm.sums_in_tasks else deep
         most = nc_for(rest[0], width, deep, most_rows * height, 1, packed) // width
     block = {s: depth, y: even(rows, most_rows), x: even(columns, most)}
     share = block[x]
@@ -144,7 +144,7 @@ def compute_blocking(
         total = ceil(extent[dealt] / tile[dealt])
         block[dealt] = even(total, min(block[dealt], ceil(total / cores)))
         share = block[x]
-    elif algorithm.resident == "C":
+    elif algorithm.sums_in_tasks:
         block[y], share = _tasks(rows, most_rows, block[x], cores)
         block[x] = ceil(block[x] / share) * share
     return Blocking(block["i"] * tile["i"], block["j"] * tile["j"], block["p"] * tile["p"], share * tile[x])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +76,10 @@ class GuidedGemm(ProductSpace):
             algorithms in its family. If A is resident in registers, the micro-tile is kr x mr, and mr consists of
             complete vectors; if B is resident, it is kr x nr. In both cases, C streams through the registers and is
             written in every step, so these algorithms are slower.
+        order: The order of the loops over blocks. With ``"tasks"``, one task computes complete sums of C, as in jc, ic,
+            pc, or packs each block of a resident A or B once. ``"published"`` uses the order of the authors' programs,
+            which is jc, pc, ic for B3A2C0: a block of B, kc x nc, is packed in each pass over k, and all tasks use it
+            before the next pass.
         pack_a: Whether to pack A, or ``"knob"`` to search both possibilities. By default, both operands are packed in
             the last two variants. An operand that is not packed is read in place; if its sizes are not multiples of the
             tile's, loads at the edges are conditional. Copying A pays off with many columns; copying B pays off with
@@ -113,6 +118,7 @@ class GuidedGemm(ProductSpace):
         *,
         variant: Variant = "micro-kernel",
         algorithm: AlgorithmName = "B3A2C0",
+        order: Literal["tasks", "published"] = "tasks",
         pack_a: Packing = None,
         pack_b: Packing = None,
         parallel: Literal["auto", "none", "i", "ic", "ir", "jc", "jr"] = "auto",
@@ -126,7 +132,7 @@ class GuidedGemm(ProductSpace):
         if target.kind != "llvm":
             raise UnsupportedWorkload(f"guided-gemm supports only CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
-        self.algorithm = ALGORITHMS[algorithm]
+        self.algorithm = replace(ALGORITHMS[algorithm], published=order == "published")
         if parallel not in (loops := ("auto", "none", *self._spatial_loops())):
             raise SearchlabError(
                 f"option 'parallel' cannot be {parallel!r} with these options{did_you_mean(parallel, loops)}"
@@ -149,9 +155,9 @@ class GuidedGemm(ProductSpace):
                 f"kc='knob' and tiles='fitting' require an algorithm that keeps C resident, such as B3A2C0; "
                 f"{algorithm!r} does not"
             )
-        if variant == "basic" and (algorithm, blocks) != ("B3A2C0", "model"):
+        if variant == "basic" and (algorithm, order, blocks) != ("B3A2C0", "tasks", "model"):
             raise SearchlabError(
-                "variant 'basic' has no blocks; remove 'algorithm' and 'blocks', or use variant 'blocked'"
+                "variant 'basic' has no blocks; remove 'algorithm', 'order' and 'blocks', or use variant 'blocked'"
             )
         if kc != "whole" and (variant == "basic" or blocks == "knobs"):
             raise SearchlabError(f"kc is not computed with variant={variant!r} and blocks={blocks!r}; remove 'kc'")
@@ -263,8 +269,10 @@ class GuidedGemm(ProductSpace):
         algorithm, extent, auto = self.algorithm, extents(self.product), self.parallel == "auto"
         if not auto:
             dim = self.parallel[0] if self.parallel.endswith("c") else ""
-        elif algorithm.resident == "C":
+        elif algorithm.sums_in_tasks:
             dim = ""  # use the model's tasks, within the loop over blocks of y
+        elif algorithm.published:
+            dim = algorithm.y if algorithm.resident == "C" else algorithm.s
         else:
             dim = algorithm.s if algorithm.x == "p" else algorithm.x
         if self.blocks == "knobs":

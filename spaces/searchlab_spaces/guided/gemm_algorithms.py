@@ -30,17 +30,17 @@ def extents(workload: Gemm | Words) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One of the six algorithms.
+    """One of the six algorithms, with one of two orders of its loops.
 
     Each of the three indices is absent from one operand, which determines its role: ``x`` indexes X and Z, ``y``
-    indexes Y and Z, and ``s`` indexes X and Y. The five loops around the micro-kernel iterate, from the outside, over
-    blocks of x, s and y, then over micro-panels of x and of y. The micro-kernel iterates along s; at every step it
-    updates the same micro-tile of Z, or updates C with it. The micro-tile has ``u`` scalars by ``v`` elements in
-    vectors: v is the row index of A if A is resident (as in the paper). Otherwise, it is j, along which B and C are
-    contiguous.
+    indexes Y and Z, and ``s`` indexes X and Y. The five loops around the micro-kernel iterate over blocks of x, s and
+    y, then over micro-panels of x and of y. The micro-kernel iterates along s; at every step it updates the same
+    micro-tile of Z, or updates C with it. The micro-tile has ``u`` scalars by ``v`` elements in vectors: v is the row
+    index of A if A is resident (as in the paper). Otherwise, it is j, along which B and C are contiguous.
     """
 
     name: str
+    published: bool = False  # whether the loops are in the order of the authors' programs; see :meth:`order`
 
     @property
     def operands(self) -> tuple[str, str, str]:
@@ -72,19 +72,26 @@ class Algorithm:
     def v(self) -> str:
         return {"A": "i", "B": "j", "C": "j"}[self.resident]
 
+    @property
+    def sums_in_tasks(self) -> bool:
+        """Whether a task of the parallel loop computes complete sums, in all passes over C."""
+        return self.resident == "C" and not self.published
+
     def order(self, one_pass: bool) -> tuple[str, ...]:
         """Return the loops around the micro-kernel, outermost first.
 
-        The loops ic, jc and pc are over blocks; ir, jr and pr are over micro-panels. If C is resident, s is p, and its
-        loop is inside the loop over blocks of y, so that one task computes the complete sum; with ``one_pass``, all of
-        k is one block, and the loop is innermost. In the authors' programs, GEMM Flavours (Universitat Politècnica de
-        València, 2021), s is outside x if A or B is resident, as in jc, pc, ic for B3C2A0. Here, x is outside, so each
-        block of Z is packed once.
+        The loops ic, jc and pc are over blocks; ir, jr and pr are over micro-panels. If C is resident, s is p. In the
+        authors' programs, GEMM Flavours (Universitat Politècnica de València, 2021), the order is jc, pc, ic for B3A2C0
+        and for B3C2A0: s is inside x if C is resident, and outside x otherwise. By default, however, s is also inside
+        the loop over blocks of y if C is resident, so that one task computes the complete sum, and inside x otherwise,
+        so that each block of Z is packed once. If C is resident, and all of k is ``one_pass``, s is innermost.
         """
         x, s, y, panels = f"{self.x}c", f"{self.s}c", f"{self.y}c", (f"{self.x}r", f"{self.y}r")
         if self.resident != "C":
-            return x, s, y, *panels
-        return (x, y, *panels, s) if one_pass else (x, y, s, *panels)
+            return (s, x, y, *panels) if self.published else (x, s, y, *panels)
+        if one_pass:
+            return x, y, *panels, s
+        return (x, s, y, *panels) if self.published else (x, y, s, *panels)
 
 
 def _absent(operand: str) -> str:

@@ -100,7 +100,7 @@ def schedule_blocks(workload: Gemm | Words, plan: Plan) -> Schedule:
     # immediately before it uses a micro-panel. Operands that are not packed are only copied to registers: the elements
     # of one step, or the resident micro-tile.
     before = {name: order[order.index(name) - 1] for name in (f"{y}c", f"{x}r")}
-    copy_loops = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], order[0]), strict=True))
+    copy_loops = dict(zip(algorithm.operands, (before[f"{y}c"], before[f"{x}r"], f"{x}c"), strict=True))
     copy_loops |= dict.fromkeys(plan.by_panel, f"{x}r")
     copy_loops |= {name: f"{y}r" if name == algorithm.resident else "step" for name in in_place}
     for name in sorted(copies, key=algorithm.operands.index):
@@ -129,9 +129,10 @@ def schedule_blocks(workload: Gemm | Words, plan: Plan) -> Schedule:
     rows = _vectorize_rows(sch, result, plan.lanes)
     if plan.parallel:
         at = order.index(plan.parallel)
-        # Packing outside the parallel loop is shared by that loop's tasks, and is itself parallel.
+        # Packing outside the parallel loop is shared by that loop's tasks, and is itself parallel, as is writing the
+        # result there.
         shared = [loop for name, loop in packing.items() if name in plan.apart or order.index(copy_loops[name]) < at]
-        for loop in (loops[plan.parallel], *shared, *([rows] if first_sum == 0 else [])):
+        for loop in (loops[plan.parallel], *shared, *([rows] if first_sum <= at else [])):
             sch.parallel(loop)
     # This must be last, because it prevents unroll, vectorize and parallel.
     sch.decompose_reduction(gemm, loops[order[first_sum]])

@@ -218,11 +218,12 @@ def allocated(schedule: Schedule) -> dict[str, int]:
     return {name: math.prod(int(extent) for extent in shape.split(",")) for name, shape in matches}
 
 
+@pytest.mark.parametrize("order", ["tasks", "published"])
 @pytest.mark.parametrize("kc", get_args(KC))
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_is_packed_stays_in_its_cache(algorithm: str, kc: str) -> None:
+def test_what_is_packed_stays_in_its_cache(algorithm: str, kc: str, order: str) -> None:
     small = (Cache(1 << 10, 4), Cache(4 << 10, 4), Cache(64 << 10, 8))
-    space = GuidedGemm(gemm(100, 512, 256), replace(native(), caches=small), algorithm=algorithm, kc=kc)
+    space = GuidedGemm(gemm(100, 512, 256), replace(native(), caches=small), algorithm=algorithm, kc=kc, order=order)
     scalars, vectors = space.axes
     sizes = allocated(space.schedule(Config({scalars.name: 4, vectors.name: vectors.choices[0]})))
     outer, inner, _ = ALGORITHMS[algorithm].operands

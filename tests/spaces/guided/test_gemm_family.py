@@ -67,15 +67,16 @@ def test_the_names_say_who_is_resident_and_which_loops_there_are() -> None:
 
 
 @pytest.mark.parametrize("packing", PACKINGS, ids=lambda p: "".join(n[-1] for n in p if p[n]) or "none")
+@pytest.mark.parametrize("order", ["tasks", "published"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_is_right_however_packed(
-    algorithm: str, packing: dict[str, Any], measurer: LocalMeasurer, native: Target
+    algorithm: str, order: str, packing: dict[str, Any], measurer: LocalMeasurer, native: Target
 ) -> None:
     target = replace(native, caches=SMALL)
-    assert_right(measurer, GuidedGemm(gemm(37, 101, 61), target, algorithm=algorithm, **packing))
+    assert_right(measurer, GuidedGemm(gemm(37, 101, 61), target, algorithm=algorithm, order=order, **packing))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "order"), [*((name, "tasks") for name in ALGORITHMS), ("B3A2C0", "published")])
 @pytest.mark.parametrize(
     "workload",
     [
@@ -87,9 +88,10 @@ def test_every_algorithm_is_right_however_packed(
     ],
 )
 def test_every_algorithm_is_right_in_all_dtypes_and_at_edges(
-    algorithm: str, workload: str, measurer: LocalMeasurer, native: Target
+    algorithm: str, order: str, workload: str, measurer: LocalMeasurer, native: Target
 ) -> None:
-    assert_right(measurer, GuidedGemm(parse_workload(workload), native, algorithm=algorithm))
+    target = replace(native, caches=SMALL)
+    assert_right(measurer, GuidedGemm(parse_workload(workload), target, algorithm=algorithm, order=order))
 
 
 @pytest.mark.parametrize("workload", ["gemm:29x45x39:bias:relu", "gemm:32x64x16", "gemm:1x1x1", "gemm:9x40x13:int8"])
@@ -111,6 +113,8 @@ def test_variants_without_a_register_tile_follow_the_algorithm(
     "options",
     [
         *({"algorithm": name} for name in ALGORITHMS),
+        *({"algorithm": name, "order": "published"} for name in ALGORITHMS),
+        {"order": "published", "parallel": "jr"},
         *({"parallel": loop} for loop in ("ic", "jc", "ir", "jr")),
         {"algorithm": "C3B2A0", "parallel": "ir"},
         {"algorithm": "A3C2B0", "parallel": "jr", "pack_a": False},
@@ -124,6 +128,21 @@ def test_parallel_programs_are_right_on_two_threads(options: dict[str, Any], mea
     space = GuidedGemm(gemm(103, 101, 107), target, **options)
     assert "T.parallel" in space.schedule(samples(space)[0]).mod.script()
     assert_right(measurer, space)
+
+
+@pytest.mark.parametrize(("order", "nest"), [("tasks", ["j", "i", "p"]), ("published", ["j", "p", "i"])])
+def test_published_order_packs_b_in_each_pass_over_k(order: str, nest: list[str], native: Target) -> None:
+    space = GuidedGemm(gemm(103, 101, 107), replace(native, caches=SMALL), order=order)
+    script = space.schedule(Config({"mr": 4, "nr": space.lanes})).mod.script()
+    update = script.index('T.sblock("gemm_update")')
+    nested, depth = [], 10**6
+    for line in reversed(script[:update].splitlines()):  # from the block outwards
+        indent = len(line) - len(line.lstrip())
+        if indent < depth and (loop := re.match(r" +for (\w)_0", line)):
+            nested.insert(0, loop[1])
+        depth = min(depth, indent)
+    assert nested == nest
+    assert (script.index("for p_0") < script.index('T.sblock("B_pad_global")')) == (order == "published")
 
 
 def test_no_loop_is_parallel_where_none_is_wanted() -> None:
@@ -256,6 +275,8 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"pack_b": True, "variant": "blocked"}, "variant 'blocked' does not pack; remove 'pack_b'"),
         ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"blocks": "knobs", "variant": "basic"}, "variant 'basic' has no blocks"),
+        ({"order": "published", "variant": "basic"}, "variant 'basic' has no blocks"),
+        ({"order": "publish"}, "option 'order' cannot be 'publish'; did you mean 'published'?"),
         ({"kc": "papre"}, "option 'kc' cannot be 'papre'; did you mean 'paper'?"),
         ({"kc": "paper", "variant": "basic"}, "computed with variant='basic' and blocks='model'; remove 'kc'"),
         ({"kc": "paper", "blocks": "knobs"}, "computed with variant='micro-kernel' and blocks='knobs'; remove 'kc'"),
