@@ -164,8 +164,9 @@ class Workload(ABC):
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Return random operands by name.
 
-        Floating-point numbers are standard normal. Integers of 8 bits are extreme, as far as sums of products fit into
-        32 bits, so that a sum in 16 bits overflows. All other integers are 0 or 1, because they may be indices.
+        Floating-point numbers are standard normal. Integers of 8 and 16 bits are extreme, as far as sums of products
+        fit into 32 bits, so that a sum in 16 bits overflows. All other integers are 0 or 1, because they may be
+        indices.
         """
         rng = np.random.default_rng(seed)
         return {
@@ -178,11 +179,12 @@ class Workload(ABC):
         }
 
     def integers(self, rng: np.random.Generator, argument: Argument) -> Array:
-        """Draw integers for :meth:`inputs`: half of those of 8 bits are the smallest or largest possible number."""
-        if argument.dtype not in ("int8", "uint8"):
+        """Draw integers for :meth:`inputs`: half of the small ones are the smallest or largest possible number."""
+        small = ("int8", "uint8", "int16", "uint16")
+        if argument.dtype not in small:
             return rng.integers(0, 2, size=argument.shape).astype(argument.dtype)
-        if any(result.dtype in ("int8", "uint8", "int16", "uint16") for result in self.arguments[-self.results :]):
-            low, high = (-8, 7) if argument.dtype == "int8" else (0, 1)
+        if any(result.dtype in small for result in self.arguments[-self.results :]):
+            low, high = (-8, 7) if argument.dtype in ("int8", "int16") else (0, 1)
         else:
             limit = np.iinfo(argument.dtype)
             terms = max(

@@ -27,6 +27,8 @@ ACCUMULATED_IN = {
     "float32": "float32",
     "float64": "float64",
     "int8": "int32",
+    "uint8": "int32",
+    "int16": "int32",
 }
 """A mapping from the operands' dtype to the dtype of the accumulator and the result."""
 
@@ -71,7 +73,7 @@ class Product(Workload):
     @property
     def exact(self) -> str:
         """The dtype in which :meth:`reference` accumulates sums, so that its error is far below the tolerance."""
-        return {"int8": "int32", "bfloat16": "float32", "float16": "float32"}.get(self.dtype, self.dtype)
+        return "float32" if self.dtype == "float16" else self.out_dtype
 
     @property
     def suffix(self) -> str:
@@ -202,7 +204,8 @@ def gemm(
         m: The number of rows of A and C.
         n: The number of columns of B and C.
         k: The number of columns of A and rows of B.
-        dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64``, ``int8``, ``uint8`` or
+            ``int16``.
         bias: Whether to add a vector of shape (n,) to each row of C.
         add: Whether to add another matrix of C's shape.
         relu: Whether to replace negative results with 0.
@@ -406,7 +409,8 @@ def conv2d(
         stride: A single number or (vertical, horizontal).
         padding: The number of zeros added on each side, in the same form as ``stride``.
         dilation: The distance between adjacent kernel elements, in the same form as ``stride``.
-        dtype: The type of the images and weights: ``float16``, ``bfloat16``, ``float32``, ``float64`` or ``int8``.
+        dtype: The type of the images and weights: ``float16``, ``bfloat16``, ``float32``, ``float64``, ``int8``,
+            ``uint8`` or ``int16``.
         groups: The number of groups into which the channels are divided, which are convolved separately. A depthwise
             convolution has as many groups as input channels.
         bias: Whether to add a vector of shape (co,) along the channels.

@@ -194,9 +194,10 @@ class Tir(Workload):
         inputs = super().inputs(seed)
         if not _is_partial(self.prim_func()):
             return inputs
-        # The absolute value of -128 does not fit into an int8.
+        # The absolute value of the smallest integer, such as -128, does not fit into its type.
         return {
-            name: np.abs(np.maximum(value, -127) if value.dtype == np.int8 else value) for name, value in inputs.items()
+            name: np.abs(np.maximum(value, np.iinfo(value.dtype).min + 1) if value.dtype.kind == "i" else value)
+            for name, value in inputs.items()
         }
 
     def exact_inputs(self, seed: int = 0) -> dict[str, Array] | None:

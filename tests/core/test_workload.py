@@ -14,7 +14,7 @@ from searchlab.workload import BatchMatmul, Conv2d, Softmax, Workload, conv2d, g
 from searchlab.workload.parse import im2row
 
 sizes = st.integers(1, 9)
-dtypes = st.sampled_from(["bfloat16", "float16", "float32", "float64", "int8"])
+dtypes = st.sampled_from(["bfloat16", "float16", "float32", "float64", "int8", "uint8", "int16"])
 
 gemms = st.builds(gemm, sizes, sizes, sizes, dtypes, bias=st.booleans(), relu=st.booleans())
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -198,3 +198,13 @@ def test_a_kernel_of_another_tuner_is_spelled_and_has_no_program(text: str) -> N
 def test_a_kernel_that_is_misspelt_is_one_sentence(text: str) -> None:
     with pytest.raises(SearchlabError, match="kernel"):
         parse_workload(text)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("k", [1, 64, 4096])
+def test_integers_are_summed_exactly_in_32_bits(dtype: str, k: int) -> None:
+    product = gemm(8, 8, k, dtype)
+    inputs = product.inputs()
+    sums = inputs["A"].astype(np.int64) @ inputs["B"].astype(np.int64)
+    assert np.array_equal(product.reference(inputs), sums)
+    assert not np.array_equal(sums.astype(dtype), sums)  # the type of the operands would not do

@@ -44,6 +44,8 @@ SPELLINGS = [
     "conv2d:1x9x9x16x8x3x3:p1:float16",
     "conv2d:1x9x9x16x8x3x3:p1:bfloat16",
     "conv2d:1x9x9x16x8x3x3:p1:int8:relu",
+    "conv2d:1x9x9x16x8x3x3:p1:uint8",
+    "conv2d:1x9x9x16x8x3x3:p1:int16:bias",
 ]
 
 

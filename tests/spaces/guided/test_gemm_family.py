@@ -84,6 +84,8 @@ def test_every_algorithm_is_right_however_packed(
         "gemm:23x41x19:int8:bias",
         "gemm:9x70x13:float16",
         "gemm:9x40x13:bfloat16",
+        "gemm:23x41x19:int16:relu",
+        "gemm:9x40x13:uint8:bias",
         "gemm:1x1x1",
     ],
 )
