@@ -24,7 +24,7 @@ from searchlab.model import SCHEDULERS
 from searchlab.options import in_words
 from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES, Origin
-from searchlab.run.study import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection
+from searchlab.run.study import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, schema_of_studies
 from searchlab.space import SPACES
 
 DOCS = Path(__file__).resolve().parent
@@ -316,10 +316,6 @@ def study_file() -> str:
                 term += ", default " + ("`local`" if isinstance(default, dict) else f"`{json.dumps(default)}`")
             lines.append(definition(term, described.get(key, "")))
     return "\n".join(lines)
-
-
-def schema_of_studies() -> dict[str, Any]:
-    return msgspec.json.schema(StudySpec)
 
 
 def type_text(value: Mapping[str, Any], plural: bool = False) -> str:

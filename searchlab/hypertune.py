@@ -441,8 +441,8 @@ def plan_hypertune(
     spec = study.spec
     if study.suite is None and not isinstance(spec.measure, TableSettings):
         raise SearchlabError(
-            f"the study measures on a machine (measure.kind is {spec.measure.__struct_config__.tag!r}), where "
-            f"{trials} trials with {seeds} runs each would take days; record tables with `searchlab table build`, and "
+            f"the study measures on a machine, where {trials} trials with {seeds} runs each would take days; record "
+            f"tables with `searchlab table build`, and "
             f'set measure = {{ kind = "table", path = ... }}'
         )
     if study.suite and any(table.entry.split == "test" for table in study.suite.tables):

@@ -863,4 +863,7 @@ class SpaceKind(PluginKind[Space]):
         return names
 
 
+PARAMETERS = "parameters"
+"""The name of the space of a mapping from knobs to values, and of other tuners' tables. A plug-in implements it."""
+
 SPACES = SpaceKind("space", "searchlab.spaces", Space, positional=2)  # type: ignore[type-abstract]

@@ -253,9 +253,9 @@ def check(
 
 def schema() -> None:
     """Print the JSON Schema of study files, with the options of all installed plug-ins."""
-    from ..run.study import StudySpec  # imported here because importing it takes longer than running `list`
+    from ..run.study import schema_of_studies  # imported here because importing it takes longer than running `list`
 
-    schema = msgspec.json.schema(StudySpec)
+    schema = schema_of_studies()
     kinds: dict[str, list[PluginKind[Any]]] = {
         "PolicyEntry": [POLICIES],
         "PluginEntry": [SPACES],

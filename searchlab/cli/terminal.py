@@ -57,7 +57,7 @@ MeasureSpec = Annotated[
     str | None,
     Option(
         "--measure",
-        help='The `measure` key of a study file, as JSON: `{"kind": "local", "repeat": 5}`.',
+        help='The `measure` key of a study file, as JSON: `{"repeat": 5}`.',
         metavar="JSON",
     ),
 ]

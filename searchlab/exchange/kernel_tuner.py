@@ -27,13 +27,12 @@ from ..log.format import Log, Record, read_bytes
 from ..plugins import Plugin
 from ..records import Failure, Statistic
 from ..schema import UNREADABLE
-from ..space import SPACES, Config, Space, Value
+from ..space import PARAMETERS, SPACES, Config, Space, Value
 from ..target import RECORDED
 from ..workload import Workload, kernel, parse_workload
 from .foreign import REPEATED, ForeignTask, ForeignTrial, Reader, is_number, moment, value_of
 
 VERSION = "1.0.0"  # of the T4 schema
-SPACE = "parameters"
 CACHE, T4 = "kernel-tuner-cache", "kernel-tuner"
 
 INVALIDITY: dict[Failure, str] = {
@@ -408,7 +407,7 @@ def _task(
     rows = list(distinct.values())
     statistic = _statistic(rows)
     trials = [ForeignTrial(row.line, _record_with_times(row, statistic)) for row in rows]
-    cls = cast("type[ListsConfigs]", SPACES.load(SPACE))
+    cls = cast("type[ListsConfigs]", SPACES.load(PARAMETERS))
     configs = [cast("dict[str, Value]", row.record.config) for row in rows]
     expected = plausible(parameters, configs)
     if partial := len(rows) < COMPLETE * expected:
@@ -427,7 +426,7 @@ def _task(
         trials,
         host=host,
         statistic=statistic,
-        space=Plugin(SPACE, cls.options_for(parameters, configs)),
+        space=Plugin(PARAMETERS, cls.options_for(parameters, configs)),
         partial=partial,
         left_out=tuple(left_out),
     )

@@ -15,11 +15,62 @@ Every kind has the following members, where ``base`` is the directory that relat
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import SearchlabError
+from ..schema import convert
+from ..workload import Function, Workload, kind_of
 from .function import FunctionSettings
 from .local import LocalSettings
 from .rpc import RpcSettings
 from .table import TableSettings
 
-__all__ = ["FunctionSettings", "LocalSettings", "RpcSettings", "Settings", "TableSettings"]
+__all__ = [
+    "FunctionSettings",
+    "LocalSettings",
+    "RpcSettings",
+    "Settings",
+    "TableSettings",
+    "settings_for",
+    "with_kind",
+]
 
 Settings = LocalSettings | FunctionSettings | RpcSettings | TableSettings
+
+
+def with_kind(measure: Any, workloads: Iterable[str]) -> Any:
+    """Return ``measure`` with the kind that follows from the workloads, if it is a mapping that specifies none.
+
+    The kind remains missing if a key belongs to a kind that never follows from a workload, such as a table's ``path``.
+    """
+    if not isinstance(measure, Mapping) or "kind" in measure:
+        return measure
+    is_called = any(kind_of(text.strip())[0] == "python" for text in workloads)
+    default = FunctionSettings if is_called else LocalSettings
+    others = {*RpcSettings.__struct_fields__, *TableSettings.__struct_fields__} - {*LocalSettings.__struct_fields__}
+    if measure.keys() & others:
+        return measure
+    return {"kind": default.__struct_config__.tag, **measure}
+
+
+def settings_for(workload: Workload | None, measure: Settings | Mapping[str, Any] | None) -> Settings:
+    """Return the settings for measuring ``workload``, or the programs of a model if it is None.
+
+    Raises SearchlabError if ``measure`` is invalid or its kind cannot measure the workload.
+    """
+    is_called = isinstance(workload, Function)
+    if measure is None:
+        return FunctionSettings() if is_called else LocalSettings()
+    if isinstance(measure, Mapping):
+        measure = with_kind(dict(measure), [str(workload)])
+        settings: Settings = convert(measure, Settings, "measure")
+    else:
+        settings = measure
+    if settings.replays or is_called == isinstance(settings, FunctionSettings):
+        return settings
+    kind = settings.identity()["kind"]
+    if is_called:
+        raise SearchlabError(f'{workload} is called, not built, so use measure.kind = "function" instead of "{kind}"')
+    what = "a model" if workload is None else workload
+    raise SearchlabError(f'{what} is not a function, so measure.kind cannot be "{kind}"; use "local"')

@@ -19,7 +19,7 @@ from ..files import file_name
 from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
-from ..measure.settings import LocalSettings, Settings
+from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..records import Trial
@@ -27,7 +27,6 @@ from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.plan import Run, SpaceChoice, Strategy, plan_run
 from ..run.progress import progress_bars
-from ..schema import convert
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models, entry_of, input_types
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
@@ -136,8 +135,7 @@ def tune_model(
     named, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(named.name, scheduler_class)
     SCHEDULERS.check_options(named.name, scheduler_class, named.options)
-    settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
-    settings = settings or LocalSettings()
+    settings = settings_for(None, measure)
     resolved = resolve_target(settings.default_target() if target is None else target)
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
     untuned = lower(to_module(mod, "tune_model"))

@@ -30,12 +30,12 @@ from ..log.format import (
 from ..log.plan import Budget
 from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
-from ..measure.settings import FunctionSettings, LocalSettings, Settings, TableSettings
+from ..measure.settings import Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in, names_from
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
-from ..space import SPACES, Space
+from ..space import PARAMETERS, SPACES, Space
 from ..target import Target
 from ..workload import WORKLOADS, Function, Workload, kind_of
 from .warm_start import EarlierRuns, WarmStart
@@ -53,7 +53,7 @@ def space_spec(
     restrictions: Sequence[str | Callable[..., Any]] = (),
     schedule: Callable[..., Any] | None = None,
 ) -> PluginSpec | Space:
-    """Return ``space`` or, if it is a mapping from knobs to values, the plug-in ``parameters`` with these options.
+    """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options.
 
     Raises SearchlabError if there are options but no such mapping, or the mapping is empty.
     """
@@ -61,7 +61,7 @@ def space_spec(
     if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
         if not space:
             raise SearchlabError('the space has no knobs; pass at least one with its values, such as {"x": [1, 2, 4]}')
-        return {"name": "parameters", "options": {"parameters": dict(space), **options}}
+        return {"name": PARAMETERS, "options": {"parameters": dict(space), **options}}
     if options:
         raise SearchlabError(
             f"{' and '.join(options)} can only be passed if the space is a mapping from knobs to values, such as "
@@ -335,7 +335,6 @@ def plan_run(
         SearchlabWarning: If the budget is too small for the policy to use what it learns.
     """
     space, plugin = space_choice.space, space_choice.plugin
-    settings = _settings_for(space.workload, settings)
     if not (space.has_programs or settings.replays or isinstance(space.workload, Function)):
         raise SearchlabError(
             f"the {plugin.name} space has no programs for {space.workload}: pass its option schedule, a function of a "
@@ -366,19 +365,6 @@ def plan_run(
             stacklevel=2,
         )
     return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))
-
-
-def _settings_for(workload: Workload, settings: Settings) -> Settings:
-    """Return ``settings``, or the default for functions if these are the default for programs and do not apply."""
-    is_called = isinstance(workload, Function)
-    if is_called and settings == LocalSettings():
-        return FunctionSettings()
-    if settings.replays or is_called == isinstance(settings, FunctionSettings):
-        return settings
-    kind = settings.identity()["kind"]
-    if is_called:
-        raise SearchlabError(f'{workload} is called, not built, so use measure.kind = "function" instead of "{kind}"')
-    raise SearchlabError(f'{workload} is not a function, so measure.kind cannot be "{kind}"; use "local"')
 
 
 def code_of(run: Run, base: Path = Path()) -> dict[str, str]:

@@ -24,7 +24,7 @@ from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
 from ..measure.contract import Whole
-from ..measure.settings import LocalSettings, Settings
+from ..measure.settings import FunctionSettings, LocalSettings, Settings, settings_for, with_kind
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
 from ..options import plain as plain_value
@@ -163,7 +163,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         batch: The number of configs to request from a policy at a time.
         target: ``"native"`` (this CPU), ``"cuda"``, an LLVM CPU name such as ``"znver4"``, or a TVM target as a TOML
             table. The default is this machine, or the target of the recorded table. For a fleet, it must be specified.
-        measure: Where and how programs are measured.
+        measure: Where and how programs are measured. The default ``kind`` is ``"function"`` for functions, and
+            ``"local"`` for all other workloads.
         warm_start: Logs of earlier runs, or directories of logs, such as ``"results/"``; the study's own logs there are
             not used. Specify ``"suite:v1/dev"`` to use 128 random trials from each table of a suite, except those of
             the run's own workload. Each policy learns from runs in its own space. A cost model with program features is
@@ -192,7 +193,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_after: Trials | None = None
     batch: Batch = 8
     target: str | dict[str, Any] | None = None
-    measure: Settings = LocalSettings()
+    measure: Settings | None = None
     warm_start: list[str] = []
     contrasts: list[tuple[str, str]] = []
     claims: list[Claim] = []
@@ -246,6 +247,14 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if isinstance(trials, str):
             trials = _trials_of(trials, table_costs())
         return budget_of(trials, seconds, stop_after)
+
+
+def schema_of_studies() -> dict[str, Any]:
+    """Return the JSON Schema of study files. It does not contain the options of plug-ins."""
+    schema = msgspec.json.schema(StudySpec)
+    for settings in (LocalSettings, FunctionSettings):  # their kind follows from the workloads
+        schema["$defs"][settings.__name__]["required"].remove("kind")
+    return schema
 
 
 def _trials_of(text: str, table_costs: Whole | None) -> int:
@@ -414,6 +423,9 @@ class Study:
 
     @classmethod
     def _from_data(cls, data: dict[str, Any], base: Path, source: str) -> Study:
+        if "measure" in data and isinstance(workloads := data.get("workloads"), list | tuple):
+            names = [name for name in workloads if isinstance(name, str)]
+            data = {**data, "measure": with_kind(data["measure"], names)}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
         for name in OF_SUITE:
@@ -525,12 +537,12 @@ class Study:
             return
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
-            target = resolve_target(spec.measure.default_target(self.base))
+            target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         entries = spec.space_entries
         _check_distinct("space", [file_name(entry.title) for entry in entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
-        measurable = spec.measure.measurable(self.base)
+        measurable = spec.measure.measurable(self.base) if spec.measure else None
         choices: list[tuple[Path, SpaceChoice, Settings]] = []
         missing: list[str] = []
         for workload in workloads:
@@ -555,7 +567,8 @@ class Study:
                 if measurable is not None and (str(workload), space_choice.space.fingerprint) not in measurable:
                     missing.append(f"{workload} is not searched in {name}: no table contains it for this target")
                 else:
-                    choices.append((Path(file_name(str(workload)), file_name(name)), space_choice, spec.measure))
+                    settings = settings_for(workload, spec.measure)
+                    choices.append((Path(file_name(str(workload)), file_name(name)), space_choice, settings))
         left_out += missing
         if not choices:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(left_out))
@@ -662,7 +675,7 @@ class Study:
             if isinstance(executor, Executor):
                 run_executor = adapt(executor)
             elif (plugin := self._executor(executor, jobs)) is not None:
-                exclusive = self.suite is None and self.spec.measure.exclusive
+                exclusive = any(run.settings.exclusive for run in runs)
                 run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
             on_each = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned:  # the study's claims are only about the suite's baselines

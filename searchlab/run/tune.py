@@ -10,10 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from ..log.result import Result
-from ..measure.settings import LocalSettings, Settings
+from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seconds, Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
-from ..schema import convert
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
@@ -69,7 +68,8 @@ def tune(
             the policy's own cost model, or ``xgboost`` if it has none.
         features: The features for the cost model. The default is the policy's own features, or ``knob`` if it has none.
         target: The target; see :func:`resolve_target`. The default is this machine, or the table's target.
-        measure: How to measure, as in a study file: ``{"kind": "local", "repeat": 5}``.
+        measure: How to measure, as in a study file: ``{"repeat": 5}``. The default ``kind`` is ``"function"`` if
+            ``workload`` is a function, and ``"local"`` otherwise.
         warm_start: Logs of earlier runs, directories of logs, or results. The policy learns from earlier runs in the
             same space; those in a directory must also have been measured on the same machine. A cost model with program
             features is also trained on all other runs, and one with knob features on runs for other shapes in the same
@@ -107,15 +107,15 @@ def tune(
         True
     """
     spec = space_spec(space, restrictions, schedule)
-    settings = convert(dict(measure), Settings, "measure") if isinstance(measure, Mapping) else measure
-    settings = settings or LocalSettings()
+    parsed = parse_workload(workload)
+    settings = settings_for(parsed, measure)
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier = EarlierRuns.from_sources(sources, settings.statistic)
     run = plan_run(
-        SpaceChoice.from_spec(spec, parse_workload(workload), resolved, settings=settings),
+        SpaceChoice.from_spec(spec, parsed, resolved, settings=settings),
         Strategy.from_specs(policy, cost_model, features),
         settings,
         budget_of(trials, seconds, stop_after),

@@ -20,7 +20,7 @@ from ..log.format import LOGS, TABLE, WRITABLE, Log, read_log
 from ..log.plan import Budget
 from ..log.result import Result
 from ..log.writer import check_identity, compress, write_log
-from ..measure.settings import LocalSettings, Settings
+from ..measure.settings import LocalSettings, Settings, with_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..run.execute import execute_one
@@ -78,7 +78,7 @@ def table_study(
         study = Study.from_dict({"workloads": [what], "spaces": [entry], "policies": ["random"]})
     changes: dict[str, Any] = {} if target is None else {"target": target}
     if measure is not None:
-        changes["measure"] = convert(dict(measure), Settings, "measure")
+        changes["measure"] = convert(with_kind(dict(measure), study.spec.workloads), Settings, "measure")
     return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 
@@ -202,7 +202,7 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
     """
     if study.spec.suite:
         raise SearchlabError("the study uses a suite, whose tables already exist; specify workloads and spaces")
-    if study.spec.measure.replays:
+    if study.spec.measure is not None and study.spec.measure.replays:
         kind = study.spec.measure.identity()["kind"]
         raise SearchlabError(f'measure.kind is "{kind}", which measures nothing; choose another kind to build a table')
     if limit is not None and limit < 1:

@@ -22,6 +22,7 @@ import searchlab
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.log.format import read_log
 from searchlab.log.writer import OtherRun
+from searchlab.measure.settings import FunctionSettings, LocalSettings
 from searchlab.records import Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -324,3 +325,23 @@ def test_a_study_in_python_takes_functions_and_knobs(tmp_path: Path) -> None:
     results = study.run(tmp_path / "out", progress=False)
     assert [len(result.trials) for result in results] == [6, 6]
     assert dict(results[0].best.config) == {"x": 1, "y": 0, "name": "a"} and results[1].best.seconds == 2
+
+
+def test_the_kind_of_measurement_follows_from_the_workload(module: Callable[[str], None], tmp_path: Path) -> None:
+    module("config['x'] + 1")
+    measure = {"repeat": 2}
+    called = tune(cost, space={"x": [1], "y": [1]}, policy="grid", log=tmp_path / "a.jsonl", measure=measure)
+    assert called.log.header.measure["kind"] == "function" and len(called.trials[0].measurement.seconds) == 2
+    data = {"policies": ["random"], "measure": measure}
+    functions = Study.from_dict({**data, "workloads": ["python:objective:f"], "spaces": [SPACE]})
+    programs = Study.from_dict({**data, "workloads": ["gemm:8x8x8"], "spaces": ["knob-template"]})
+    assert [study.plan()[0][0].settings for study in (functions, programs)] == [
+        FunctionSettings(repeat=2),
+        LocalSettings(repeat=2),
+    ]
+
+
+@pytest.mark.parametrize("measure", [{"kind": "local"}, LocalSettings()])
+def test_a_function_is_not_measured_as_a_program(measure: Any, tmp_path: Path) -> None:
+    with pytest.raises(SearchlabError, match='use measure.kind = "function" instead of "local"'):
+        tune(cost, space=SPACE, policy="grid", log=tmp_path / "a.jsonl", measure=measure)
