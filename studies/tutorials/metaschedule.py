@@ -119,7 +119,9 @@ print(manual.trace)
 
 # %% A stochastic schedule
 # Why 4 columns? Here the number is sampled. ``sample_perfect_tile`` returns two factors of the loop's extent as random
-# variables, which later steps use like numbers. The trace records the sampled values as a ``decision``.
+# variables, which later steps use like numbers. The trace records the sampled values as a ``decision``. On CPUs, this
+# function is ``searchlab_spaces.trace.cpu:stochastic_schedule_mm``; the space's default is ``stochastic_schedule_gemm``
+# in the same module, which tiles all loops, vectorises and packs.
 def stochastic(sch: Schedule) -> None:
     """Do the same as ``by_hand``, with a sampled width."""
     block = sch.get_sblock("gemm")

@@ -42,7 +42,7 @@ VARIANTS = {
     "guided-conv2d-knobs": ("conv2d", Plugin("guided-conv2d", {"blocks": "knobs"})),
     "guided-conv2d-packed": ("conv2d", Plugin("guided-conv2d", {"winograd": True, "weights": "packed"})),
     "guided-gemm-packed": ("gemm", Plugin("guided-gemm", {"kc": "knob", "weights": "packed"})),
-    "trace-gemm": ("gemm", Plugin("trace", {"function": "searchlab_spaces.trace.cpu:stochastic_schedule_gemm"})),
+    "trace-mm": ("gemm", Plugin("trace", {"function": "searchlab_spaces.trace.cpu:stochastic_schedule_mm"})),
 }
 """Spaces with options, by a name of their own: the operator that each is for, on CPUs."""
 

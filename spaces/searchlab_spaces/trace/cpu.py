@@ -29,7 +29,10 @@ CHANNELS = 64
 
 
 def stochastic_schedule_mm(sch: Schedule) -> None:
-    """Schedule the textbook GEMM: j is split by a sampled tile, and its outer loop stays outside k."""
+    """Schedule a GEMM as a first example: j is split by a sampled tile, and its outer loop stays outside k.
+
+    It has a handful of configs and no vector instructions, so it is for learning; ``stochastic_schedule_gemm`` is fast.
+    """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     j0, j1 = sch.split(j, sch.sample_perfect_tile(j, n=2))

@@ -35,7 +35,7 @@ TraceFunction = Callable[["Schedule"], None]
 """Schedules the workload's function ``main`` for ``tvm.target.Target.current()``."""
 
 FUNCTIONS = {
-    ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_mm",
+    ("gemm", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_gemm",
     ("conv2d", "llvm"): "searchlab_spaces.trace.cpu:stochastic_schedule_conv2d",
     ("gemm", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_mm_cuda",
     ("conv2d", "cuda"): "searchlab_spaces.trace.cuda:stochastic_schedule_conv2d_cuda",
