@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import sysconfig
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 
 class SearchlabError(Exception):
@@ -31,6 +35,25 @@ class RunEnded(SearchlabError):
 
 class SearchlabWarning(UserWarning):
     """Issued for a condition that users should know about but that does not stop a run. The CLI prints one line."""
+
+
+def warn(text: str) -> None:
+    """Issue a SearchlabWarning that points to the innermost line outside searchlab and the standard library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    frame = frame or sys._getframe(1)
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__")
+    warnings.warn_explicit(text, SearchlabWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+def _is_internal(file: str) -> bool:
+    """Return whether ``file`` belongs to searchlab or to the standard library, such as functools."""
+    paths = sysconfig.get_paths()
+    libraries = (paths["purelib"], paths["platlib"])  # may be within the standard library's directory
+    is_standard = file.startswith(("<frozen", paths["stdlib"])) and not file.startswith(libraries)
+    return is_standard or file.startswith(f"{Path(__file__).parent}/")
 
 
 class InvalidConfig(SearchlabError):

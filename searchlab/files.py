@@ -17,14 +17,13 @@ import os
 import re
 import stat
 import uuid
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar
 
-from .errors import SearchlabError, SearchlabWarning
+from .errors import SearchlabError, warn
 
 T = TypeVar("T")
 
@@ -224,10 +223,10 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], T], required: Collec
 
 def _warn_skipped(problems: list[str]) -> None:
     for problem in problems[:SHOWN]:
-        warnings.warn(f"skipped: {problem}", SearchlabWarning, stacklevel=1)  # at one place, so each is shown once
+        warn(f"skipped: {problem}")
     if len(problems) > SHOWN:
         more = len(problems) - SHOWN
-        warnings.warn(f"skipped: {more:,} more files that cannot be read", SearchlabWarning, stacklevel=1)
+        warn(f"skipped: {more:,} more files that cannot be read")
 
 
 def part_of(path: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..errors import SearchlabError, SearchlabWarning, encodable
+from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.columns import Columns, Texts, read_logs
 from ..log.format import LOGS, Log, find_logs, workload_name
@@ -124,7 +123,7 @@ def group_runs(
             _check_strategy(runs)
             strategies[strategy] = _one_log_per_seed(runs)
         if note := _footing_note([run for runs in strategies.values() for run in runs]):
-            warnings.warn(note, SearchlabWarning, stacklevel=2)
+            warn(note)
     return {workload: WorkloadRuns(workload, strategies, by=by) for workload, strategies in by_workload.items()}
 
 
@@ -173,7 +172,7 @@ def _of_studies(root: Path, paths: Sequence[Path]) -> list[tuple[Path, Budget]]:
 
 def _warn(paths: Sequence[Path], what: str) -> None:
     logs = f"{counted(len(paths), 'log')}, such as {paths[0]}"
-    warnings.warn(f"{what}: {logs} (use --all to report on everything there)", SearchlabWarning, 4)
+    warn(f"{what}: {logs} (use --all to report on everything there)")
 
 
 def _strategy(log: Columns, several_spaces: bool) -> str:
@@ -241,11 +240,9 @@ def _one_log_per_seed(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
     for run in runs:
         first = by_seed.setdefault(run.seed, run)
         if first is not run:
-            warnings.warn(
+            warn(
                 f"skipped: {run.file} and {first.file} are logs of the same run: {run.strategy!r} on {run.workload} "
-                f"with seed {run.seed}; only {first.file} counts",
-                SearchlabWarning,
-                stacklevel=2,
+                f"with seed {run.seed}; only {first.file} counts"
             )
     return [by_seed[seed] for seed in sorted(by_seed)]
 

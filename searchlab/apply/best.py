@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import SearchlabError, SearchlabWarning, did_you_mean, last_line
+from ..errors import SearchlabError, did_you_mean, last_line, warn
 from ..files import write_file
 from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
@@ -234,11 +233,9 @@ def use_threads_of(target: Target) -> None:
     os.environ[THREADS] = _own_setting = str(target.cores)
     threads = start_tvm_threads()
     if threads < target.cores:
-        warnings.warn(
+        warn(
             f"the trials ran with {target.cores} threads, but programs in this process run with {threads}, because "
-            f"TVM's threads are already running; set {THREADS}={target.cores} before this process first uses TVM",
-            SearchlabWarning,
-            stacklevel=3,
+            f"TVM's threads are already running; set {THREADS}={target.cores} before this process first uses TVM"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..log.format import no_logs, read_found
 from ..log.result import Best, Result, load_log
 from ..options import checks_arguments
@@ -116,7 +115,7 @@ def apply_history_best(
             with_packed[variable.name_hint] = PackedFunction(program, main, arguments, winner.result.space.target)
     if missing:
         named = {variable.name_hint: function for variable, function in functions.items()}
-        warnings.warn(_no_match(missing, named), SearchlabWarning, stacklevel=2)
+        warn(_no_match(missing, named))
     applied = mod.clone()
     if with_packed:
         applied, every_time = with_packed_calls(applied, with_packed)
@@ -128,7 +127,7 @@ def apply_history_best(
                 "in the module, so they are packed in every run; make them constants with relax.transform.BindParams, "
             )
             message += "or use logs of a space without weights='packed'"
-            warnings.warn(message, SearchlabWarning, stacklevel=2)
+            warn(message)
     for variable, function in replaced.items():
         applied.update_func(applied.get_global_var(variable.name_hint), function)
     if replaced or with_packed:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..log.format import Header, Record, read_bytes
 from ..plugins import Plugin
 from ..records import Statistic
@@ -170,7 +169,7 @@ def records(path: Path) -> Iterator[ForeignLine]:
     last = every[-1]
     if len(every) > 1 and not _is_json(last.text) and not read_bytes(path).endswith(b"\n"):
         text = f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported"
-        warnings.warn(text, SearchlabWarning, stacklevel=2)
+        warn(text)
         every.pop()
     yield from every
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, write_file
 from ..parquet import PARQUET, decode, encode
 from ..records import FAILURES, Statistic, cost_of
@@ -358,7 +357,7 @@ def _read_cache(
     except FileMissing:
         pass
     except Exception:  # damage may cause any error
-        warnings.warn(f"{path} is damaged and will be rebuilt", SearchlabWarning, stacklevel=2)
+        warn(f"{path} is damaged and will be rebuilt")
     return {}
 
 

@@ -18,7 +18,6 @@ import io
 import os
 import re
 import time
-import warnings
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ import numpy as np
 from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
-from ..errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
+from ..errors import LONGEST_TEXT, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_each
 from ..files import read_bytes as read_file
 from ..parquet import PARQUET
@@ -882,7 +881,7 @@ def _collect(path: Path, lines: Iterable[Line], size: int) -> Log:
     header = latest[Header]
     if unknown_fields and not is_newer(header):
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
-        warnings.warn(f"{path}, {unknown_fields[0]}; it is ignored{more}", SearchlabWarning, stacklevel=3)
+        warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
     final, ended = (line_if_last(latest.get(kind), len(records)) for kind in (Final, Ended))
     return Log(path, header, tuple(records), final, ended, tuple(changes), size)
 

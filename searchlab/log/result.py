@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -17,7 +16,7 @@ import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..console import speed
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..options import checks_arguments
 from ..plugins import names_from
 from ..records import FAILURES, Trial, describe_failures
@@ -165,7 +164,7 @@ class Result:
                 if trial.measurement.nearest
                 else "the log does not record the hash of the program that was measured"
             )
-            warnings.warn(f"{self.log.path}: the program is unverified, because {why}", SearchlabWarning, stacklevel=2)
+            warn(f"{self.log.path}: the program is unverified, because {why}")
         return schedule
 
     def check_programs(self) -> None:

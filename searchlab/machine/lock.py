@@ -10,13 +10,12 @@ import stat
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..console import one_line
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 
 PATIENCE = 2.0
 """How long a process waits for the lock before it says who holds it, in seconds."""
@@ -29,11 +28,6 @@ VARIABLE = "SEARCHLAB_LOCK"
 
 MAX_FACTS = 500
 """The maximum number of characters that describe the lock's holder."""
-
-
-def warn(text: str) -> None:
-    """Issue ``text`` as a SearchlabWarning."""
-    warnings.warn(text, SearchlabWarning, stacklevel=2)
 
 
 def _unusable(path: Path, problem: str) -> SearchlabError:

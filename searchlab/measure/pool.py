@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ import cloudpickle
 import numpy as np
 
 from ..arrays import Floats
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
 from ..records import Measurement
@@ -242,11 +241,9 @@ class BuildPool(WorkerPool):
         if batch.failures and not self._warned:
             self._warned = True
             index, fate = batch.failures[0]
-            warnings.warn(
+            warn(
                 f"cannot extract {features} features for {configs[index].to_json()}: the process extracting them "
-                f"{fate}. Other configs may be affected, too; cost models cannot learn from such configs",
-                SearchlabWarning,
-                stacklevel=2,
+                f"{fate}. Other configs may be affected, too; cost models cannot learn from such configs"
             )
         return batch.rows
 

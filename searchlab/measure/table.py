@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from ..arrays import Floats
 from ..costmodel.features import KEPT, ScheduledFeatures, make_features
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..log.format import Header, Record, find_logs, read_found, read_header, read_log
 from ..log.programs import SAMPLE, ChangedProgram, check_sample
 from ..machine.host import own_cores
@@ -323,11 +322,9 @@ class TableMeasurer(Measurer):
             )
         tables.add(key)
         if not compared and any(code):
-            warnings.warn(
+            warn(
                 f"the code of the space {header.space.name!r} has changed since {where} was measured, and the table "
-                f"does not record the hashes of its programs, so they are unverified",
-                SearchlabWarning,
-                stacklevel=2,
+                f"does not record the hashes of its programs, so they are unverified"
             )
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
@@ -338,11 +335,9 @@ class TableMeasurer(Measurer):
             )
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{self.where} does not contain every config that the policy proposes; for missing configs, the "
-                f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log',
-                SearchlabWarning,
-                stacklevel=2,
+                f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log'
             )
         return replace(table.answers[table.nearest.index(config)], nearest=True)
 

@@ -27,6 +27,7 @@ from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig, SearchlabError, cut, text_of
 from ..machine.host import start_tvm_threads
 from ..options import plain
+from ..plugins import line_of
 from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
@@ -571,7 +572,7 @@ class Workbench:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
-            text = with_limit(cut(f"schedule: {type(error).__name__}: {text_of(error)}"), self.memory_limit_mb)
+            text = with_limit(f"schedule: {describe_with_line(error)}", self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
@@ -595,7 +596,7 @@ class Workbench:
         except SearchlabError as error:
             return Failed("run_error", cut(text_of(error)), time.perf_counter() - start)
         except Exception as error:  # a user's function may raise anything
-            text = with_limit(cut(f"{type(error).__name__}: {text_of(error)}"), self.memory_limit_mb)
+            text = with_limit(describe_with_line(error), self.memory_limit_mb)
             return Failed("run_error", text, time.perf_counter() - start)
         return Ran(tuple(costs), False, time.perf_counter() - start)
 
@@ -607,6 +608,12 @@ class Workbench:
             self.features[name] = features
         rows = [row.astype(np.float64).tobytes() for row in self.features[name].extract(configs)]
         return messages.Extracted(rows, cpu_seconds() - start)
+
+
+def describe_with_line(error: Exception) -> str:
+    """Return an error's type, its text, and the ``file:line`` of the user's code that raised it, if any did."""
+    where = line_of(error, object)
+    return cut(f"{type(error).__name__}: {text_of(error)}") + (f" ({where})" if where else "")
 
 
 def costs_in(returned: Any) -> list[float]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe
+from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..log.format import Log, read_bytes, read_existing_log, read_log
 from ..log.result import disagreement
@@ -153,16 +153,14 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
     exceeding = [run.log for run in runs if within[run.log] < len(logs[run.log].records)]
     if exceeding:
         first, others = exceeding[0], f" (and so do {len(exceeding) - 1} other logs)" if len(exceeding) > 1 else ""
-        warnings.warn(
+        warn(
             f"{first} contains {len(logs[first].records)} trials, more than the {within[first]} requested{others}; "
-            f"results include all trials in a log",
-            SearchlabWarning,
-            stacklevel=3,
+            f"results include all trials in a log"
         )
     doubts = [(path, text) for path, log in logs.items() if (text := disagreement(log))]
     if doubts:
         others = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
-        warnings.warn(f"{doubts[0][0]}: {doubts[0][1]}{others}", SearchlabWarning, stacklevel=3)
+        warn(f"{doubts[0][0]}: {doubts[0][1]}{others}")
 
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
@@ -170,7 +168,7 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
     if not any(run.settings.exclusive for run in runs):
         return
     if text := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
-        warnings.warn(text, SearchlabWarning, stacklevel=3)
+        warn(text)
 
 
 class Measurers:
@@ -231,7 +229,7 @@ class StudyContext:
             part.write_text(text)
             part.rename(part.with_suffix(WARNING_SUFFIX))
         except OSError:
-            warnings.warn(text, SearchlabWarning, stacklevel=2)
+            warn(text)
 
 
 @dataclass(frozen=True)
@@ -390,7 +388,7 @@ class Dispatch:
             return
         for pending, outcome in zip(batch, outcomes, strict=True):
             for text in outcome.warned:
-                warnings.warn(text, SearchlabWarning, stacklevel=2)
+                warn(text)
             if outcome.busy:
                 yield from self._resubmit(pending, outcome.refused, SearchlabError(outcome.refused))
             else:
@@ -433,7 +431,7 @@ class Dispatch:
         """
         if self._measures:
             for file in Path(self._shared.name).glob(f"*{WARNING_SUFFIX}"):
-                warnings.warn(file.read_text(), SearchlabWarning, stacklevel=2)
+                warn(file.read_text())
                 file.unlink()
         submitted = [pending for batch in self._pending.values() for pending in batch]
         free = self._jobs() - sum(pending.job >= 0 for pending in submitted)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +19,7 @@ import msgspec
 from ..costmodel import scores_of
 from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
-from ..errors import InvalidConfig, SearchlabError, SearchlabWarning
+from ..errors import InvalidConfig, SearchlabError, warn
 from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
 from ..log.programs import version_changes
 from ..log.result import MARGIN, ROUNDS, sentinel
@@ -211,7 +210,7 @@ class RunLoop:
             failures = describe_failures(
                 (trial.measurement.failure, trial.measurement.message) for trial in self._trials
             )
-            warnings.warn(f"all {count} trials of {self._log.path} failed: {failures}", SearchlabWarning, stacklevel=2)
+            warn(f"all {count} trials of {self._log.path} failed: {failures}")
 
     def _add(self, trial: Trial, replayed: bool) -> None:
         self._trials.append(trial)
@@ -278,7 +277,7 @@ class RunLoop:
         programs = self._measurer.programs(self._run.space, configs)
         if programs is None and records:
             text = f"{self._log.path} was written by other code, and its programs cannot be compared with today's"
-            warnings.warn(text, SearchlabWarning, stacklevel=2)
+            warn(text)
         for record, program in zip(records, programs or (), strict=False):
             if program != record.program:
                 raise self._other_run(record, f"yields the program {program or '(none)'} instead of {record.program}")
@@ -333,11 +332,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     try:
         seconds = measurer.remeasure(space, contenders, ROUNDS)
     except CannotMeasure as error:
-        warnings.warn(
-            f"the fastest trials could not be measured again ({error}); run this again to retry",
-            SearchlabWarning,
-            stacklevel=2,
-        )
+        warn(f"the fastest trials could not be measured again ({error}); run this again to retry")
         return None
     finalists = tuple(Finalist(trial.index, values) for trial, values in zip(contenders, seconds, strict=True))
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any
 from ..console import one_line
 from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
 from ..costmodel.features import make_features
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..log.format import (
     BUILTIN_KINDS,
     FORMAT,
@@ -342,11 +341,9 @@ def plan_run(
             f'measure = {{ kind = "table", path = ... }}'
         )
     if strategy.without_programs and not space.has_programs:
-        warnings.warn(
+        warn(
             f"{strategy.name} uses the features {strategy.without_programs!r} instead of its default, "
-            f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none",
-            SearchlabWarning,
-            stacklevel=2,
+            f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none"
         )
         strategy = replace(strategy, features=strategy.without_programs)
     earlier = earlier or EarlierRuns()
@@ -357,12 +354,10 @@ def plan_run(
     policy, _ = run.start()
     learned = len(warm_start.trials) + (run.trials - 1) // batch * batch  # the trials learned before the last batch
     if learned < policy.n_startup and not warm_start.others:
-        warnings.warn(
+        warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
             f"(n_startup), but the run has only {run.trials} trials, in batches of {batch}; increase the number of "
-            "trials, or reduce n_startup",
-            SearchlabWarning,
-            stacklevel=2,
+            "trials, or reduce n_startup"
         )
     return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 import zlib
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ import numpy as np
 
 from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, warn
 from ..files import real_path
 from ..log.format import Log, decode_log, find_logs, read_bytes, read_log, workload_name, workload_of
 from ..log.programs import ChangedProgram
@@ -84,11 +83,7 @@ class EarlierRun:
             return
         if not self.of_suite:
             raise self._changed
-        warnings.warn(
-            f"the run starts from the times of other programs: {self._changed.where_and_what}",
-            SearchlabWarning,
-            stacklevel=2,
-        )
+        warn(f"the run starts from the times of other programs: {self._changed.where_and_what}")
 
     @cached_property
     def _changed(self) -> ChangedProgram | None:
@@ -127,7 +122,7 @@ def _read_directory(path: Path, statistic: Statistic) -> list[EarlierRun]:
             runs.setdefault(run.digest, run)
     if problems:
         others = f"; so are {len(problems) - 1} others" if len(problems) > 1 else ""
-        warnings.warn(f"a log to start from is unreadable: {problems[0]}{others}", SearchlabWarning, stacklevel=2)
+        warn(f"a log to start from is unreadable: {problems[0]}{others}")
     return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
 
 
@@ -254,11 +249,9 @@ class EarlierRuns:
             else:
                 selected[run.digest] = run
         for path, machines in elsewhere.items():
-            warnings.warn(
-                f"the logs of {space.workload} in {path} that were measured on {' and '.join(sorted(machines))} are no "
-                f"warm start for runs on {machine}",
-                SearchlabWarning,
-                stacklevel=2,
+            warn(
+                f"the logs of {space.workload} in {path} that were measured on {' and '.join(sorted(machines))} are "
+                f"no warm start for runs on {machine}"
             )
         warm_start = select_runs(list(selected.values()), plugin, space, features, transfers)
         return replace(warm_start, directories=self.directories)
@@ -273,7 +266,7 @@ class EarlierRuns:
             digests = {run.digest for run in self.runs if run.directory == path}
             if used.isdisjoint(digests):
                 text = f"no run can learn from any of the {len(digests)} logs in {path}, so it starts without them"
-                warnings.warn(text, SearchlabWarning, stacklevel=2)
+                warn(text)
         for run in self.runs:
             if run.directory is None and not run.of_suite and run.digest not in used:
                 header = run.log.header

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.plugins import load_attribute
+from searchlab.plugins import line_of, load_attribute
 from searchlab.space import Value
 
 Values = Mapping[str, Value]
@@ -48,8 +48,10 @@ class Restriction(NamedTuple):
             return bool(self.evaluate(values))
         except Exception as error:  # a function may raise anything
             config = {name: values[name] for name in values if name in self.knobs}
+            where = line_of(error, object)
             raise SearchlabError(
                 f"the restriction {self.text!r} fails for {config}: {type(error).__name__}: {error}"
+                + (f" ({where})" if where else "")
             ) from None
 
 

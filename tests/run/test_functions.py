@@ -7,6 +7,7 @@ import functools
 import importlib
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import searchlab
-from searchlab.errors import InvalidConfig, SearchlabError
+from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.log.writer import OtherRun
 from searchlab.measure.settings import FunctionSettings, LocalSettings
@@ -66,11 +67,12 @@ def misbehave(config: dict[str, Any]) -> Any:
     }[config["how"]]
 
 
+LINE = misbehave.__code__.co_firstlineno + 11  # on which it raises an exception
 FAILURES = {
     "exits": ("crash", "the running process ended with exit code 3"),
     "crashes": ("crash", "the running process died of SIGSEGV"),
     "hangs": ("run_timeout", "took longer than 1 s"),
-    "raises": ("run_error", "ZeroDivisionError: no way"),
+    "raises": ("run_error", f"ZeroDivisionError: no way ({__file__}:{LINE})"),
     "refuses": ("invalid", "x is too large"),
     "nan": ("run_error", "the function returned nan; seconds must be positive and finite"),
     "infinite": ("run_error", "the function returned inf; seconds must be positive and finite"),
@@ -345,3 +347,17 @@ def test_the_kind_of_measurement_follows_from_the_workload(module: Callable[[str
 def test_a_function_is_not_measured_as_a_program(measure: Any, tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match='use measure.kind = "function" instead of "local"'):
         tune(cost, space=SPACE, policy="grid", log=tmp_path / "a.jsonl", measure=measure)
+
+
+def test_an_error_in_a_restriction_or_a_schedule_has_its_line(tmp_path: Path) -> None:
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError("no way")
+
+    line = f"ZeroDivisionError: no way ({__file__}:{fails.__code__.co_firstlineno + 1})"
+    arguments: dict[str, Any] = {"space": {"x": [1]}, "policy": "grid", "trials": 1, "log": tmp_path / "a.jsonl"}
+    with pytest.raises(SearchlabError, match=re.escape(line)):
+        tune(cost, restrictions=[lambda x: fails()], **arguments)
+    with pytest.warns(SearchlabWarning) as warned:
+        result = tune("gemm:8x8x8", schedule=fails, **arguments)
+    assert result.trials[0].measurement.message == f"schedule: {line}"
+    assert {warning.filename for warning in warned} == {__file__}

@@ -67,7 +67,7 @@ def test_a_class_that_is_no_policy_is_refused(tmp_path: Path) -> None:
 def test_a_run_within_its_policys_warm_up_is_warned_of_once(study: Study, tmp_path: Path) -> None:
     with pytest.warns(SearchlabWarning, match="'xgb' does not use what it has learned until after 16 trials") as warned:
         study.plan()
-    assert len(warned) == 1
+    assert [warning.filename for warning in warned] == [__file__]
     assert "the run has only 16 trials, in batches of 8" in str(warned[0].message)
     for changes in ({"trials": 17}, {"policies": [{"name": "xgb", "options": {"n_startup": 8}}]}):
         with warnings.catch_warnings():
