@@ -1,6 +1,6 @@
 """Compares the best guided-gemm program of a short search with linear algebra libraries.
 
-    python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl onednn] [--threads 1 2] [--batch 1 8]
+    python studies/benchmarks/kernels.py [WORKLOAD ...] [--peer openblas mkl blis onednn] [--threads 1 2] [--batch 1 8]
         [--dtype float32 int8 bfloat16] [--weights packed] [--isa avx2] [--trials 32] [--rounds 21] [--json FILE]
         [--markdown]
 
@@ -10,12 +10,14 @@ is a vector-matrix product at batch 1. A is read in place; the search chooses th
 For int8 and bfloat16, it uses the CPU's dot-product instructions, if available; A is then packed if its rows are not a
 multiple of 32 bits. With ``--weights packed``, B is packed beforehand, which is not timed.
 
-The peers are ``openblas``, the BLAS in numpy's wheels (the default); ``mkl``, from Intel's wheel; and ``onednn``,
-called through PyTorch: its inner product or, for int8, which no other peer supports, its GEMM. OpenBLAS does not
-support bfloat16. The extra ``peers`` installs the last two. All sides are timed in turn, each in its own process. A
-library chooses its kernels according to the CPU. Settings that change this choice, such as OPENBLAS_CORETYPE, are
-removed, and the rows record the chosen kernels. MKL uses different kernels on AMD CPUs than on Intel CPUs. With ``--isa
-avx2``, no side uses AVX-512; on AMD CPUs, this does not affect MKL.
+The peers are ``openblas``, the BLAS in numpy's wheels (the default); ``mkl``, from Intel's wheel; ``blis``; and
+``onednn``, called through PyTorch: its inner product or, for int8, which no other peer supports, its GEMM. OpenBLAS and
+BLIS do not support bfloat16. The extra ``peers`` installs the last three. Its BLIS is version 0.7, for one thread; if
+the system has a ``libblis.so.4``, such as Debian's libblis4-pthread, this newer one is used. All sides are timed in
+turn, each in its own process. A library chooses its kernels according to the CPU. Settings that change this choice,
+such as OPENBLAS_CORETYPE, are removed, and the rows record the chosen kernels. MKL uses different kernels on AMD CPUs
+than on Intel CPUs, and BLIS uses those for AVX2 on CPUs that it does not know. With ``--isa avx2``, no side uses
+AVX-512; this does not affect BLIS or, on AMD CPUs, MKL.
 
 Rows are added to FILE, so a table can be measured in several runs; rows with the same workload and number of threads
 are replaced. ``--markdown`` prints the table in FILE.

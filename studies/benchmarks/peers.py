@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -33,23 +34,30 @@ MAPS = Path("/proc/self/maps")
 """The files mapped into this process, including libraries (on Linux)."""
 
 
-def require(names: Iterable[str]) -> None:
-    """Raise SearchlabError if one of the peers is missing; the message says what to install."""
+def require(names: Iterable[str], threads: Iterable[int] = (1,)) -> None:
+    """Raise SearchlabError if a peer is missing, or does not support these numbers of threads."""
     for name in names:
-        package = {"openblas": "numpy", "mkl": "mkl"}.get(name, "torch")
-        if (_mkl() is None) if name == "mkl" else (importlib.util.find_spec(package) is None):
+        package = {"openblas": "numpy", "mkl": "mkl", "blis": "blis"}.get(name, "torch")
+        libraries: Mapping[str, Callable[[], object]] = {"mkl": _mkl, "blis": _blis}
+        if (libraries[name]() if name in libraries else importlib.util.find_spec(package)) is None:
             raise SearchlabError(
                 f"the peer {name!r} requires the package {package!r}, which is not installed; run "
                 "pip install '.[peers]'"
             )
     if "openblas" in names and (blas := _numpy_blas()[0]) != "openblas":
         raise SearchlabError(f"the peer 'openblas' is numpy's BLAS, which is {blas} here; use a different peer")
+    if "blis" in names and max(threads) > 1 and not (library := _blis()).bli_info_get_enable_threading():
+        raise SearchlabError(
+            f"BLIS {_blis_version(library)} was built for one thread, so it cannot use {max(threads)}; pass "
+            "--threads 1, or install a threaded BLIS, such as Debian's package libblis4-pthread"
+        )
 
 
 COMPUTED: Mapping[type[Workload], Mapping[str, tuple[str, ...]]] = {
     Gemm: {
         "openblas": ("float32", "float64"),
         "mkl": ("float32", "float64", "bfloat16"),
+        "blis": ("float32", "float64"),
         "onednn": ("float32", "int8", "bfloat16"),
     },
     Conv2d: {"onednn": ("float32", "bfloat16"), "onednn-blocked": ("float32", "int8", "bfloat16")},
@@ -115,6 +123,33 @@ def mkl(workload: Gemm) -> Side:
     return Side(
         lambda: function(*arguments), lambda: c, {"version": distribution("mkl").version, "kernels": " ".join(loaded)}
     )
+
+
+def blis(workload: Gemm) -> Side:
+    """Return BLIS's gemm, or its gemv for a single row or column."""
+    library = _blis()
+    a, b, c = _operands(workload)
+    letter, real = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}[workload.dtype]
+    integer = ctypes.c_int64 if library.bli_info_get_int_type_size() == 64 else ctypes.c_int32
+    library.bli_thread_set_num_threads(integer(int(os.environ["OMP_NUM_THREADS"])))
+    m, n, k, stride = (integer(size) for size in (workload.m, workload.n, workload.k, 1))
+    one, zero = (ctypes.byref(real(value)) for value in (1, 0))
+    as_is = ctypes.c_int(0)
+    at = {name: array.ctypes.data_as(ctypes.c_void_p) for name, array in (("A", a), ("B", b), ("C", c))}
+    # Each matrix is followed by the strides of its rows and columns. The row A is a column for the transposed B.
+    arguments: tuple[Any, ...]
+    if workload.m == 1:
+        arguments = (as_is, as_is, n, k, one, at["B"], stride, n, at["A"], stride, zero, at["C"], stride)
+    elif workload.n == 1:
+        arguments = (as_is, as_is, m, k, one, at["A"], k, stride, at["B"], stride, zero, at["C"], stride)
+    else:
+        operands = (at["A"], k, stride, at["B"], n, stride)
+        arguments = (as_is, as_is, m, n, k, one, *operands, zero, at["C"], n, stride)
+    function = getattr(library, f"bli_{letter}{'gemv' if 1 in (workload.m, workload.n) else 'gemm'}")
+    function.restype = None
+    library.bli_arch_string.restype = ctypes.c_char_p
+    kernels = library.bli_arch_string(library.bli_arch_query_id()).decode()
+    return Side(lambda: function(*arguments), lambda: c, {"version": _blis_version(library), "kernels": kernels})
 
 
 def onednn_linear(workload: Gemm) -> Side:
@@ -185,7 +220,12 @@ def onednn_blocked(workload: Conv2d) -> Side:
     return _rounded(side, workload)
 
 
-GEMM: Mapping[str, Callable[[Gemm], Side]] = {"openblas": openblas, "mkl": mkl, "onednn": onednn_linear}
+GEMM: Mapping[str, Callable[[Gemm], Side]] = {
+    "openblas": openblas,
+    "mkl": mkl,
+    "blis": blis,
+    "onednn": onednn_linear,
+}
 CONV2D: Mapping[str, Callable[[Conv2d], Side]] = {"onednn": onednn_conv2d, "onednn-blocked": onednn_blocked}
 """The peers by name."""
 
@@ -265,6 +305,22 @@ def _mkl() -> Path | None:
     except PackageNotFoundError:
         return None
     return next((Path(str(file.locate())) for file in files if re.match(r"libmkl_rt\.so", file.name)), None)
+
+
+def _blis() -> Any:
+    """Return the system's BLIS or else that of the package blis, which uses one thread, or None if there is neither."""
+    with suppress(OSError):
+        return ctypes.CDLL("libblis.so.4")
+    try:
+        files = distribution("blis").files or []
+    except PackageNotFoundError:
+        return None
+    return next((ctypes.CDLL(str(file.locate())) for file in files if re.match(r"cy\..*so$", file.name)), None)
+
+
+def _blis_version(library: Any) -> str:
+    library.bli_info_get_version_str.restype = ctypes.c_char_p
+    return str(library.bli_info_get_version_str().decode())
 
 
 def _numpy_blas() -> tuple[str, str]:

@@ -37,7 +37,7 @@ BUSY = 10.0  # the percentage of CPU time above which other processes prolong a 
 PATIENCE = 1.0  # the maximum rest in seconds
 
 THREADS = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-FOREIGN = ("OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "GOMP_", "KMP_")
+FOREIGN = ("OPENBLAS_", "MKL_", "BLIS_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "GOMP_", "KMP_")
 """Prefixes of the environment variables to remove, such as OPENBLAS_CORETYPE."""
 
 ISAS = {

@@ -29,7 +29,7 @@ Weights = Literal["plain", "packed"]
 BATCHES = (1, 8)
 """The batch sizes of the default workloads."""
 
-TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
+TITLES = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "onednn": "oneDNN", "onednn-blocked": "oneDNN, blocked"}
 """The name of each peer in tables."""
 
 
@@ -105,7 +105,8 @@ class Benchmark:
             print(markdown([row for row in rows if not options.threads or row["threads"] in options.threads]))
             return
         try:
-            require(options.peers)
+            threads = options.threads or sorted({1, available_cores()})
+            require(options.peers, threads)
             layers = self.workloads(batches, options.dtype)
             if options.batch and (others := [name for name in options.workloads if name not in layers]):
                 raise SearchlabError(
@@ -118,9 +119,9 @@ class Benchmark:
         except SearchlabError as error:
             sys.exit(str(error))
         rows = []
-        for threads in options.threads or sorted({1, available_cores()}):
+        for count in threads:
             for name, batch in workloads.items():
-                row = self.row(name, batch, threads, options)
+                row = self.row(name, batch, count, options)
                 rows = keep(options.json, [*rows, row])
                 print(line(row), flush=True)
         print(*summaries(rows), sep="\n")

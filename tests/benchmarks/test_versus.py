@@ -70,14 +70,33 @@ def test_a_batch_that_a_named_layer_does_not_have_is_refused() -> None:
 
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        kernels.BENCHMARK.parse(["--peer", "blis"])
-    assert "openblas, mkl, onednn" in capsys.readouterr().err.replace("'", "")
+        kernels.BENCHMARK.parse(["--peer", "eigen"])
+    assert "openblas, mkl, blis, onednn" in capsys.readouterr().err.replace("'", "")
 
 
 def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "_mkl", lambda: None)
     with pytest.raises(SystemExit, match=r"'mkl' requires the package 'mkl'.*pip install '\.\[peers\]'"):
         kernels.BENCHMARK.main(["--peer", "mkl"])
+
+
+@pytest.mark.skipif(peers._blis() is None, reason="needs BLIS")
+@pytest.mark.parametrize("workload", ["gemm:37x41x53", "gemm:1x41x53", "gemm:37x1x53:float64", "gemm:64x48x32:float64"])
+def test_blis_computes_products_and_says_which_kernels_it_has(workload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    task = {"workload": workload, "threads": 1, "weights": "plain", "peer": "blis"}
+    with turns.SideProcess(kernels.__file__, task) as side:  # which checks the result
+        assert set(side.facts) == {"version", "kernels"} and all(side.facts.values())
+
+
+def test_a_blis_for_one_thread_is_refused_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Serial:
+        bli_info_get_enable_threading = staticmethod(lambda: 0)
+
+    monkeypatch.setattr(peers, "_blis", Serial)
+    monkeypatch.setattr(peers, "_blis_version", lambda library: "0.7.0")
+    with pytest.raises(SystemExit, match=r"BLIS 0\.7\.0 was built for one thread.*pass --threads 1"):
+        kernels.BENCHMARK.main(["--peer", "blis", "--threads", "2"])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +111,7 @@ def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.Monk
 def test_other_workloads_are_refused(
     monkeypatch: pytest.MonkeyPatch, benchmark: ModuleType, workload: str, message: str
 ) -> None:
-    monkeypatch.setattr(versus, "require", lambda names: None)
+    monkeypatch.setattr(versus, "require", lambda names, threads: None)
     with pytest.raises(SystemExit, match=message):
         benchmark.BENCHMARK.main([workload])
 
@@ -234,6 +253,7 @@ def test_rows_replace_those_of_the_same_workload_and_threads(tmp_path: Path) -> 
     ("workload", "names"),
     [
         ("gemm:8x8x8:int8", ["mkl"]),
+        ("gemm:8x8x8:bfloat16", ["blis"]),
         ("gemm:8x8x8:float64", ["mkl", "onednn"]),
         ("conv2d:1x8x8x8x8x3x3:int8", ["onednn-blocked", "onednn"]),
     ],
