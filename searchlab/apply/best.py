@@ -20,6 +20,7 @@ from ..options import checks_arguments
 from ..survival import crash_of
 from ..target import Target
 from ..workload import PACK, packed_by, program_hash
+from .kernel import innermost_loop, kernels_of
 
 if TYPE_CHECKING:
     import tvm
@@ -31,7 +32,7 @@ EXPORT_SECONDS = 600
 THREADS = "TVM_NUM_THREADS"
 """The variable with TVM's number of threads, which TVM reads when it starts them and whenever a program runs."""
 
-TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "asm")
+TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "kernel", "asm")
 """The textual forms of a program, from its schedule to its assembly."""
 
 
@@ -116,8 +117,10 @@ def text_of(best: Best, name: str) -> str:
     Args:
         best: A result's best trial.
         name: One of :data:`TEXTS`. ``lowered`` is the TensorIR from which TVM generates code. ``llvm`` is the LLVM IR
-            (for a GPU, that of the host code). ``source`` is the LLVM IR for a CPU and the kernels' C++ code for CUDA.
-            ``asm`` is assembly for a CPU and the kernels' PTX for CUDA, which requires nvcc or nvrtc.
+            (for a GPU, that of the host code). ``source`` is the LLVM IR for a CPU and the generated C++ code for CUDA.
+            ``kernel`` is its part that takes most of the time: the innermost loop with the most multiplications, as
+            assembly, for a CPU, and the kernels without their preamble for CUDA. ``asm`` is assembly for a CPU and the
+            kernels' PTX for CUDA, which requires nvcc or nvrtc.
 
     Raises:
         SearchlabError: If ``name`` is unknown, or if the program does not compile.
@@ -142,9 +145,12 @@ def text_of(best: Best, name: str) -> str:
             return _lower(module, target)
     host = _build(module, target).mod
     if name == "llvm" or not host.imports:
-        return str(host.inspect_source("s" if name == "asm" else "ll"))
-    kernels = str(host.imports[0].inspect_source())
-    return kernels if name == "source" else _ptx(kernels, target)
+        code = str(host.inspect_source("s" if name in ("kernel", "asm") else "ll"))
+        return innermost_loop(code) if name == "kernel" else code
+    code = str(host.imports[0].inspect_source())
+    if name == "asm":
+        return _ptx(code, target)
+    return kernels_of(code) if name == "kernel" else code
 
 
 def python_script(module: tvm.IRModule, target: Target, title: str) -> str:

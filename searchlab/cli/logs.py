@@ -41,14 +41,16 @@ log = typer.Typer(no_args_is_help=True, help="Check the logs of runs.")
 table = typer.Typer(no_args_is_help=True, help="Record measurements that stand in for the machine, and describe them.")
 costmodel = typer.Typer(no_args_is_help=True, help="Evaluate cost models without a search.")
 
-Show = StrEnum("Show", ["config", "trace", "python", "tir", "lowered", "llvm", "source", "asm"])
+Show = StrEnum("Show", ["config", "trace", "python", "tir", "lowered", "llvm", "source", "kernel", "asm"])
 ShowForm = Annotated[
     Show,
     Option(
         help=(
             "What to show: the `config`; the schedule as a `trace`; the TensorIR (`tir`), also as a `python` script "
             "that needs only TVM or in its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, the LLVM IR of "
-            "the host code); the generated code (`source`; for CUDA, C++); or the assembly (`asm`; for CUDA, PTX)."
+            "the host code); the generated code (`source`; for CUDA, C++); its part that takes most of the time "
+            "(`kernel`: for CUDA, the kernels; for a CPU, the innermost loop in assembly); or the assembly (`asm`; for "
+            "CUDA, PTX)."
         )
     ),
 ]

@@ -126,14 +126,16 @@ seconds = float(np.median(timer(*arguments).results))
 print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1f} GFLOPS.")
 
 # %% Look at it
-# You can print the program as TensorIR, and as compiled code: LLVM's intermediate representation for a CPU, or CUDA C++
-# for a GPU. On the command line, use ``searchlab best LOG --show tir`` and ``source``; ``python`` prints a script that
-# needs only TVM.
+# You can print the program as TensorIR, and as generated code. ``kernel`` is the part that takes most of the time: the
+# kernels in CUDA C++ for a GPU, or the innermost loop in assembly for a CPU. On the command line, use ``searchlab best
+# LOG --show tir`` and ``kernel``; ``source`` and ``asm`` print all of the code, and ``python`` a script that needs only
+# TVM.
 best = result.best
 print("\nTensorIR:")
 print(module.script())
-lines = text_of(best, "source").splitlines()
-print(f"\nThe first of {len(lines)} lines of {'CUDA' if target.kind == 'cuda' else 'LLVM IR'}:")
+lines = text_of(best, "kernel").splitlines()
+title = "its CUDA kernel" if target.kind == "cuda" else "its innermost loop, in assembly"
+print(f"\nThe first of {len(lines)} lines of {title}:")
 print("\n".join(lines[:40]))
 
 # %% Go on with 5 more trials

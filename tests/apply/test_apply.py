@@ -56,6 +56,7 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
         "lowered": "T.func_attr",
         "llvm": "define ",
         "source": "define ",
+        "kernel": "\t",
         "asm": ".globl\t__tvm_ffi_main",
     }
     assert set(told) == set(TEXTS)
@@ -66,6 +67,8 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
         text_of(best, "lvm")
     best = searchlab.load_log(cuda_log).best
     assert "__global__" in text_of(best, "source") and "define " in text_of(best, "llvm")
+    assert text_of(best, "kernel").startswith('extern "C" __global__') and text_of(best, "kernel").endswith("}")
+    assert "#" not in text_of(best, "kernel").partition("{")[0]
     assert "threadIdx" in text_of(best, "lowered")
 
 
