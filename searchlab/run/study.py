@@ -107,6 +107,8 @@ class PolicyEntry(PluginEntry, frozen=True):
         cost_model: The only cost model to use with this policy, instead of the study's cost models.
         features: The features for the cost model, instead of those in the cost model's entry.
         warm_start: Overrides the study's ``warm_start``.
+        spaces: The only spaces to search with this policy, by name or label, instead of all spaces of the study. A
+            system with a strategy of its own is then compared with other systems.
         tuned_on: The tables on which the options were tuned, such as ``hub-v1/dev``, or empty if they are as published.
             This only documents the options, and does not affect runs.
     """
@@ -118,6 +120,7 @@ class PolicyEntry(PluginEntry, frozen=True):
     cost_model: str | Plugin | None = None
     features: FeaturesName | None = None
     warm_start: list[str] | None = None
+    spaces: list[str] = msgspec.field(default_factory=list)
     tuned_on: str = ""
 
     def __post_init__(self) -> None:
@@ -140,8 +143,8 @@ class SuiteSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys in a study file.
 
-    Every policy searches every workload in every space with every seed. A policy that uses a cost model runs with each
-    of the study's cost models, unless its class or its entry specifies a single one.
+    Every policy searches every workload in every space, or in those of its entry, with every seed. A policy that uses a
+    cost model runs with each of the study's cost models, unless its class or its entry specifies a single one.
 
     Attributes:
         policies: Policies by name, or with options.
@@ -208,6 +211,14 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
                 hint = "; add one, or specify a suite" if name in OF_SUITE else ""
                 raise ValueError(f"{name} must not be empty{hint}")
+        titles = [entry.title for entry in self.space_entries]
+        for entry in self.policy_entries:
+            for name in entry.spaces:
+                if name not in titles:
+                    raise ValueError(
+                        f"policy {entry.title!r} is to search the space {name!r}, which is not among the study's spaces"
+                        f"{did_you_mean(name, titles)}"
+                    )
         if len(set(self.seed_list)) < len(self.seed_list):
             raise ValueError(f"seeds must be distinct, not {self.seeds}")
 
@@ -464,7 +475,12 @@ class Study:
         _check_distinct("policy", [file_name(label) for label in labels])
         known_strategies = [*labels, *(self.suite.baseline_files if self.suite else ())]
         spaces = [entry.title for entry in spec.space_entries]
-        with_space = [f"{space} / {label}" for space in spaces for label in labels]  # in a report on several spaces
+        with_space = [  # as in a report on several spaces
+            f"{space} / {strategy.label}"
+            for space in spaces
+            for entry, strategy in strategies
+            if space in (entry.spaces or spaces)
+        ]
         for key, names, choices in (
             ("contrasts", [name for pair in spec.contrasts for name in pair], known_strategies),
             (
@@ -486,6 +502,8 @@ class Study:
             for folder, space_choice, settings in group:
                 table_costs = cache(partial(self._all_costs, space_choice, settings))
                 for entry, strategy in strategies:
+                    if entry.spaces and space_choice.name not in entry.spaces:
+                        continue
                     sources = tuple(spec.warm_start if entry.warm_start is None else entry.warm_start)
                     if sources not in earlier:
                         earlier[sources] = EarlierRuns.from_sources(sources, settings.statistic, self.base)

@@ -74,6 +74,19 @@ def test_one_space_with_two_labels_is_reported_as_two(base: dict[str, Any], tmp_
     assert {row.strategy for row in rows} == {"one / random", "two / random"}
 
 
+def test_a_policy_may_search_only_some_spaces(base: dict[str, Any], tmp_path: Path) -> None:
+    policies = [{"name": "random", "spaces": ["small"]}, {"name": "grid", "spaces": ["dependent"]}, "tpe"]
+    claim = {"text": "x", "source": "x", "strategy": "small / random", "against": "dependent / grid"}
+    data = {**base, "policies": policies, "seeds": 1}
+    Study.from_dict({**data, "claims": [claim]}, tmp_path).run(tmp_path / "out")
+    rows = report(tmp_path / "out").workloads[0].strategies
+    assert {row.strategy for row in rows} == {"small / random", "dependent / grid", "small / tpe", "dependent / tpe"}
+    with pytest.raises(SearchlabError, match="refer to the strategy 'dependent / random', which is not in the study"):
+        Study.from_dict({**data, "claims": [{**claim, "strategy": "dependent / random"}]}, tmp_path).plan()
+    with pytest.raises(SearchlabError, match="the space 'smal', which is not among the study's spaces; did you mean"):
+        Study.from_dict({**data, "policies": [{"name": "random", "spaces": ["smal"]}]}, tmp_path)
+
+
 def test_one_seed_one_result(base: dict[str, Any], tmp_path: Path) -> None:
     for out in ("a", "b"):
         Study.from_dict(base, tmp_path).run(tmp_path / out)
