@@ -17,7 +17,7 @@ def kernels_of(source: str) -> str:
     """Return the kernels in CUDA C++, without the preamble and the declarations before them."""
     lines = source.splitlines()
     starts = [number for number, line in enumerate(lines) if "__global__" in line and not line.rstrip().endswith(";")]
-    return "\n".join(lines[min(starts, default=0) :])
+    return "\n".join(lines[min(starts, default=0) :]).rstrip()
 
 
 def innermost_loop(assembly: str) -> str:
