@@ -111,16 +111,16 @@ class RunsFailed(SearchlabError):
 
     def __init__(self, reasons: Mapping[Path, str], count: int) -> None:
         self.reasons = reasons
-        logs_by_reason: dict[str, list[Path]] = {}
+        groups: dict[str, list[tuple[Path, str]]] = {}  # equal reasons, apart from the log and later sentences
         for log, reason in reasons.items():
-            logs_by_reason.setdefault(reason, []).append(log)
+            text = reason.removeprefix(str(log)) if reason.startswith(str(log)) else f": {reason}"
+            groups.setdefault(text.partition(". ")[0], []).append((log, text))
         texts = []
-        for reason, logs in list(logs_by_reason.items())[:SHOWN]:
-            more = f" and {len(logs) - 1} more" if len(logs) > 1 else ""
-            names_log = not more and reason.startswith(str(logs[0]))
-            texts.append(reason if names_log else f"{logs[0]}{more}: {reason}")
-        if len(logs_by_reason) > SHOWN:
-            texts.append(f"{len(logs_by_reason) - SHOWN} other reasons")
+        for (log, text), *others in list(groups.values())[:SHOWN]:
+            more = f" and {len(others)} more" if others else ""
+            texts.append(f"{log}{more}{text}")
+        if len(groups) > SHOWN:
+            texts.append(f"{len(groups) - SHOWN} other reasons")
         super().__init__(f"{len(reasons)} of {count} runs failed. {'; '.join(texts)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +13,14 @@ from typer import Argument, Option
 
 from ..analysis import read_runs
 from ..analysis.watch import WatchServer
+from ..analysis.words import counted
 from ..errors import RunsFailed, SearchlabError
 from ..log.forecast import RunStatus, duration, forecast, total_left
-from ..log.format import read_existing_log
-from ..log.plan import PlannedRun
+from ..log.writer import OtherRun
 from ..options import Jobs, Seed, Trials
 from ..plugins import is_registered, reference_of
-from ..run.plan import in_shard, parse_shard
+from ..run.open import open_runs
+from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from .report import Full, read_study_runs, report_on_study, show_report
@@ -103,9 +105,8 @@ def run(
     for reason in left_out:
         notes.print(f"note: {reason}", soft_wrap=True)
     if dry_run:
-        shard_logs = {run.log.as_posix(): run.settings.replays for run in in_shard(runs, part, parts)}
-        planned = [run for run in loaded.planned_runs() if run.log in shard_logs]
-        _say_forecast(planned, directory, replays=all(shard_logs.values()), as_json=as_json)
+        here = executor is None and loaded.spec.executor is None
+        _say_forecast(loaded, in_shard(runs, part, parts), directory, here, as_json)
         return
     failed = summary = None
     with interruptible():
@@ -140,15 +141,43 @@ def run(
         )
 
 
-def _say_forecast(runs: Sequence[PlannedRun], directory: Path, *, replays: bool, as_json: bool) -> None:
-    """Print the work that is left. If all runs are over tables (``replays``), nothing has to be measured for it."""
-    forecasts = forecast([RunStatus.from_log(run, read_existing_log(directory / run.log)) for run in runs])
+def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_machine: bool, as_json: bool) -> None:
+    """Print the work that is left, and which of the logs in ``directory`` cannot be continued or are yet to be checked.
+
+    The trials of a log that cannot be continued do not count.
+    """
+    planned = {run.log: run for run in study.planned_runs()}
+    statuses: list[RunStatus] = []
+    refused: list[str] = []
+    unchecked: list[str] = []
+    every_run = [replace(run, log=directory / run.log) for run in study.plan()[0]]
+    for run in runs:
+        log = None
+        try:
+            [opened] = open_runs([replace(run, log=directory / run.log)], every_run, on_this_machine)
+            log = opened.existing_log
+        except OtherRun as error:
+            refused.append(str(error))
+        if log is not None and log.records and not opened.is_current(log):
+            unchecked.append(opened.changes_since(log))
+        statuses.append(RunStatus.from_log(planned[run.log.as_posix()], log))
+    notes = err if as_json else out
+    if refused:
+        others = f" ({len(refused) - 1} other logs cannot be continued either)" if len(refused) > 1 else ""
+        notes.print(f"note: {refused[0]}{others}", soft_wrap=True)
+    if unchecked:
+        notes.print(
+            f"note: {counted(len(unchecked), 'log')} will first be compared with what today's code does, since these "
+            f"have changed: {unchecked[0]}",
+            soft_wrap=True,
+        )
+    forecasts = forecast(statuses)
     if as_json:
         say_json(forecasts)
         return
 
     unknown, reason = "unknown", "no trials are logged"
-    if replays:
+    if all(run.settings.replays for run in runs):  # nothing has to be measured
         unknown, reason = "seconds", "tables replace measuring"
     say_table(
         ("workload", "space", "strategy", "runs", "complete", "trials left", "time left"),

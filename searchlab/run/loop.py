@@ -21,9 +21,8 @@ from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
-from ..log.programs import version_changes
 from ..log.result import MARGIN, ROUNDS, sentinel
-from ..log.writer import LogWriter, OtherRun, ways_on
+from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
 from ..plugins import noting_interrupts
@@ -32,7 +31,7 @@ from ..records import Trial, describe_failures
 from ..space import Config, Space
 from ..stats.random_search import Draws
 from ..workload import Function
-from .open import discard
+from .open import discard, not_reproduced
 from .plan import OnTrial, Run
 
 DIGITS = 9
@@ -263,9 +262,7 @@ class RunLoop:
         """Raise OtherRun if the space now yields another program, or the table another time, for a logged config."""
         space = self._run.space
         if isinstance(space.workload, Function) and not self._measurer.repeatable:
-            if self._log.records and self._log.log.code.get("workload") != self._run.code["workload"]:
-                raise self._other_run(self._log.records[0], "was measured by other code")
-            return
+            return  # there is no program, and open_runs has compared the function
         if self._measurer.repeatable:
             configs = [record.trial.config for record in self._log.records]
             for record, measurement in zip(self._log.records, self._measurer.measure(space, configs), strict=True):
@@ -306,14 +303,7 @@ class RunLoop:
 
     def _other_run(self, record: Record, now_is: str) -> OtherRun:
         """Return the error to raise when the code that now runs does not reproduce the trial ``record``."""
-        log, code = self._log.log, self._run.code
-        changed = version_changes(log.versions)
-        changed += [f"the code of the {role}" for role, digest in code.items() if log.code.get(role, digest) != digest]
-        cause = f"these have changed: {', '.join(changed)}" if changed else "the policy or space is not deterministic"
-        return OtherRun(
-            f"{log.path} cannot be continued: its trial {record.index} {now_is}; {cause}. Restore what wrote it, "
-            f"{ways_on(log.header)}"
-        )
+        return not_reproduced(self._run, self._log.log, f"Trial {record.index} {now_is}")
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:

@@ -11,8 +11,9 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import Header, read_existing_log
-from ..log.writer import OtherRun, check_identity, move_aside
+from ..log.format import Header, Log, read_existing_log
+from ..log.writer import OtherRun, check_identity, move_aside, ways_on
+from ..workload import Function
 from .plan import Run
 from .warm_start import EarlierRun, WarmStart, find_run, select_runs
 
@@ -50,14 +51,35 @@ def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool =
             if real_path(path := earlier.log.path) in logs:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
         if (log := read(run.log)) is not None:
-            header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
             try:
-                check_identity(run.log, log.header, header)
+                _check_log(run, log, on_this_machine)
             except OtherRun as error:
                 discard(run, error)
                 log = None
         result.append(replace(run, existing_log=log))
     return result
+
+
+def _check_log(run: Run, log: Log, on_this_machine: bool = True) -> None:
+    """Raise OtherRun if ``run`` cannot continue ``log``, as far as this is known before the run.
+
+    Other code may turn out not to reproduce the logged trials, unless it is that of a function, whose costs are those
+    of the old code in any case.
+    """
+    header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
+    check_identity(run.log, log.header, header)
+    is_called = isinstance(run.space.workload, Function) and not run.settings.replays
+    if is_called and log.records and log.code.get("workload") != run.code["workload"]:
+        raise not_reproduced(run, log, "Its trials were measured by the old function")
+
+
+def not_reproduced(run: Run, log: Log, detail: str) -> OtherRun:
+    """Return the error to raise if the code of ``run`` does not reproduce ``log``; ``detail`` is a sentence."""
+    changes = run.changes_since(log)
+    cause = f"these have changed: {changes}" if changes else "the policy or space is not deterministic"
+    return OtherRun(
+        f"{log.path} cannot be continued, since {cause}; restore what wrote it, {ways_on(log.header)}. {detail}"
+    )
 
 
 def discard(run: Run, error: OtherRun) -> None:

@@ -27,6 +27,7 @@ from ..log.format import (
     RandomDraws,
 )
 from ..log.plan import Budget
+from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, machine
 from ..measure.contract import Conditions, conditions
 from ..measure.settings import Settings, TableSettings
@@ -232,6 +233,11 @@ class Run:
     def is_current(self, log: Log) -> bool:
         """Return whether ``log`` was written, or has been reproduced, by today's code and libraries."""
         return log.code == self.code and log.versions == library_versions()
+
+    def changes_since(self, log: Log) -> str:
+        """Return which libraries and code have changed since ``log`` was written, or "" if none has."""
+        code = [f"the code of the {role}" for role, digest in self.code.items() if log.code.get(role, digest) != digest]
+        return ", ".join([*version_changes(log.versions), *code])
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""

@@ -359,6 +359,31 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert "4 runs, 4 of them complete" in searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
 
 
+@pytest.mark.parametrize("edited", ["objective", "proposer"])
+def test_a_study_whose_code_has_changed_is_refused_in_a_sentence(edited: str, tmp_path: Path) -> None:
+    (tmp_path / "objective.py").write_text("def f(config):\n    return config['x']\n")
+    (tmp_path / "proposer.py").write_text(
+        "import searchlab\n\n\nclass Fixed(searchlab.Policy):\n    def ask(self, n):\n"
+        "        return [self.space.config_at(1)]\n\n    def tell(self, trials):\n        pass\n"
+    )
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'workloads = ["python:objective:f"]\npolicies = ["proposer:Fixed"]\ntrials = 1\nseeds = 3\n'
+        '[[spaces]]\nname = "parameters"\noptions.parameters = { x = [1, 2, 3] }\n'
+    )
+    assert searchlab("run", study, cwd=tmp_path).returncode == 0
+    file = tmp_path / f"{edited}.py"
+    file.write_text(file.read_text().replace("config['x']", "1").replace("config_at(1)", "config_at(0)"))
+    dry = searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
+    done = searchlab("run", study, cwd=tmp_path)
+    assert done.returncode != 0 and done.stderr.count("cannot be continued") == 1
+    if edited == "objective":
+        assert "3 runs, 0 of them complete" in dry and "2 other logs cannot be continued either" in dry
+    else:
+        assert "3 logs will first be compared" in dry and "the code of the policy" in dry
+        assert "seed0.jsonl and 2 more cannot be continued" in done.stderr
+
+
 def test_a_run_prints_what_is_asked_for(study: Path, tmp_path: Path) -> None:
     short = searchlab("run", study, cwd=tmp_path).stdout
     full = searchlab("run", study, "--full", cwd=tmp_path).stdout

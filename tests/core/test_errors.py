@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from searchlab.errors import describe, did_you_mean, first_line, last_line
+from searchlab.errors import RunsFailed, describe, did_you_mean, first_line, last_line
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,11 @@ def test_an_error_is_described_by_its_type_and_its_first_line() -> None:
 )
 def test_an_abbreviation_is_nearer_than_a_similar_word(word: str, hint: str) -> None:
     assert did_you_mean(word, ["steps", "epsilon", "Batch"]) == f"; {hint}"
+
+
+def test_equal_reasons_of_failed_runs_are_listed_once() -> None:
+    reasons = {
+        Path(f"{seed}.jsonl"): f"{seed}.jsonl cannot be continued; restore it. Trial {seed} is" for seed in "012"
+    }
+    text = str(RunsFailed({**reasons, Path("3.jsonl"): "died"}, 5))
+    assert text == "4 of 5 runs failed. 0.jsonl and 2 more cannot be continued; restore it. Trial 0 is; 3.jsonl: died"

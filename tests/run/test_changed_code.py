@@ -220,7 +220,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
             lines[10] = lines[10].replace(json.dumps(other, separators=(",", ":")), json.dumps(config))
         path.write_text("\n".join(lines) + "\n")
         edited = replace(run, code={**run.code, "policy": "0" * 16})
-        refused = pytest.raises(OtherRun, match="trial 9") if last == "different" else nullcontext()
+        refused = pytest.raises(OtherRun, match="Trial 9") if last == "different" else nullcontext()
         with refused, RunLoop(edited, measurers.for_run(run)) as stopped:
             assert [len(stopped.step(most)) for most in (6, 2)] == [4, 2]
             stopped.finish()

@@ -146,7 +146,7 @@ def test_an_edited_function_does_not_continue_a_log(module: Callable[[str], None
     assert run(2) == [2, 3]
     module("config['x'] + 100")
     for trials in (2, 3):  # the log is complete, or is to be extended
-        with pytest.raises(OtherRun, match="measured by other code; these have changed: the code of the workload"):
+        with pytest.raises(OtherRun, match="since these have changed: the code of the workload; restore"):
             run(trials)
     assert run(2, discard=True) == [101, 102]
 
