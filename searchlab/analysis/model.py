@@ -319,7 +319,8 @@ class BestProgram(msgspec.Struct, frozen=True, kw_only=True):
     trial: int  # index in the log, from 0
     gflops: float  # from its last measurement
     seconds: float  # from its last measurement
-    as_trial: float  # GFLOPS from its measurement as a trial
+    as_trial: float  # throughput from its measurement as a trial
+    unit: str  # of the throughputs
     tied: list[int] | None  # trials that were equally fast when measured again; None if no trials were
     config: dict[str, Any]
     log: str

@@ -306,6 +306,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "gflops": "gflops",
         "seconds": "seconds",
         "gflops_as_trial": "as_trial",
+        "unit": "unit",
         "tied": lambda program: None if program.tied is None else " ".join(map(str, program.tied)),
         "config": lambda program: msgspec.json.encode(program.config).decode(),
         "log": "log",
@@ -318,7 +319,7 @@ The columns of ``summary`` and ``overall`` are declared by the measures, and fur
 """
 RUN_COLUMNS = (
     *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
-    *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops"),
+    *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops", "unit"),
 )
 OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
 PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
@@ -338,7 +339,7 @@ def number_tables(
     strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
     contrasts = [*((item.workload, item.contrasts) for item in items), *([("", overall.contrasts)] if overall else [])]
     curves = (
-        (run.workload, run.strategy, run.seed, trial + 1, seconds, best)
+        (run.workload, run.strategy, run.seed, trial + 1, seconds, best, item.unit)
         for item in comparison.values()
         for run in item.runs
         for at in [np.arange(len(run.curve)) if every_trial else steps(run)]
@@ -356,7 +357,7 @@ def number_tables(
                 for record in rows_of_contrasts
             ),
         ),
-        "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops"), curves),
+        "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops", "unit"), curves),
         "importances": Rows(
             ("workload", "space", "knob", "importance", "values", "best_value"),
             (
@@ -397,7 +398,8 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
                 labels = (item.workload, run.space, name, run.seed, run.log.trials, run.seed in by_seed)
                 optimum = run.log.header.optimum
                 optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
-                yield *labels, *own_areas, best, *own_times, int((run.log.failures >= 0).sum()), optimum_gflops
+                failed = int((run.log.failures >= 0).sum())
+                yield *labels, *own_areas, best, *own_times, failed, optimum_gflops, run.log.unit
 
 
 def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
@@ -439,6 +441,7 @@ def run_programs(comparison: ComparedRuns) -> list[BestProgram]:
                 gflops=log.flops / seconds / 1e9,
                 seconds=seconds,
                 as_trial=log.flops / float(log.costs[index]) / 1e9,
+                unit=log.unit,
                 tied=tied,
                 config=log.config(index),
                 log=run.file,

@@ -174,12 +174,14 @@ class Result:
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row for each trial.
 
-        Its columns are ``trial``, ``cost`` (in seconds), ``gflops``, ``best_gflops``, ``gflops_retimed``, ``repeats``
-        (a tuple of seconds), ``elapsed`` (in seconds), ``failure``, ``reused``, and a column ``config.<name>`` for each
-        knob. ``gflops`` and ``best_gflops`` were measured during the search. ``gflops_retimed`` is the throughput of a
-        finalist that was timed again at the end, and NaN for other trials. The maximum of ``gflops`` may exceed
-        :attr:`Best.gflops`, which is taken from ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with
-        string values are categorical; knobs with lists or mixed types are objects.
+        Its columns are ``trial``, ``cost`` (in seconds), ``gflops``, ``best_gflops``, ``gflops_retimed``, ``unit``,
+        ``repeats`` (a tuple of seconds), ``elapsed`` (in seconds), ``failure``, ``reused``, and a column
+        ``config.<name>`` for each knob. ``unit`` is that of the throughputs: "GFLOPS", or "runs/s" if the number of
+        operations is unknown, as for functions. ``gflops`` and ``best_gflops`` were measured during the search.
+        ``gflops_retimed`` is the throughput of a finalist that was timed again at the end, and NaN for other trials.
+        The maximum of ``gflops`` may exceed :attr:`Best.gflops`, which is taken from ``gflops_retimed`` if the run has
+        finalists. ``failure`` and knobs with string values are categorical; knobs with lists or mixed types are
+        objects.
         """
         import pandas as pd
 
@@ -306,12 +308,14 @@ def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, 
     failures: Ints = np.concatenate([log.failures for log in logs])
     kinds: list[str] = list(FAILURES)
     gflops = [log.flops / log.costs / 1e9 for log in logs]
+    log_of_trial = np.repeat(np.arange(len(logs)), [log.trials for log in logs])
     columns: dict[str, Any] = {
         "trial": np.concatenate([np.arange(log.trials) for log in logs]),
         "cost": np.concatenate([log.costs for log in logs]),
         "gflops": np.concatenate(gflops),
         "best_gflops": np.concatenate([np.maximum.accumulate(values) for values in gflops]),
         "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
+        "unit": pd.Series([log.unit for log in logs], dtype="category").array.take(log_of_trial),
         "repeats": _repeats(logs),
         "elapsed": np.concatenate([log.elapsed for log in logs]),
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
