@@ -50,6 +50,7 @@ class ForeignTask:
     versions: dict[str, str] = field(default_factory=dict)
     source: Any = None  # the data about the computation that config_in needs, whose form depends on the format
     native: Header | None = None  # the header of the log from which it was exported, if searchlab wrote it
+    template: str = ""  # the name of the template that made the programs, if the file says so
     space: Plugin | None = None  # the space whose configs the file lists, if it lists them
     partial: bool = False  # whether it seems to list only some of them
     statistic: Statistic = "median"  # the statistic of the repeats that is a trial's cost

@@ -20,7 +20,7 @@ from ..errors import InvalidConfig, SearchlabError, did_you_mean
 from ..files import read_bytes, write_file
 from ..log.format import LOGS, Header, Log, Record, computation_of, workload_name, workload_of
 from ..log.writer import encode_log
-from ..plugins import USER, Plugin, names_from
+from ..plugins import USER, Plugin, entry_points_of, names_from
 from ..schema import UNREADABLE
 from ..space import SPACES
 from ..target import Target, resolve_target
@@ -132,7 +132,7 @@ def import_file(path: Path, out: Path, options: As, format: str | None = None) -
 
 
 def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> ImportedLog:
-    plugin = options.space or task.space
+    plugin = task.space if options.space is None else _with_template(options.space, task.template)
     records = [trial.record for trial in task.trials]
     if task.native is not None and plugin is None:
         if options.target is not None:
@@ -162,7 +162,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
         )
         return ImportedLog(path, header, _number(records), analysis=True)
 
-    with names_from(USER) if plugin is options.space else nullcontext():
+    with nullcontext() if options.space is None else names_from(USER):
         space = SPACES.make(plugin, workload, _target(task, options))
     records = []
     left_out: list[tuple[int, str]] = []
@@ -187,6 +187,14 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
         **common,
     )
     return ImportedLog(path, header, _number(records), left_out)
+
+
+def _with_template(space: Plugin, template: str) -> Plugin:
+    """Return ``space`` with the installed template of this name, if it is a space of templates that names none."""
+    installed = {point.name for point in entry_points_of("searchlab.templates")}
+    if space.name != "knob-template" or "template" in space.options or template not in installed:
+        return space
+    return Plugin(space.name, {**space.options, "template": template})
 
 
 def _workload(task: ForeignTask, options: As) -> Workload:

@@ -115,7 +115,7 @@ def _read_autotvm(path: Path) -> list[ForeignTask]:
             workload, why = workload_of(name, args)
             versions = {"apache-tvm": record.tvm_version} if record.tvm_version else {}
             title = f"{name} {msgspec.json.encode(args).decode()}"
-            tasks[key] = ForeignTask("autotvm", title, workload, why, target, [], versions)
+            tasks[key] = ForeignTask("autotvm", title, workload, why, target, [], versions, template=name)
         config = {knob: value_of(value) for knob, _, value in entity}
         tasks[key].trials.append(_trial(line, config, entity, result))
     return list(tasks.values())

@@ -262,6 +262,13 @@ def test_an_unknown_task_is_imported_as_the_workload_of_the_user(tmp_path: Path)
     assert log.header.workload == "gemm:512x512x256"
 
 
+def test_configs_are_imported_into_the_template_of_the_log(tutorial: Path, tmp_path: Path) -> None:
+    log = imported(tutorial, tmp_path / "a.jsonl", 1, space=Plugin("knob-template"))
+    assert log.header.space == Plugin("knob-template", {"template": "tutorial/conv2d_no_batching"})
+    kept = imported(tutorial, tmp_path / "b.jsonl", 1, space=TEMPLATE)
+    assert kept.header.space == TEMPLATE and kept.header.fingerprint != log.header.fingerprint
+
+
 def test_several_tasks_go_to_a_directory(tmp_path: Path) -> None:
     mixed = AUTOTVM.read_text() + AUTOTVM.read_text().replace("512, 512, 512", "64, 64, 64").replace("0.17", "0.16")
     (tmp_path / "mixed.log").write_text(mixed + AUTOTVM.read_text().replace("searchlab/matmul", "mine/secret"))

@@ -23,6 +23,21 @@ def conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> No
 
     The images of a batch are not tiled: each image has its own blocks.
     """
+    _conv2d(cfg, sch)
+
+
+@template("tutorial/conv2d_no_batching", op="conv2d", target="cuda")
+def published_conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
+    """The same as ``conv2d_no_batching``, with the programs that AutoTVM's tutorial measured for its configs.
+
+    The tutorial applies ``tile_rx`` to the rows of the kernel and ``tile_ry`` to its columns. AutoTVM logs of this task
+    are imported into this template.
+    """
+    _conv2d(cfg, sch, rows="tile_rx", columns="tile_ry")
+
+
+def _conv2d(cfg: TemplateConfig, sch: Schedule, rows: str = "tile_ry", columns: str = "tile_rx") -> None:
+    """Schedule direct convolution; the knobs ``rows`` and ``columns`` tile those of the kernel."""
     conv = sch.get_sblock("conv2d")
     n, f, y, x, rc, ry, rx = sch.get_loops(conv)
     cfg.define_split("tile_f", f, num_outputs=4)
@@ -33,7 +48,8 @@ def conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Target) -> No
     cfg.define_split("tile_rx", rx, num_outputs=3)
     _define_unroll(cfg)
     spatial = [cfg["tile_f"].apply(sch, f), cfg["tile_y"].apply(sch, y), cfg["tile_x"].apply(sch, x)]
-    reduced = [cfg["tile_rc"].apply(sch, rc), cfg["tile_ry"].apply(sch, ry), cfg["tile_rx"].apply(sch, rx)]
+    kernel = [sch.split(loop, [None, *cfg[knob].size[1:]]) for loop, knob in ((ry, rows), (rx, columns))]
+    reduced = [cfg["tile_rc"].apply(sch, rc), *kernel]
     tile(sch, conv, [n], spatial, reduced, cfg["auto_unroll_max_step"].val, cfg["unroll_explicit"].val)
 
 

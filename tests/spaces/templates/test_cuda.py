@@ -87,6 +87,26 @@ def test_sampled_configs_compile_for_the_gpu(spelling: str, tmp_path: Path) -> N
         assert done.returncode == 0, f"{config}: {done.stderr}"
 
 
+def test_the_published_template_swaps_tile_ry_and_tile_rx() -> None:
+    workload = parse_workload("conv2d:1x7x7x64x16x3x3:p1")
+    published = KnobTemplate(workload, TARGET, template="tutorial/conv2d_no_batching")
+    own = space(str(workload))
+    config = conv(tile_ry=(3, 1, 1), tile_rx=(1, 1, 3))
+    swapped = Config({**config, "tile_ry": config["tile_rx"], "tile_rx": config["tile_ry"]})
+    assert str(published) == str(own)
+    assert structural_equal(published.schedule(config).mod, own.schedule(swapped).mod)
+    assert not structural_equal(published.schedule(config).mod, own.schedule(config).mod)
+
+
+@needs_gpp
+def test_the_published_template_accepts_any_kernel_size(tmp_path: Path) -> None:
+    workload = parse_workload("conv2d:1x5x6x4x3x5x3:p1")
+    made = KnobTemplate(workload, TARGET, template="tutorial/conv2d_no_batching")
+    config = next(valid(made, 0))
+    expected = workload.reference(workload.inputs())
+    np.testing.assert_allclose(result_on_cpu(made, config, tmp_path), expected, rtol=1e-3, atol=1e-3)
+
+
 def test_a_program_is_one_kernel_fetched_by_all_threads() -> None:
     script = space("conv2d:1x7x7x64x16x3x3:p1").schedule(conv()).mod.script()
     for axis, blocks, virtual, threads in [("z", 4, 1, 8), ("y", 1, 1, 7), ("x", 1, 7, 1)]:
