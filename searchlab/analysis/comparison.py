@@ -198,7 +198,7 @@ class Comparison:
         return self._frame("overall")
 
     def contrasts_frame(self) -> pd.DataFrame:
-        """Return a row for each pair of strategies and measure. ``workload`` is empty in rows over all workloads."""
+        """Return a row for each pair of strategies. ``workload`` is empty in rows over all workloads."""
         return self._frame("contrasts")
 
     def lead_frame(self) -> pd.DataFrame:

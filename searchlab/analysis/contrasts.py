@@ -1,7 +1,7 @@
 """The tests in a report: comparisons of strategies on one workload, and the two families that all tests form.
 
 Strategies are tested only by the area under the curve: each pair on each workload and, over all workloads, once for a
-claim about these workloads and once for a claim about similar ones. Trials and seconds to the target are not tested.
+claim about these workloads and once for a claim about similar ones.
 
 **Families.** The tests of the registered contrasts form one family, with two steps: first a claim about these workloads
 for each contrast, corrected by Holm's procedure; then, only if all of these are significant, claims about similar
@@ -38,13 +38,13 @@ import numpy as np
 from ..arrays import Floats
 from ..stats.intervals import Interval, Sample, improvement, improvement_interval, share_interval
 from ..stats.ranks import ALPHA, holm, rank_sum_test, rounded, signed_rank
-from .model import DESCRIBED, PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
+from .model import PAIRED_T, RANK_SUM, SIGNED_RANK, Contrast, Family
 from .runs import ComparedRuns
 from .words import counted, listed
 
 About = Callable[..., Contrast]
 Runs = Mapping[int, float]
-"""The numbers of a strategy's runs, by seed. Lower is better; a censored run is infinite."""
+"""The numbers of a strategy's runs, by seed. Higher is better."""
 Level = Callable[[str, str], float]
 """A function that returns the significance level for two strategies; see :meth:`PageTests.level`."""
 Pair = frozenset[str]
@@ -52,36 +52,33 @@ Key = tuple[str, str, str, str]
 """The key of a test: the workload (empty for all workloads), the name of the test, and the two strategies."""
 
 
-def contrasts(
-    measure: str, runs: Mapping[str, Runs], untested: Mapping[Pair, str] | None = None, level: Level | None = None
-) -> list[Contrast]:
+def contrasts(runs: Mapping[str, Runs], untested: Mapping[Pair, str], level: Level) -> list[Contrast]:
     """Compare every pair of strategies with the test that the module docstring describes, without correcting p-values.
 
     Args:
-        measure: The name of the measure.
         runs: The numbers of each strategy.
         untested: Why some pairs of strategies are not tested.
-        level: See :meth:`PageTests.level`. None for a measure that is only described.
+        level: See :meth:`PageTests.level`.
     """
     values = iter(rounded(np.array([value for by_seed in runs.values() for value in by_seed.values()])).tolist())
     runs = {name: {seed: next(values) for seed in by_seed} for name, by_seed in runs.items()}
     compared: list[Contrast] = []
     for first, second in combinations(runs, 2):
-        about = partial(Contrast, first=first, second=second, measure=measure)
+        about = partial(Contrast, first=first, second=second)
         a, b = runs[first], runs[second]
-        common = sorted(a.keys() & b.keys())
-        if why := (untested or {}).get(frozenset((first, second))):
+        common = a.keys() & b.keys()
+        if why := untested.get(frozenset((first, second))):
             compared.append(describe_contrast(about, why, [_sample(a, a)], [_sample(b, b)]))
-        elif level is not None and 2.0 ** (2 - len(common)) <= level(first, second):
+        elif 2.0 ** (2 - len(common)) <= level(first, second):
             compared.append(_compare_paired(about, _sample(a, common), _sample(b, common)))
         else:
-            compared.append(_compare_unpaired(about, _sample(a, a), _sample(b, b), test=level is not None))
+            compared.append(_compare_unpaired(about, _sample(a, a), _sample(b, b)))
     return compared
 
 
 def _sample(runs: Runs, seeds: Collection[int]) -> Floats:
-    """Return the numbers of the runs with ``seeds``, negated so that higher is better, in the order of the seeds."""
-    return -np.array([runs[seed] for seed in sorted(seeds)])
+    """Return the numbers of the runs with ``seeds``, in the order of the seeds."""
+    return np.array([runs[seed] for seed in sorted(seeds)])
 
 
 def _compare_paired(about: About, first: Floats, second: Floats) -> Contrast:
@@ -90,13 +87,12 @@ def _compare_paired(about: About, first: Floats, second: Floats) -> Contrast:
     return make_contrast(about, SIGNED_RANK, len(first), share, effect, p)
 
 
-def _compare_unpaired(about: About, first: Floats, second: Floats, *, test: bool) -> Contrast:
+def _compare_unpaired(about: About, first: Floats, second: Floats) -> Contrast:
     chance, runs = improvement_interval([first], [second]), min(len(first), len(second))
-    p = rank_sum_test(first, second) if test else None
-    return make_contrast(about, RANK_SUM if test else DESCRIBED, runs, chance, 2 * chance.value - 1, p)
+    return make_contrast(about, RANK_SUM, runs, chance, 2 * chance.value - 1, rank_sum_test(first, second))
 
 
-def make_contrast(about: About, test: str, runs: int, better: Interval, effect: float, p: float | None) -> Contrast:
+def make_contrast(about: About, test: str, runs: int, better: Interval, effect: float, p: float) -> Contrast:
     """Return the contrast of two strategies that were tested; ``better`` estimates how often the first is better."""
     return about(
         test=test,
@@ -213,7 +209,7 @@ def _describe(number: int, registered: Sequence[tuple[str, str]], late: Sequence
         return "Nothing here is tested; all numbers describe these runs."
     sentences = [
         f"Strategies are tested by the {area}: {counted(number, 'test')}, for each pair of strategies, "
-        "on each workload and across all workloads. Trials and seconds to the target are described, not tested."
+        "on each workload and across all workloads."
     ]
     rate = f"the chance that any two equal strategies are called different is at most {100 * ALPHA:g} %"
     if registered:

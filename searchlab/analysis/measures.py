@@ -103,8 +103,6 @@ class Measure(Generic[Source, V]):
         compute: A function that computes the measure from the runs.
         *columns: The measure's columns; none if the measure appears only in ``summary.json``.
         unit: The unit of the numbers.
-        compared_by: The measure's name in comparisons of strategies, or empty if strategies are not compared by it.
-            Such a measure needs a number for each seed, ``by_seed``.
         better: ``max`` if higher numbers are better, or ``min`` if lower numbers are.
     """
 
@@ -114,11 +112,10 @@ class Measure(Generic[Source, V]):
         compute: Callable[[Source], V],
         *columns: Column,
         unit: str = "",
-        compared_by: str = "",
         better: Callable[..., float] = min,
     ) -> None:
         self.meaning, self.compute, self.columns = meaning, compute, columns
-        self.unit, self.compared_by, self.better = unit, compared_by, better
+        self.unit, self.better = unit, better
         self.name = ""
 
     def __set_name__(self, owner: type[Row], name: str) -> None:
@@ -446,7 +443,6 @@ class StrategySummary(Row):
         "over seconds: mean over seeds, with its 95 % interval.",
         _area,
         *_estimate("area_mean", "mean area", 3, best=max, beside=lambda area, _: interval_text(area, 3)),
-        compared_by="area under the curve",
         better=max,
     )
     best_gflops = OnWorkload(
@@ -479,7 +475,6 @@ class StrategySummary(Row):
         ),
         Column("trials_par10", path="penalised"),
         unit="trials",
-        compared_by="trials to the target",
     )
     seconds_to_target = OnWorkload(
         "Median seconds to the target.",
@@ -488,7 +483,6 @@ class StrategySummary(Row):
         Column("seconds_ert", path="expected"),
         Column("seconds_par10", path="penalised"),
         unit="s",
-        compared_by="seconds to the target",
     )
     area_by_trials = OnWorkload(
         "Area under the convergence curve over trials: mean over seeds, with its 95 % interval.",
@@ -559,11 +553,6 @@ class StrategySummary(Row):
         """Return the value of the measure ``name`` for each seed, or infinity if its run did not reach the target."""
         values = self.values[name].by_seed
         return {seed: math.inf if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
-
-    @classmethod
-    def compared_by(cls) -> dict[str, str]:
-        """Return the titles in reports of the measures by which strategies are compared, by name."""
-        return {name: measure.compared_by for name, measure in cls.measures.items() if measure.compared_by}
 
 
 class OverAll(Measure[Sequence[StrategySummary], V]):

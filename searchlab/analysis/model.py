@@ -16,22 +16,21 @@ from .runs import BestKnown, By
 from .words import counted
 
 RANK_SUM, SIGNED_RANK, PAIRED_T = "rank-sum", "signed-rank", "paired-t"
-DESCRIBED, ONE_RUN, NO_SEED = "described", "one run", "no seed in common"
+ONE_RUN, NO_SEED = "one run", "no seed in common"
 FOOTING = "measured in different ways"
 ONE_SEED, NO_NOISE = "one seed in common", "the same difference from every seed"
 """How two strategies were tested, or why they were not; see :class:`Contrast`."""
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of two strategies by one measure.
+    """The comparison of two strategies by the area under the curve.
 
     Attributes:
-        test: For the area on one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over
-            several workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why
-            there is no p-value: "described" for measures other than the area; "one run" if one of the strategies yields
-            the same run for every seed; "measured in different ways" if their targets or protocols differ; or, over
-            several workloads, "no seed in common" or "one seed in common" (on at least one workload), or "the same
-            difference from every seed".
+        test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
+            workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
+            no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
+            ways" if their targets or protocols differ; or, over several workloads, "no seed in common" or "one seed in
+            common" (on at least one workload), or "the same difference from every seed".
         improvement: The fraction of pairs in which the run of ``first`` is better or, if runs are not paired, the
             probability that a run of ``first`` is better than one of ``second`` on the same workload. Ties count half.
         effect: The rank-biserial correlation or, for "paired-t", the mean difference in area. It is in [-1, 1], and
@@ -40,7 +39,6 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     first: str
     second: str
-    measure: str  # the name of the measure
     test: str
     runs: int  # number of pairs or, if runs are not paired, of runs of the strategy with fewer runs
     improvement: float
@@ -146,7 +144,7 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     best: BestKnown | None
     target_gflops: float | None  # throughput that counts as converged; None while nothing has succeeded
     strategies: list[StrategySummary]  # largest mean area first
-    contrasts: list[Contrast]  # each pair by trials to the target, by seconds to the target, and by area
+    contrasts: list[Contrast]  # each pair of strategies
     standing: Standing | None = None  # None with fewer than two strategies
     verdict: str
     notes: list[str]

@@ -52,7 +52,7 @@ def report(
     - ``report.html``: the report as one page that needs no other files and no network.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``runs.csv``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
-    - ``contrasts.csv``: a row for each pair of strategies, measure and workload. ``workload`` is empty in rows over all
+    - ``contrasts.csv``: a row for each pair of strategies and workload. ``workload`` is empty in rows over all
       workloads.
     - ``overall.csv``: a row for each strategy over several workloads. ``lead.csv``: a row for each comparison of the
       best strategy with another.
@@ -260,7 +260,6 @@ class Rows(NamedTuple):
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "contrasts": {
-        "measure": "measure",
         "first": "first",
         "second": "second",
         "test": "test",

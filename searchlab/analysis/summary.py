@@ -127,18 +127,13 @@ def _workload(item: WorkloadRuns) -> WorkloadSummary:
 
 
 def _contrasts(item: WorkloadSummary, tests: PageTests) -> list[Contrast]:
-    """Return the contrasts for every measure, with uncorrected p-values."""
+    """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
     untested = {
         frozenset((first.strategy, second.strategy)): why
         for first, second in combinations(item.strategies, 2)
         if (why := _no_test(first, second))
     }
-    compared: list[Contrast] = []
-    for name in StrategySummary.compared_by():
-        sign = -1 if StrategySummary.measures[name].better is max else 1
-        numbers = {r.strategy: {seed: sign * value for seed, value in r.by_seed(name).items()} for r in item.strategies}
-        compared += contrasts(name, numbers, untested, tests.level if name == AREA else None)
-    return compared
+    return contrasts({row.strategy: row.by_seed(AREA) for row in item.strategies}, untested, tests.level)
 
 
 def _no_test(first: StrategySummary, second: StrategySummary) -> str:
@@ -283,7 +278,7 @@ def _pair(first: Sequence[StrategySummary], second: Sequence[StrategySummary], c
     differences = [minuend - subtrahend for minuend, subtrahend in zip(first_areas, second_areas, strict=True)]
     paired = [values[~np.isnan(values)] for values in differences]
     means = np.array([float(values.mean()) if len(values) else math.nan for values in paired])
-    about = partial(Contrast, first=first[0].strategy, second=second[0].strategy, measure=AREA)
+    about = partial(Contrast, first=first[0].strategy, second=second[0].strategy)
     why = next(filter(None, map(_no_test, first, second)), "")
     if no_seed := difference.workloads < len(first_areas):
         none = no_answer(difference.value, "The strategies do not have a seed in common on every workload.")
@@ -442,6 +437,6 @@ def _alone(first: str, second: str, item: WorkloadSummary) -> Difference | None:
     rows = item.by_strategy
     if not {first, second} <= rows.keys():
         return None
-    contrast = next(c for c in item.contrasts if c.measure == AREA and {c.first, c.second} == {first, second})
+    contrast = next(c for c in item.contrasts if {c.first, c.second} == {first, second})
     difference = paired_difference(*paired_areas([rows[first]], [rows[second]]))
     return replace(difference, on_these=replace(difference.on_these, p=contrast.adjusted))

@@ -12,7 +12,7 @@ from ..stats.inference import ROPE, Answer, Difference, Equivalence
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import PageTests, seeds_needed
-from .measures import AREA, OverallStrategy, StrategySummary, TargetTimes, interval_text
+from .measures import OverallStrategy, StrategySummary, TargetTimes, interval_text
 from .model import Comparand, Contrast, Outcome, Standing
 from .words import counted, listed, number_text, p_equals, p_text
 
@@ -47,11 +47,11 @@ def standing_of_first(
 
     Args:
         strategies: The names of the strategies.
-        contrasts: The contrasts by all measures, with corrected p-values.
+        contrasts: The contrasts, with corrected p-values.
         tests: The report's tests, to state how many seeds a rank test needs, or None for other tests.
     """
     leader, *others = strategies
-    about = {frozenset((c.first, c.second)): c for c in contrasts if c.measure == AREA}
+    about = {frozenset((c.first, c.second)): c for c in contrasts}
     better, behind, undecided = dict[str, float](), dict[str, float](), dict[str, float]()
     untested: dict[str, str] = {}
     for name in others:

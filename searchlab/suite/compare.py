@@ -337,9 +337,7 @@ class SuiteAnswer:
         for item in self.summary.workloads:
             value = round(self.areas[item.workload][self.label] - self.areas[item.workload][baseline], 12)
             tally["ahead" if value > 0 else "behind" if value < 0 else "level"] += 1
-            contrast = next(
-                c for c in item.contrasts if c.measure == AREA and {c.first, c.second} == {self.label, baseline}
-            )
+            contrast = next(c for c in item.contrasts if {c.first, c.second} == {self.label, baseline})
             tally["significantly ahead"] += contrast.ahead(self.label, baseline)
             tally["significantly behind"] += contrast.ahead(baseline, self.label)
         return tally

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis.contrasts import PageTests, Runs, p_values, seeds_needed, with_adjusted
 from searchlab.analysis.contrasts import contrasts as compare
-from searchlab.analysis.model import DESCRIBED, ONE_RUN, RANK_SUM, SIGNED_RANK, significant_differences
+from searchlab.analysis.model import ONE_RUN, RANK_SUM, SIGNED_RANK, significant_differences
 from searchlab.arrays import Floats
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank
 from tests.support.analysis.contrasts import contrasts
@@ -30,8 +30,8 @@ def runs(*values: float, first: int = 0) -> Runs:
 
 def test_pairs_are_corrected_as_a_family() -> None:
     compared = contrasts({"a": runs(1, 2, 3, 4), "b": runs(5, 6, 7, 8), "c": runs(1, 2, 3, INF)})
-    assert [(c.first, c.second, c.measure, c.test, c.runs) for c in compared] == [
-        (first, second, "m", RANK_SUM, 4) for first, second in (("a", "b"), ("a", "c"), ("b", "c"))
+    assert [(c.first, c.second, c.test, c.runs) for c in compared] == [
+        (first, second, RANK_SUM, 4) for first, second in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
     assert compared[0].p == rank_sum_test(np.arange(1.0, 5), np.arange(5.0, 9))
     assert [c.adjusted for c in compared] == holm(np.array([c.p for c in compared])).tolist()
@@ -46,13 +46,6 @@ def test_significant_differences_are_listed_by_strategy() -> None:
     found = significant_differences([c for c in compared if "d" not in (c.first, c.second)])
     assert found == {"a": (["c"], []), "b": (["c"], []), "c": ([], ["a", "b"])}
     assert significant_differences(compared)["d"] == ([], [])
-    assert significant_differences(compare("m", values)) == {}, "what is described is not tested"
-
-
-def test_a_measure_that_is_described_has_an_interval_and_no_p() -> None:
-    (compared,) = compare("m", {"a": runs(*range(8)), "b": runs(*range(20, 28))})
-    assert (compared.test, compared.p, compared.improvement, compared.upper) == (DESCRIBED, None, 1, 1)
-    assert compared.lower is not None and compared.lower > 0.6 and not compared.ahead("a", "b")
 
 
 def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
@@ -61,7 +54,7 @@ def test_a_registered_pair_may_have_fewer_seeds_than_others() -> None:
         [(first, second) for first in values for second in values if first < second], [], [("a", "b")]
     )
     assert tests.level("b", "a") == 0.05 and tests.level("a", "c") == 0.05 / 14
-    contrasts_of_all = compare("m", values, {}, tests.level)
+    contrasts_of_all = compare(values, {}, tests.level)
     assert [c.test for c in contrasts_of_all] == [SIGNED_RANK, *[RANK_SUM] * 14]
     adjusted = with_adjusted("w", contrasts_of_all, tests.adjusted(p_values("w", contrasts_of_all)))
     assert contrasts_of_all[0].p is not None and adjusted[0].adjusted == contrasts_of_all[0].p

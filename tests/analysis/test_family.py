@@ -121,7 +121,7 @@ def test_without_contrasts_all_tests_are_one_family(tmp_path: Path) -> None:
     assert explored.overall is not None
     compared = [c for item in explored.workloads for c in item.contrasts] + explored.overall.contrasts
     tested = {number: c.p for number, c in enumerate(compared) if c.p is not None}
-    assert len(tested) == explored.family.tests == 9 and {compared[number].measure for number in tested} == {"area"}
+    assert len(tested) == explored.family.tests == 9
     adjusted = holm(np.array(list(tested.values())))
     assert [compared[number].adjusted for number in tested] == pytest.approx(adjusted)
     assert "9 tests" in explored.family.says and "No contrast was registered" in explored.family.says
@@ -182,7 +182,7 @@ def test_a_contrast_on_one_workload_is_answered_by_its_test(tmp_path: Path) -> N
         for place, name in enumerate(("a", "b")):
             write(tmp_path, name, seed, [1.0 + seed / 50, 5, 9 - 3 * place, 10], contrasts=(("b", "a"),))
     facts = summarize(read_runs(tmp_path))
-    (answer,), (contrast,) = facts.answers, [c for c in facts.workloads[0].contrasts if c.measure == "area"]
+    (answer,), (contrast,) = facts.answers, facts.workloads[0].contrasts
     assert answer.difference.on_these.p == contrast.adjusted and answer.difference.value < 0
     assert answer.verdict == ("worse" if contrast.significant else "undecided") and "on this workload" in answer.says
 

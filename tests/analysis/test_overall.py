@@ -150,10 +150,7 @@ def test_it_is_written(tmp_path: Path) -> None:
     best, _ = csv.DictReader((out / "overall.csv").open())
     assert (best["strategy"], best["rank"]) == ("good", "1.0") and float(best["score"]) > 0.5
     rows = list(csv.DictReader((out / "contrasts.csv").open()))
-    assert [(row["workload"], row["measure"]) for row in rows] == [
-        *((w, measure) for w in WORKLOADS for measure in ("area", "trials_to_target", "seconds_to_target")),
-        ("", "area"),
-    ]
-    assert [row["p"] != "" for row in rows] == [True, False, False, True, False, False, True]
+    assert [row["workload"] for row in rows] == [*WORKLOADS, ""]
+    assert all(row["p"] for row in rows)
     lower, *rest = (float(rows[-1][f"improvement{end}"]) for end in ("_lower", "", "_upper"))
     assert 0.6 < lower < 1 and rest == [1, 1]

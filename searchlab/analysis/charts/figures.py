@@ -656,7 +656,7 @@ def _pair_gaps(
     names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], contrasts: Sequence[Contrast]
 ) -> Iterator[tuple[tuple[str, str], Gap]]:
     """Iterate over the pairs of strategies that share seeds, each with the first strategy's gap to the second."""
-    p = {frozenset((item.first, item.second)): item.adjusted for item in contrasts if item.measure == AREA}
+    p = {frozenset((item.first, item.second)): item.adjusted for item in contrasts}
     for first, second in combinations(names, 2):
         areas = paired_areas([row[first] for row in rows], [row[second] for row in rows])
         difference = paired_difference(*areas).on_these.difference

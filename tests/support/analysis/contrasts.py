@@ -11,8 +11,9 @@ from searchlab.analysis.model import Contrast
 
 
 def contrasts(values: Mapping[str, Runs], untested: Mapping[Pair, str] = {}) -> list[Contrast]:
-    """The contrasts of a report on nothing but these runs, on one workload by area."""
+    """The contrasts of a report on nothing but these runs, on one workload, in which lower is better."""
     pairs = [pair for pair in combinations(values, 2) if frozenset(pair) not in untested]
     tests = PageTests.from_pairs(pairs, [], [])
-    comparison = compare("m", values, untested, tests.level)
+    better = {name: {seed: -value for seed, value in runs.items()} for name, runs in values.items()}
+    comparison = compare(better, untested, tests.level)
     return with_adjusted("w", comparison, tests.adjusted(p_values("w", comparison)))
