@@ -39,8 +39,8 @@ NOTEBOOKS = {
     "research": {
         "plot_convergence": "Best GFLOPS so far over 48 trials for random and evolutionary: medians and quartiles of "
         "ten seeds, which overlap",
-        "plot_ranks": "Average ranks of hill-climb, evolutionary and random over the twelve development tables, with "
-        "columns of dots for policies that cannot be distinguished",
+        "plot_differences": "Differences in area of hill-climb and evolutionary from random over the twelve "
+        "development tables, with 95 % intervals",
     },
 }
 """The notebooks, and the alternative texts of the figures in which their cells end."""

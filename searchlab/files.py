@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import gzip
 import hashlib
 import io
 import os
@@ -18,7 +19,7 @@ import re
 import stat
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar
@@ -299,10 +300,14 @@ def write_csv(
 ) -> None:
     """Write a table to a CSV file, with empty fields for None; see :func:`replace_file`.
 
+    The file is compressed if its name ends in ``.gz``.
     Text that a spreadsheet would execute as a formula gets a ``'`` in front, as OWASP recommends ("CSV Injection").
     """
-    with replace_file(path, under=under) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    with replace_file(path, under=under) as file, ExitStack() as stack:
+        binary: Any = file
+        if str(path).endswith(".gz"):
+            binary = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0))  # equal bytes
+        text = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
         # The writer quotes text that contains \r only if its own lines end with \r.
         writer = csv.writer(_Lines(text))
         for row in chain([columns], rows):

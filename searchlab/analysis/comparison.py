@@ -16,8 +16,8 @@ from ..log.columns import Columns, Texts
 from ..log.plan import Claim
 from ..log.result import Result, html_paragraphs, html_table, study_frame
 from ..options import checks_arguments
-from .charts.figures import BY_TRIALS, LineStyles, all_figures
-from .charts.vegalite import Chart, Format, Spec, all_charts, altair_chart, titled
+from .charts.figures import BY_TRIALS, all_charts
+from .charts.vegalite import Chart, Format, LineStyles, Spec, altair_chart, titled
 from .measures import AREA, Shown, table
 from .model import Summary, WorkloadSummary
 from .read import group_runs, planned_claims, read_runs
@@ -155,7 +155,7 @@ class Comparison:
     @cached_property
     def _charts(self) -> dict[str, dict[str, Chart]]:
         styles = LineStyles.from_summary(self.summary, self.runs)
-        return all_charts(self.summary, self.runs, all_figures(self.summary, self.runs), styles)
+        return all_charts(self.summary, self.runs, styles)
 
     @property
     def workloads(self) -> list[str]:
@@ -221,13 +221,6 @@ class Comparison:
         }
         return study_frame([run.log for run in runs], **labels)
 
-    def curves_frame(self, *, every_trial: bool = True) -> pd.DataFrame:
-        """Return a row for each trial in each run: trials and seconds since the run began, and the best GFLOPS so far.
-
-        If ``every_trial`` is false, only trials that found a faster program and the last trial of each run have rows.
-        """
-        return self._frame("curves", every_trial=every_trial)
-
     def programs_frame(self) -> pd.DataFrame:
         """Return a row for the best program of each run that found one: its GFLOPS, config and log."""
         return self._frame("programs")
@@ -239,8 +232,8 @@ class Comparison:
         """
         return self._frame("importances")
 
-    def _frame(self, name: str, *, every_trial: bool = False) -> pd.DataFrame:
-        return number_tables(self.summary, self.runs, run_programs(self.runs), every_trial=every_trial)[name].frame()
+    def _frame(self, name: str) -> pd.DataFrame:
+        return number_tables(self.summary, self.runs, run_programs(self.runs))[name].frame()
 
     def plot_convergence(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the best GFLOPS so far by "trials" or "seconds": the median and quartiles over seeds."""
@@ -256,10 +249,6 @@ class Comparison:
     def plot_ecdf(self, workload: object = None, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the fraction of all (seed, target) pairs that have been reached."""
         return self._plot(self._item(workload).workload, "ecdf", by)
-
-    def plot_score(self, workload: object = None) -> alt.LayerChart:
-        """Plot the score relative to random search over the budget."""
-        return self._plot(self._item(workload).workload, "score", BY_TRIALS)
 
     def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot how much each knob matters. ``space`` is the name of the space if there are several."""
@@ -282,15 +271,7 @@ class Comparison:
 
     def plot_profile(self, *, by: str = BY_TRIALS) -> alt.LayerChart:
         """Plot the performance profile over all workloads."""
-        return self._plot(self._over_all(), "profile", by)
-
-    def plot_runs(self) -> alt.LayerChart:
-        """Plot the distribution of runs by area under the curve, over all workloads."""
-        return self._plot(self._over_all(), "runs", AREA)
-
-    def plot_ranks(self) -> alt.LayerChart:
-        """Plot the critical difference diagram: average ranks over all workloads."""
-        return self._plot(self._over_all(), "ranks")
+        return self._plot("", "profile", by)
 
     def plot_differences(self, reference: str | None = None) -> alt.LayerChart:
         """Plot each strategy's area under the curve minus that of a reference, over all workloads.
@@ -358,14 +339,6 @@ class Comparison:
             raise SearchlabError(f"there are {len(items)} workloads; specify one: {', '.join(items)}")
         return _pick(items, next(iter(items)) if workload is None else str(workload), "workload")
 
-    def _over_all(self) -> str:
-        if self.summary.overall is None:
-            raise SearchlabError(
-                "this chart compares strategies across several workloads, but no two strategies share more than one "
-                "workload; run the study on more workloads, or plot one workload with plot_convergence()"
-            )
-        return ""
-
     def _item_or_all(self, workload: object) -> str:
         return "" if workload is None and self.summary.overall else self._item(workload).workload
 
@@ -392,7 +365,8 @@ class Comparison:
 _WITHOUT = {
     "convergence": "no trials of {workload} have been measured yet",
     "ecdf": "no trials of {workload} have succeeded yet",
-    "score": "{workload} has no scores: it has neither a complete table nor a run of the random policy",
+    "profile": "this chart compares strategies across several workloads, but no two strategies share more than one "
+    "workload; run the study on more workloads, or plot one workload with plot_convergence()",
     "differences": "no differences to plot: no two strategies ran on every workload",
     "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
     "lead": "no trials of {workload} have been measured yet",

@@ -33,7 +33,7 @@ def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, st
 
 def latex_tables(summary: Summary) -> str:
     """Return the ranking and the contrasts over all workloads, or on the only workload, as ``tabular`` environments."""
-    overall, gaps = summary.overall, differences(summary)
+    overall, gaps = summary.overall, {frozenset((gap.first, gap.second)): gap for gap in differences(summary)}
     if not overall and len(summary.workloads) > 1:
         return "% There are no tables, because no two strategies share a seed on every workload.\n"
     rows = overall.strategies if overall else summary.workloads[0].strategies
@@ -46,13 +46,14 @@ def latex_tables(summary: Summary) -> str:
     pairs_left = [pair for pair in pairs if pair not in registered and pair[::-1] not in registered]
     contrasts = []
     for first, second in [*registered, *pairs_left]:
-        for gap in gaps.get(second, ()):
-            if gap.strategy == first:
-                ends = gap.difference.lower, gap.difference.upper
-                interval = "-" if None in ends else f"[{', '.join(signed(end) for end in ends if end is not None)}]"
-                p = "-" if gap.p is None else p_text(gap.p)
-                kind = "registered" if (first, second) in registered else "exploratory"
-                contrasts.append([first, second, signed(gap.difference.value), interval, p, kind])
+        if (gap := gaps.get(frozenset((first, second)))) is None:
+            continue
+        difference = gap.difference if gap.first == first else -gap.difference
+        ends = difference.lower, difference.upper
+        interval = "-" if None in ends else f"[{', '.join(signed(end) for end in ends if end is not None)}]"
+        p = "-" if gap.p is None else p_text(gap.p)
+        kind = "registered" if (first, second) in registered else "exploratory"
+        contrasts.append([first, second, signed(difference.value), interval, p, kind])
     where = f"across {len(summary.workloads)} workloads" if overall else f"on {summary.workloads[0].workload}"
     contrast_heads = ["strategy", "minus", "difference in area", "95 % interval", "corrected p", "contrast"]
     return (

@@ -164,19 +164,6 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return {row.strategy: row for row in self.strategies}
 
 
-class Diagram(msgspec.Struct, frozen=True):
-    """A critical difference diagram: strategies by average rank over workloads, best first."""
-
-    strategies: list[str]
-    ranks: list[float]  # average ranks; 1 for a strategy that is best everywhere
-    workloads: int
-    cliques: list[list[int]]  # maximal groups (strategy indices) in which no pair differs on workloads like these
-
-    @property
-    def by_strategy(self) -> dict[str, float]:
-        return dict(zip(self.strategies, self.ranks, strict=True))
-
-
 class PairClaims(msgspec.Struct, frozen=True):
     """The claims that compare the best strategy with one other."""
 
@@ -262,7 +249,7 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     strategies: list[OverallStrategy]  # largest mean area first
     contrasts: list[Contrast]  # each pair by area over shared seeds, tested for a difference on these workloads
     claims: list[PairClaims]  # the best strategy against each other one, starting with the next best
-    diagram: Diagram  # ranks by mean area on each workload, with groups that do not differ on workloads like these
+    ranks: dict[str, float]  # average ranks by mean area on each workload; 1 for a strategy that is best everywhere
     standing: Standing
     verdict: str
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ from ..log.format import LOGS, read_header
 from ..log.plan import Claim
 from ..log.result import fastest
 from . import measures
-from .charts.figures import SEEDS, Figure, LineStyles, all_figures, steps
-from .charts.vegalite import Format, all_charts, save_charts
+from .charts.figures import all_charts
+from .charts.vegalite import Format, LineStyles, save_charts
 from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, get_path
 from .model import BestProgram, ClaimVerdict, Comparand, Summary
 from .page.render import page
@@ -43,7 +43,6 @@ def report(
     *where: str | Path,
     out: str | Path | None = None,
     everything: bool = False,
-    every_trial: bool = False,
     figures: Format | None = None,
     by: By | None = None,
 ) -> Summary:
@@ -51,17 +50,13 @@ def report(
 
     - ``report.html``: the report as one page that needs no other files and no network.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
-    - ``runs.csv``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
+    - ``runs.csv.gz``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
     - ``contrasts.csv``: a row for each pair of strategies and workload. ``workload`` is empty in rows over all
       workloads.
     - ``overall.csv``: a row for each strategy over several workloads. ``lead.csv``: a row for each comparison of the
       best strategy with another.
     - ``published_claims.csv``: a row for each opponent in each published claim of the study.
-    - ``curves.csv``: a row for each trial that found a faster program, and for the last trial of each run: trials and
-      seconds since the start of the run, and the best GFLOPS so far, which stay the same until the next row.
-    - ``figures.csv``: the data behind the line charts. For step lines, it contains only the points at which they change
-      or end.
-    - ``programs.csv``: the best program of each run.
+    - ``programs.csv.gz``: the best program of each run.
     - ``importances.csv``: the importance of each knob on each workload, its number of values, and its value in the
       fastest config.
     - ``WORKLOAD-CHART.KIND``: each chart, if ``figures`` is the kind of file: pdf, svg or png.
@@ -73,7 +68,6 @@ def report(
             ``results/report`` otherwise.
         everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
             are currently part of the study.
-        every_trial: Whether ``curves.csv`` has a row for every trial.
         figures: The format in which all charts are written to files. By default, they are only on the page.
         by: Whether strategies are compared by the area over trials or over seconds. By default, over seconds if these
             limit all runs.
@@ -85,7 +79,7 @@ def report(
     paths = [Path(path) for path in where]
     directory = report_directory(*paths, out=out)
     comparison = read_runs(*paths, everything=everything, readings=False, by=by)
-    return write_report(comparison, directory, planned_claims(*paths), every_trial=every_trial, figures=figures)
+    return write_report(comparison, directory, planned_claims(*paths), figures=figures)
 
 
 def write_report(
@@ -93,20 +87,17 @@ def write_report(
     out: Path,
     claims: Sequence[Claim] = (),
     *,
-    every_trial: bool = False,
     figures: Format | None = None,
 ) -> Summary:
     """Write the report on ``comparison`` and the published ``claims`` to ``out``; see :func:`report`."""
     programs = run_programs(comparison)
     summary = summarize(comparison, claims)
-    lines = all_figures(summary, comparison)
     styles = LineStyles.from_summary(summary, comparison)
-    charts = all_charts(summary, comparison, lines, styles)
+    charts = all_charts(summary, comparison, styles)
     write_json(out / "summary.json", summary)
-    tables = number_tables(summary, comparison, programs, every_trial=every_trial)
-    for name, (columns, rows) in (tables | {"figures": figure_rows(lines)}).items():
+    for name, rows in number_tables(summary, comparison, programs).items():
         if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
-            write_csv(out / f"{name}.csv", columns, rows, under=out)
+            write_csv(out / f"{name}.csv{'.gz' if name in FOR_EACH_RUN else ''}", *rows, under=out)
     if figures:
         save_charts(out, charts, figures)
     text = page(summary, comparison, charts, styles, best_programs(programs), out)
@@ -118,7 +109,7 @@ def render_report(comparison: ComparedRuns, claims: Sequence[Claim], version: st
     """Return the page of the report, and write nothing. The page reloads itself when ``version`` is outdated."""
     summary = summarize(comparison, claims)
     styles = LineStyles.from_summary(summary, comparison)
-    charts = all_charts(summary, comparison, all_figures(summary, comparison), styles)
+    charts = all_charts(summary, comparison, styles)
     return page(summary, comparison, charts, styles, best_programs(run_programs(comparison)), version=version)
 
 
@@ -194,7 +185,7 @@ def overall_tables(summary: Summary) -> list[RenderableType]:
     if overall is None:
         return []
     table = measures.table(overall.strategies, Shown.TERMINAL, cutoffs=summary.score_cutoffs)
-    ranks = overall.diagram.by_strategy
+    ranks = overall.ranks
     table.heads.append(measures.Head("average\nrank"))
     for name, cells in table.rows:
         cells.append(Cell(f"{ranks[name]:.2f}"))
@@ -320,30 +311,22 @@ RUN_COLUMNS = (
     *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
     *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops", "unit"),
 )
+FOR_EACH_RUN = ("runs", "programs")  # the tables with a row for each run, which are compressed
 OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
 PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
 
 
-def number_tables(
-    summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = (), *, every_trial: bool = False
-) -> dict[str, Rows]:
-    """Return the content of all CSV files except ``figures.csv``, by name; see :func:`report`."""
+def number_tables(summary: Summary, comparison: ComparedRuns, programs: Iterable[BestProgram] = ()) -> dict[str, Rows]:
+    """Return the tables that a report writes, by name; see :func:`report`."""
 
     def values(table: str, record: Any) -> list[Any]:
         return [get_path(record, path) for path in COLUMNS[table].values()]
 
     items, overall = summary.workloads, summary.overall
-    ranks = overall.diagram.by_strategy if overall else {}
+    ranks = overall.ranks if overall else {}
     strategies = ((item.workload, row.strategy, *row.cells, item.unit) for item in items for row in item.strategies)
     contrasts = [*((item.workload, item.contrasts) for item in items), *([("", overall.contrasts)] if overall else [])]
-    curves = (
-        (run.workload, run.strategy, run.seed, trial + 1, seconds, best, item.unit)
-        for item in comparison.values()
-        for run in item.runs
-        for at in [np.arange(len(run.curve)) if every_trial else steps(run)]
-        for trial, seconds, best in zip(at.tolist(), run.elapsed[at].tolist(), run.curve[at].tolist(), strict=True)
-    )
     over_all = ((row.strategy, ranks[row.strategy], *row.cells) for row in (overall.strategies if overall else ()))
     return {
         "summary": Rows(("workload", "strategy", *StrategySummary.names(), "unit"), strategies),
@@ -356,7 +339,6 @@ def number_tables(
                 for record in rows_of_contrasts
             ),
         ),
-        "curves": Rows(("workload", "strategy", "seed", "trials", "seconds", "best_gflops", "unit"), curves),
         "importances": Rows(
             ("workload", "space", "knob", "importance", "values", "best_value"),
             (
@@ -382,7 +364,7 @@ def number_tables(
 
 
 def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, ...]]:
-    """Iterate over the rows of ``runs.csv``: a row for each run that has trials."""
+    """Iterate over the rows of ``runs.csv.gz``: a row for each run that has trials."""
     for item in summary.workloads:
         for name, group in comparison[item.workload].strategies.items():
             row = item.by_strategy[name]
@@ -401,23 +383,8 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
                 yield *labels, *own_areas, best, *own_times, failed, optimum_gflops, run.log.unit
 
 
-def figure_rows(figures: Mapping[str, Sequence[Figure]]) -> Rows:
-    """Return a row for each point of each line in the charts. Step lines have points only where they change or end."""
-    names = ("strategy", "x", "y", "lower", "upper")
-    rows = (
-        (workload, figure.key, view.key, *map(row.get, names))
-        for workload, group in figures.items()
-        for figure in group
-        for view in figure.views
-        if view.key != SEEDS and not view.best  # these have the numbers of curves.csv, and of another view
-        for row in view.rows
-    )
-    return Rows(("workload", "figure", "view", *names), rows)
-
-
 def write_json(path: Path, value: Any) -> None:
-    data = msgspec.json.format(msgspec.json.encode(value, enc_hook=Row.to_json), indent=2) + b"\n"
-    write_file(path, data, under=path.parent)
+    write_file(path, msgspec.json.encode(value, enc_hook=Row.to_json) + b"\n", under=path.parent)
 
 
 # --- the best programs ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -15,7 +15,7 @@ from ..arrays import Floats
 from ..log.plan import Claim
 from ..stats.inference import FEWEST_WORKLOADS, ROPE, Difference, bayesian_signed_rank, no_answer, paired_difference
 from ..stats.intervals import DECIMALS, Sample, share_interval
-from ..stats.ranks import ALPHA, average_ranks, cliques, rounded
+from ..stats.ranks import average_ranks, rounded
 from .claims import claim_verdicts
 from .contrasts import (
     Key,
@@ -37,7 +37,6 @@ from .model import (
     PAIRED_T,
     Contrast,
     ContrastAnswer,
-    Diagram,
     Overall,
     PairClaims,
     Summary,
@@ -324,7 +323,6 @@ def _overall(
     compared = with_adjusted("", (pair.contrast for pair in combined.pairs.values()), adjusted)
     means = np.array([[row[name].area.value for name in names] for row in rows])
     pair_claims = [_claims(pair, adjusted) for (first, _), pair in combined.pairs.items() if first == names[0]]
-    apart = {frozenset(pair) for pair in combined.pairs if adjusted.get(("", OTHERS, *pair), 1.0) <= ALPHA}
     pairs_answered = {frozenset((item.first, item.second)) for item in answered}
     so_far = so_far or not all(row[name].complete for row in rows for name in names)
     standing = standing_of_first(names, compared)
@@ -337,33 +335,9 @@ def _overall(
         strategies=strategies,
         contrasts=compared,
         claims=pair_claims,
-        diagram=diagram(names, means, apart),
+        ranks=dict(zip(names, average_ranks(rounded(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences + _left_out(workloads, names, by)),
-    )
-
-
-def diagram(strategies: Sequence[str], scores: Floats, apart: Collection[frozenset[str]]) -> Diagram:
-    """Return the critical difference diagram with average ranks, as in Demsar (JMLR 7, 2006).
-
-    Mean ranks are not tested, because the result for two strategies would depend on the other strategies (Benavoli,
-    Corani and Mangili, "Should we really use post-hoc tests based on mean-ranks?", JMLR 17, 2016).
-
-    Args:
-        strategies: The names of the strategies.
-        scores: The scores, shape (workloads, strategies). Higher is better.
-        apart: The pairs that differ significantly on workloads like these.
-    """
-    scores = rounded(scores)
-    average = average_ranks(scores)
-    order = sorted(range(len(strategies)), key=lambda i: (average[i], strategies[i]))
-    names = [strategies[i] for i in order]
-    level = {(i, j) for i, j in combinations(range(len(names)), 2) if frozenset((names[i], names[j])) not in apart}
-    return Diagram(
-        strategies=names,
-        ranks=[float(average[i]) for i in order],
-        workloads=len(scores),
-        cliques=cliques(len(order), level),
     )
 
 

@@ -51,9 +51,6 @@ def report(
     everything: Annotated[
         bool, Option("--all", help="Include runs and trials that are no longer part of the study.")
     ] = False,
-    every_trial: Annotated[
-        bool, Option("--csv", help="Write all trials to curves.csv, not only those that improved on the previous best.")
-    ] = False,
     figures: Annotated[
         Format | None,
         Option(help="Write all charts to files too. A chart can also be saved from the page.", metavar="pdf|svg|png"),
@@ -92,9 +89,9 @@ def report(
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
     if site:
-        if directory or everything or every_trial or figures or latex or by or as_json:
+        if directory or everything or figures or latex or by or as_json:
             raise SearchlabError(
-                "--publish cannot be combined with --out, --all, --csv, --figures, --latex, --by or --json; run "
+                "--publish cannot be combined with --out, --all, --figures, --latex, --by or --json; run "
                 "`report` for those"
             )
         cards = publish(site, [_result(folder, suite) for folder in where])
@@ -103,13 +100,9 @@ def report(
     if any(path.suffix == ".toml" for path in where):
         study, folder = _of_study(where)
         where = [folder]
-        summary = report_on_study(
-            study, folder, directory, everything=everything, every_trial=every_trial, figures=figures, by=by
-        )
+        summary = report_on_study(study, folder, directory, everything=everything, figures=figures, by=by)
     else:
-        summary = write_report(
-            *where, out=directory, everything=everything, every_trial=every_trial, figures=figures, by=by
-        )
+        summary = write_report(*where, out=directory, everything=everything, figures=figures, by=by)
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}
         sources = {
@@ -153,14 +146,13 @@ def report_on_study(
     out: Path | None = None,
     *,
     everything: bool = False,
-    every_trial: bool = False,
     figures: Format | None = None,
     by: By | None = None,
 ) -> Summary:
     """Write the report on the logs of ``study``; see :func:`read_study_runs`."""
     directory = report_directory(logs, out=out)
     runs = read_study_runs(study, logs, everything=everything, by=by)
-    return write_comparison(runs, directory, study.spec.claims, every_trial=every_trial, figures=figures)
+    return write_comparison(runs, directory, study.spec.claims, figures=figures)
 
 
 def read_study_runs(study: Study, logs: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:

@@ -7,7 +7,6 @@ number of trials or seconds that a run needed to reach a target, or infinity if 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,14 +172,6 @@ def anytime(so_far: Floats, best: float) -> Floats:
     """
     precision = np.clip(so_far / best - 1, FINEST, COARSEST)
     return np.asarray(1 - (np.log(precision / FINEST) / math.log(COARSEST / FINEST)).mean(axis=-1))
-
-
-def run_score_profile(scores: Sequence[Floats], at: Floats) -> Floats:
-    """Return, for each number in ``at``, the fraction of all runs on all workloads that score above it.
-
-    This is the run-score distribution of Agarwal et al. (2021), cited at :func:`~.intervals.interquartile_mean`.
-    """
-    return 1 - ecdf(np.concatenate(scores), at)
 
 
 def performance_ratios(times: Floats) -> Floats:

@@ -129,29 +129,3 @@ def average_ranks(scores: Floats) -> Floats:
 
 def _ranks_of_rows(values: Floats) -> Floats:
     return np.array([_doubled_ranks(row) for row in values]) / 2
-
-
-def cliques(count: int, edges: set[tuple[int, int]]) -> list[list[int]]:
-    """Return the sorted maximal cliques of at least two of ``count`` vertices, given ``edges`` as (lower, higher).
-
-    Source: Bron and Kerbosch, "Algorithm 457: finding all cliques of an undirected graph", CACM 16(9), 1973, with the
-    pivot of Tomita, Tanaka and Takahashi, "The worst-case time complexity for generating all maximal cliques and
-    computational experiments", Theoretical Computer Science 363(1), 2006.
-    """
-    near = [{j for j in range(count) if (min(i, j), max(i, j)) in edges} for i in range(count)]
-    largest: list[list[int]] = []
-
-    def extend(clique: list[int], candidates: set[int], done: set[int]) -> None:
-        if not candidates:
-            if not done and len(clique) > 1:
-                largest.append(sorted(clique))
-            return
-        # A maximal clique contains the pivot or a vertex that is not adjacent to it.
-        pivot = max(candidates | done, key=lambda vertex: len(candidates & near[vertex]))
-        for vertex in candidates - near[pivot]:
-            extend([*clique, vertex], candidates & near[vertex], done & near[vertex])
-            candidates = candidates - {vertex}
-            done = done | {vertex}
-
-    extend([], set(range(count)), set())
-    return sorted(largest)

@@ -65,7 +65,7 @@ def strategies(summary: Summary) -> str:
         return [
             of.strategy,
             str(rows[0].batch),
-            f"{overall.diagram.by_strategy[of.strategy]:.2f}",
+            f"{overall.ranks[of.strategy]:.2f}",
             with_interval(of.area.value, of.area.lower, of.area.upper),
             with_interval(score.value, score.lower, score.upper) if score else "",
             f"{100 * reached / runs:.0f} %",

@@ -125,10 +125,10 @@ for claim in second.summary.overall.claims:
     print(f"{claim.first} and {claim.second}:", *claim.says, sep="\n    ")
 
 # %% [markdown]
-# This chart shows the ranks over the workloads; a bar connects policies that these runs cannot distinguish.
+# This chart shows the differences from random search over the workloads, with their intervals.
 
 # %%
-second.plot_ranks()
+second.plot_differences()
 
 # %% [markdown]
 # When the policy is finished and its options are fixed, run it once on the test tables, and compare it with all

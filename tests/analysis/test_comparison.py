@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import math
 import re
 import warnings
@@ -65,15 +67,16 @@ FRAMES = {
     "overall": "overall",
     "contrasts": "contrasts",
     "lead": "lead",
-    "curves": "curves",
     "programs": "programs",
 }
 
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames_are_the_files_of_the_report(comparison: Comparison, saved: Path, name: str) -> None:
-    frame = comparison.curves_frame(every_trial=False) if name == "curves" else getattr(comparison, f"{name}_frame")()
-    rows = list(csv.reader((saved / f"{FRAMES[name]}.csv").open()))
+    frame = getattr(comparison, f"{name}_frame")()
+    (file,) = saved.glob(f"{FRAMES[name]}.csv*")
+    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
     assert list(frame.columns) == rows[0] and len(frame) == len(rows) - 1 > 0
     for values, line in zip(frame.itertuples(index=False), rows[1:], strict=True):
         for value, text in zip(values, line, strict=True):
@@ -92,8 +95,8 @@ def test_frames_are_joined_by_workload_strategy_and_seed(tmp_path: Path) -> None
     runs = comparison.runs_frame()
     strategies = ["one / a", "one / a", "two / a", "two / a"]
     assert runs["workload"].unique().tolist() == ["table"] and runs["strategy"].tolist() == strategies
-    for frame in (comparison.trials_frame(), comparison.curves_frame()):
-        assert len(frame) == len(frame.merge(runs, on=key)) == 12
+    frame = comparison.trials_frame()
+    assert len(frame) == len(frame.merge(runs, on=key)) == 12
     assert len(comparison.programs_frame().merge(runs, on=key)) == 4
 
 
@@ -111,9 +114,7 @@ CHARTS = {
     "convergence": (WORKLOAD, {}, "best GFLOPS so far"),
     "regret": (OTHER, {"by": "seconds"}, "regret, % over the time of the best known"),
     "ecdf": (OTHER, {"by": "seconds"}, "fraction of all (seed, target) pairs"),
-    "score": (WORKLOAD, {}, "score against random search"),
     "profile": ("", {}, "fraction of all (workload, seed) pairs"),
-    "runs": ("", {}, "fraction of all runs above it"),
 }
 
 
@@ -151,7 +152,7 @@ def test_charts_are_restyled_combined_and_saved(comparison: Comparison, tmp_path
     assert "mine" in (tmp_path / "one.svg").read_text()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the legends of both highlight strategies in both
-        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_regret(WORKLOAD) & comparison.plot_ranks()
+        both = comparison.plot_convergence(WORKLOAD) | comparison.plot_regret(WORKLOAD) & comparison.plot_profile()
         both.save(tmp_path / "all.png")
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
 
@@ -212,8 +213,10 @@ def test_labels_are_in_registered_contrasts_too(tmp_path: Path) -> None:
             "no two strategies ran on every workload",
         ),
         (lambda d: compare(d).plot_models(OTHER), f"no strategy on {OTHER} has a cost model whose predictions"),
-        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_score(), f"{OTHER} has no scores"),
-        (lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_ranks(), "no two strategies share more than one"),
+        (
+            lambda d: compare(results(d, f"{OTHER[5:]}-knob-fast")).plot_profile(),
+            "no two strategies share more than one",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(directory: Path, call: Any, message: str) -> None:
@@ -228,7 +231,7 @@ def test_what_has_not_succeeded_is_said(tmp_path: Path, throughputs: list[Any]) 
         write(tmp_path, name, 0, throughputs)
     one = compare(tmp_path)
     assert re.match("No trials have", one.verdict) and len(one.strategies_frame()) == (2 if throughputs else 0)
-    for name in ("regret", "ecdf", "score", *([] if throughputs else ["convergence"])):
+    for name in ("regret", "ecdf", *([] if throughputs else ["convergence"])):
         with pytest.raises(SearchlabError, match=WORKLOAD):
             getattr(one, f"plot_{name}")()
 

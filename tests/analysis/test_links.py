@@ -45,7 +45,7 @@ def test_neither_report_nor_site_contains_what_links_lead_to(results: Path) -> N
 
 
 def test_a_report_overwrites_nothing_outside(results: Path) -> None:
-    names = ["report.html", "summary.json", "summary.csv", "programs.csv", "figures.csv"]
+    names = ["report.html", "summary.json", "summary.csv", "programs.csv.gz"]
     for name in names:
         link(results / "report" / name, "../../secret")
     report(results)

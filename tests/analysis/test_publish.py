@@ -82,7 +82,7 @@ def test_the_data_are_enough_to_make_it_again(site: Path, tmp_path: Path) -> Non
     folder = site / "one-study"
     text = (folder / SUMS).read_text()
     sums = dict(reversed(line.split("  ", 1)) for line in text.splitlines())
-    assert {"report.html", "curves.csv", "runs.csv", "summary.json", f"logs/{TOML}"} <= sums.keys()
+    assert {"report.html", "runs.csv.gz", "summary.json", f"logs/{TOML}"} <= sums.keys()
     assert sum(name.startswith("logs/") for name in sums) == 13
     for name, digest in sums.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -19,13 +20,13 @@ from searchlab.analysis import Summary, report, summary_table
 from searchlab.analysis.measures import SeedMean
 from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
-from tests.support.analysis.logs import WORKLOAD, write
+from tests.support.analysis.logs import write
 
 CHARTS = ("convergence", "convergence-each-seed", "convergence-regret-by-seconds", "convergence-regret-by-trials")
-CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "lead", "score", "time")
+CHARTS += ("convergence-seconds", "differences", "ecdf", "ecdf-seconds", "failures", "lead", "time")
 CHARTS += ("importances", "pairs", "trials", "trials-failed", "trials-slow", "values", "values-tile")
-FILES = ["contrasts.csv", "curves.csv", "figures.csv", "importances.csv", "programs.csv", "report.html", "runs.csv"]
-FILES += ["summary.csv", "summary.json"]
+FILES = ["contrasts.csv", "importances.csv", "programs.csv.gz", "report.html", "runs.csv.gz", "summary.csv"]
+FILES += ["summary.json"]
 
 
 def study(directory: Path) -> Path:
@@ -53,29 +54,27 @@ def test_the_table_of_means_follows_from_the_runs(tmp_path: Path) -> None:
     study(tmp_path)
     write(tmp_path, "random", 2, [1, 2])  # stopped early
     (item,) = report(tmp_path).workloads
-    rows = list(csv.DictReader((tmp_path / "report" / "runs.csv").open()))
+    frame = pd.read_csv(tmp_path / "report" / "runs.csv.gz")
     means = {row["strategy"]: row for row in csv.DictReader((tmp_path / "report" / "summary.csv").open())}
-    assert {(row["workload"], row["seed"], row["trials"]) for row in rows if row["compared"] == "False"} == {
-        (item.workload, "2", "2")
-    }
+    (excluded,) = frame[~frame["compared"]].itertuples()
+    assert (excluded.workload, excluded.seed, excluded.trials) == (item.workload, 2, 2)
     for name, mean in means.items():
-        runs = [row for row in rows if row["strategy"] == name and row["compared"] == "True"]
+        runs = frame[(frame["strategy"] == name) & frame["compared"]]
         assert len(runs) == int(mean["seeds"]) == 2
         for column, of in (("area", "area_mean"), ("area_by_seconds", "area_by_seconds_mean"), ("score", "score")):
-            assert np.mean([float(run[column]) for run in runs]) == pytest.approx(float(mean[of])), column
-        assert np.median([float(run["best_gflops"]) for run in runs]) == float(mean["best_gflops_median"])
+            assert runs[column].mean() == pytest.approx(float(mean[of])), column
+        assert runs["best_gflops"].median() == float(mean["best_gflops_median"])
         for column in ("trials_to_target", "seconds_to_target"):
-            times = [float(run[column] or "inf") for run in runs]
-            assert np.median(times) == float(mean[f"{column}_median"] or "inf")
-    assert [row["failed_trials"] for row in rows if row["strategy"] == "random"] == ["1", "1", "0"]
+            assert runs[column].fillna(math.inf).median() == float(mean[f"{column}_median"] or "inf")
+    assert frame[frame["strategy"] == "random"]["failed_trials"].tolist() == [1, 1, 0]
 
 
 def test_the_optimum_of_a_complete_table_is_in_each_row(tmp_path: Path) -> None:
     write(tmp_path, "table", 0, [5, 20], optimum=1e6 / 25 / 1e9)
     write(tmp_path, "logs", 0, [5, 20])
     report(tmp_path)
-    without, of_table = csv.DictReader((tmp_path / "report" / "runs.csv").open())
-    assert without["optimum_gflops"] == "" and float(of_table["optimum_gflops"]) == pytest.approx(25)
+    without, of_table = pd.read_csv(tmp_path / "report" / "runs.csv.gz")["optimum_gflops"]
+    assert math.isnan(without) and of_table == pytest.approx(25)
 
 
 @pytest.mark.parametrize(("kind", "start"), [("pdf", b"%PDF"), ("svg", b"<svg"), ("png", b"\x89PNG")])
@@ -101,26 +100,18 @@ def test_the_batch_is_shown_where_strategies_differ_in_it(tmp_path: Path) -> Non
 
 def test_tables_of_numbers(tmp_path: Path) -> None:
     report(study(tmp_path))
-    curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
-    assert [row["trials"] for row in curves] == ["1", "2", "3", "4", "1", "2", "3", "4", "1", "2", "4", "1", "2", "4"]
-    report(tmp_path, every_trial=True)
-    curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
-    assert len(curves) == 16
-    last = curves[-1]
-    assert (last["workload"], last["strategy"], last["seed"], last["trials"]) == (WORKLOAD, "random", "1", "4")
-    assert float(last["seconds"]) == 4 and float(last["best_gflops"]) == pytest.approx(3)
     best, second = csv.DictReader((tmp_path / "report" / "summary.csv").open())
     assert best["strategy"] == "guided $x_1$ [bold]" and float(best["best_gflops_median"]) == pytest.approx(9.5)
     assert second["trials_to_target_median"] == "" and second["seeds_that_reached_target"] == "0"
     assert (second["crash"], second["invalid"], second["seconds"]) == ("2", "0", "8.0")
-    programs = list(csv.DictReader((tmp_path / "report" / "programs.csv").open()))
-    assert [(row["strategy"], row["seed"], row["trial"]) for row in programs] == [
-        ("guided $x_1$ [bold]", "0", "3"),
-        ("guided $x_1$ [bold]", "1", "2"),
-        ("random", "0", "1"),
-        ("random", "1", "3"),
+    programs = pd.read_csv(tmp_path / "report" / "programs.csv.gz")
+    assert programs[["strategy", "seed", "trial"]].to_numpy().tolist() == [
+        ["guided $x_1$ [bold]", 0, 3],
+        ["guided $x_1$ [bold]", 1, 2],
+        ["random", 0, 1],
+        ["random", 1, 3],
     ]
-    assert json.loads(programs[1]["config"])["tile"] == [2, 1] and float(programs[1]["gflops"]) == pytest.approx(9)
+    assert json.loads(programs["config"][1])["tile"] == [2, 1] and programs["gflops"][1] == pytest.approx(9)
 
 
 def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:

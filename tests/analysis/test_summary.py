@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.analysis.charts.figures import budget_parts, workload_figures
+from searchlab.analysis.charts.figures import all_charts, budget_parts
+from searchlab.analysis.charts.vegalite import LineStyles
 from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
@@ -442,7 +443,8 @@ def test_runs_limited_by_seconds_are_compared_over_seconds(tmp_path: Path) -> No
     assert all(row.area == row.area_by_seconds for row in item.strategies)
     assert "area under the curve over seconds" in item.verdict and "over seconds" in summary.family.says
     assert not any("trials" in note for note in item.notes), "the numbers of trials do not matter"
-    assert workload_figures(item, runs[WORKLOAD])[0].views[0].key == "seconds", "the first view shows what is tested"
+    charts = all_charts(summary, runs, LineStyles.from_summary(summary, runs))[WORKLOAD]
+    assert next(iter(charts["convergence"].views)) == "seconds", "the first view shows what is tested"
     for group in runs[WORKLOAD].strategies.values():
         assert budget_parts(group).area.mean() == pytest.approx(item.by_strategy[group.strategy].area.value)
 

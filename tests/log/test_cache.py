@@ -122,7 +122,7 @@ def test_a_report_is_the_same_with_a_cache_and_without(logs: Path, tmp_path: Pat
         report(logs, out=tmp_path / "report")
         assert len(read) == number
         reports.append({path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()})
-    assert reports[0] == reports[1] and {"report.html", "curves.csv", "summary.json"} <= reports[0].keys()
+    assert reports[0] == reports[1] and {"report.html", "runs.csv.gz", "summary.json"} <= reports[0].keys()
 
 
 def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: list[str]) -> None:

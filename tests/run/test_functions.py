@@ -366,7 +366,7 @@ def test_an_error_in_a_restriction_or_a_schedule_has_its_line(tmp_path: Path) ->
 def test_throughputs_of_functions_are_in_runs_per_second(tmp_path: Path) -> None:
     result = tune(cost, space=SPACE, policy="grid", log=tmp_path / "a.jsonl", progress=False)
     found = searchlab.compare(result)
-    frames = [result.to_frame(), found.trials_frame(), found.curves_frame()]
+    frames = [result.to_frame(), found.trials_frame()]
     for frame in [*frames, found.runs_frame(), found.programs_frame(), found.strategies_frame()]:
         assert set(frame["unit"]) == {"runs/s"}
     assert (frames[0]["gflops"] == 1 / frames[0]["cost"]).all()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from searchlab.arrays import Floats
-from searchlab.stats.curves import ecdf, performance_ratios, run_score_profile
+from searchlab.stats.curves import ecdf, performance_ratios
 from searchlab.stats.intervals import improvement, interquartile_mean
 
 INF = math.inf
@@ -40,9 +40,6 @@ def test_the_chances_of_two_strategies_add_up(runs_of_one: list[Floats], runs_of
 
 
 def test_profiles_by_hand() -> None:
-    assert run_score_profile([array(0, 1), array(2)], array(-1, 0, 1.5, 2)).tolist() == pytest.approx(
-        [1, 2 / 3, 1 / 3, 0]
-    )
     times = np.array([[1, 2], [6, 3], [INF, 5], [INF, INF]])
     profiles = [ecdf(column, array(1, 2, 99)).tolist() for column in performance_ratios(times).T]
     assert profiles == [[0.25, 0.5, 0.5], [0.5, 0.75, 0.75]]

@@ -144,7 +144,7 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     assert any("was measured with 2 threads instead of 3" in one for one in said)
     said = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
     assert any("was not measured in the space that suite.toml specifies" in one for one in said)
-    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.runs.parquet", b"x"))
+    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.runs.csv.gz", b"x"))
     assert problems(copy) == []
 
 
@@ -387,7 +387,7 @@ def test_a_report_compares_the_first_trials_of_runs(sealed: Path, tmp_path: Path
     words = ("suite", "report", sealed, "--out", tmp_path / "report")
     done = searchlab(*words, "--trials", "5")
     assert done.returncode == 0, done.stderr
-    assert pandas.read_csv(tmp_path / "report" / "curves.csv")["trials"].max() == 5
+    assert pandas.read_csv(tmp_path / "report" / "runs.csv.gz")["trials"].max() == 5
     refused = searchlab(*words, "--trials", "hard")
     assert refused.returncode == 2 and "'hard' is not a number of trials" in refused.stderr
 
@@ -433,9 +433,9 @@ def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> N
     report = searchlab("suite", "report", copy, "--baselines", "random,xgb", "--out", tmp_path / "page")
     assert report.returncode == 0 and "across all 4 workloads" in " ".join(report.stdout.split()), report.stderr
     assert (tmp_path / "page" / "report.html").exists()
-    (copy / "baselines" / "random.runs.parquet").unlink()
+    (copy / "baselines" / "random.runs.csv.gz").unlink()
     gone = searchlab("suite", "verify", copy)
-    assert gone.returncode == 1 and "baselines/random.runs.parquet is missing" in gone.stdout
+    assert gone.returncode == 1 and "baselines/random.runs.csv.gz is missing" in gone.stdout
     unknown = searchlab("suite", "run", copy, "--policy", "random", "--against", "evolutionry")
     assert unknown.returncode == 2 and "no baseline 'evolutionry'; did you mean 'evolutionary'" in unknown.stderr
 
@@ -447,14 +447,14 @@ def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, r
     words = ("suite", "report", f"{sealed}/test", kept, "--baselines", "random", "--out", tmp_path / "page")
     twice = searchlab(*words)
     assert twice.returncode == 2 and "two results are called 'random'; omit one" in twice.stderr
-    (kept / "random.runs.parquet").unlink()
+    (kept / "random.runs.csv.gz").unlink()
     report = searchlab(*words)
     assert report.returncode == 0, report.stderr
     compared = json.loads((tmp_path / "page" / "summary.json").read_text())["overall"]["strategies"]
     assert sorted(one["strategy"] for one in compared) == ["evolutionary", "random", "xgb"]
     (tmp_path / "none").mkdir()
     none = searchlab("suite", "report", sealed, tmp_path / "none")
-    assert none.returncode == 2 and "contains no runs (*.runs.parquet)" in none.stderr
+    assert none.returncode == 2 and "contains no runs (*.runs.csv.gz)" in none.stderr
 
 
 def test_a_suite_is_described_without_tvm(copy: Path) -> None:

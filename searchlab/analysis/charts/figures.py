@@ -1,148 +1,101 @@
-"""The numbers in a report's charts."""
+"""The charts of a report, and the numbers in them."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Floats, Ints
+from ...arrays import Floats
 from ...log.columns import METRICS as FIELDS
 from ...records import FAILURES
-from ...stats.curves import Band, area_over_seconds, band_at, ecdf, performance_ratios, run_score_profile
-from ...stats.inference import paired_difference
-from ...stats.intervals import Interval, mean_intervals
+from ...stats.curves import Band, area_over_seconds, band_at, ecdf, performance_ratios
+from ...stats.inference import ROPE, paired_difference
+from ...stats.intervals import Interval
 from ...stats.ranks import ALPHA
+from ..knobs import MOST_VALUES, MeasuredSpace
 from ..measures import AREA, SECONDS, TIME_PARTS, TRIALS, StrategySummary
 from ..model import Contrast, Overall, Summary, WorkloadSummary
-from ..runs import RANDOM, ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns, strategy_order
+from ..runs import ComparedRuns, LoggedRun, StrategyRuns, WorkloadRuns
 from ..summary import paired_areas
-from ..words import counted, listed, p_text
-
-BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of a figure's views
-AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
-POINTS = 120  # maximum number of points in a line; a longer run is sampled
-LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
-FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
-PARTS = 8  # number of parts into which the budget is divided
-NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
-_ESTIMATES = 40  # maximum number of trials at which a score is drawn with its interval
-
-# Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
-# except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021). All have a
-# contrast of at least 3 with white. The page replaces them in the dark; see report.css.
-COLOURS = (
-    "#0072b2",
-    "#c94f00",
-    "#00815e",
-    "#b95c93",
-    "#a06e00",
-    "#2a86bd",
-    "#333333",
-    "#77771f",
-    "#882255",
-    "#332288",
+from ..words import counted, listed, p_equals
+from .vegalite import (
+    COLOURS,
+    FLOOR,
+    GREY,
+    ROW,
+    STRATEGY,
+    Chart,
+    Level,
+    LineStyles,
+    Row,
+    Shade,
+    Spec,
+    bar_chart,
+    box_chart,
+    forest_chart,
+    heat_map,
+    line_chart,
+    share_chart,
 )
 
-
-Row = dict[str, Any]
-"""A row of a chart's data: ``strategy``, ``x``, ``y`` and, if there is a band, ``lower`` and ``upper``."""
-
-
-class Level(NamedTuple):
-    """A horizontal line and its name."""
-
-    y: float
-    name: str
+BY_TRIALS, BY_SECONDS, SEEDS = "trials", "seconds", "each seed"  # the keys of views
+AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement"))  # keys, and labels of the x axes
+POINTS = 120  # maximum number of points in a line; a longer run is sampled
+PARTS = 8  # number of parts into which the budget is divided
+NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
+KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 
 
-class Shade(NamedTuple):
-    """A named part of the x axis, from its start to ``end``."""
-
-    end: float
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """One way to draw a line chart."""
-
-    key: str
-    x: str  # title of the x axis
-    y: str  # title of the y axis
-    rows: list[Row]
-    levels: list[Level] = field(default_factory=list)
-    domain: tuple[float | None, float | None] = (None, None)  # ends of the y axis; None to fit the lines
-    shade: Shade | None = None
-    best: float = 0.0  # if not 0, draw the regret relative to this throughput instead of the throughput
-    relative: bool = False  # whether to draw differences from a strategy that the reader chooses
-
-    @property
-    def log(self) -> bool:
-        """Whether the x axis is logarithmic."""
-        every = [row["x"] for row in self.rows]
-        return bool(every) and min(every) > 0 and max(every) / min(every) >= LOG_FROM
+def all_charts(summary: Summary, comparison: ComparedRuns, styles: LineStyles) -> dict[str, dict[str, Chart]]:
+    """Return all charts by workload and key. The workload of charts over all workloads is ""."""
+    charts = {"": overall_charts(summary.overall, summary.workloads, comparison, styles) if summary.overall else []}
+    for item in summary.workloads:
+        charts[item.workload] = workload_charts(item, comparison[item.workload], styles) if item.strategies else []
+    if gaps := differences(summary):
+        where = f"average across these {len(summary.workloads)} workloads" if summary.overall else "this workload"
+        charts["" if summary.overall else summary.workloads[0].workload].insert(1, _differences(gaps, styles, where))
+    if len(summary.workloads) > 1 and (pairs := workload_differences(summary)):
+        charts[""].append(_workloads(pairs, workload_groups(summary, comparison), styles))
+    drawn = {
+        workload: [chart._replace(views={key: view for key, view in chart.views.items() if view}) for chart in group]
+        for workload, group in charts.items()
+    }
+    return {workload: {chart.key: chart for chart in group if chart.views} for workload, group in drawn.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A line chart with one or more views."""
-
-    key: str
-    title: str
-    brief: str  # the subtitle
-    says: str  # how to read the chart
-    views: list[View]
-    steps: Literal["rising", "falling", ""] = "rising"  # how lines change in steps; empty if they are straight
-    digits: int = 2  # decimal places
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bars:
-    """A chart of stacked bars: ``rows`` have a ``strategy``, a ``part`` and a ``value``."""
-
-    key: str
-    title: str
-    brief: str
-    says: str
-    quantity: str
-    parts: Sequence[str]
-    rows: list[Row]
+def workload_charts(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> list[Chart]:
+    """Return the charts of a workload whose runs have trials. Some of their views may be empty."""
+    parts = {name: budget_parts(group) for name, group in runs.strategies.items()}
+    charts = [
+        _convergence(item, runs, styles),
+        *_budget_charts(parts, styles),
+        _ecdf(item, runs, styles),
+        _models(item, runs, styles),
+        _time(item),
+        _failures(item),
+        *space_charts(runs.spaces, item.unit),
+    ]
+    if runs.by == BY_TRIALS:
+        return charts
+    return [  # the reader sees what is tested first
+        chart._replace(
+            views={key: chart.views[key] for key in sorted(chart.views, key=lambda key: BY_SECONDS not in key)}
+        )
+        for chart in charts
+    ]
 
 
-def sample_positions(last: int, most: int) -> list[int]:
-    """Return the places 1 to ``last``, or at most ``most`` of them, denser at the start, where lines rise."""
-    if last <= most:
-        return list(range(1, last + 1))
-    return sorted({round(position) for position in np.geomspace(1, last, most).tolist()})
-
-
-def eventful(changes: Ints, most: int) -> list[int]:
-    """Return at most ``most`` + 2 places: the first, the last, and the places at which the most lines change.
-
-    If lines change at more than ``most`` places, the changes are divided into ``most`` groups of about equal size, and
-    the place with the most changes is chosen from each group. ``changes`` is the number of lines that change at each
-    place.
-    """
-    positions = np.flatnonzero(changes)
-    if len(positions) > most:
-        counts = changes[positions]
-        stretch = (np.cumsum(counts) - counts) * most // counts.sum()
-        order = np.lexsort((positions, -counts, stretch))
-        positions = positions[order[np.unique(stretch[order], return_index=True)[1]]]
-    return sorted({0, len(changes) - 1, *positions.tolist()})
-
-
-def seconds_grid(first: float, last: float) -> Floats:
-    """Return places from ``first`` to ``last`` in equal steps or, if these ends are far apart, in equal ratios."""
-    if first > 0 and last / first >= LOG_FROM:
-        return np.geomspace(first, last, POINTS)
-    return np.linspace(first, last, POINTS) if last > first else np.array([first])
+def sample(values: Floats) -> Floats:
+    """Return the different values in ascending order or, if there are more than POINTS, as many of them by rank."""
+    different = np.unique(values[np.isfinite(values)])
+    indices = np.linspace(0, len(different) - 1, min(POINTS, len(different)))
+    return np.asarray(different[indices.round().astype(np.int64)])
 
 
 def short(value: float) -> float:
@@ -154,12 +107,6 @@ def shorten(values: Floats) -> list[float]:
     every = values.tolist()
     shortened = {value: short(value) for value in set(every)}  # there are few different values because lines have steps
     return [shortened[value] for value in every]
-
-
-def steps(run: LoggedRun) -> Ints:
-    """Return the trials, from 0, at which a run found a faster program, and its last trial."""
-    faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
-    return np.union1d(faster, [len(run.curve) - 1] if len(run.curve) else []).astype(np.int64)
 
 
 class Metric(NamedTuple):
@@ -178,22 +125,6 @@ METRICS = (
     Metric("peak_score", "peak score", top=1.0),
     Metric("rmse", "RMSE"),
 )
-
-
-def workload_figures(item: WorkloadSummary, runs: WorkloadRuns) -> list[Figure]:
-    """Return the charts for which the logs of a workload contain data, or no charts if no run has a trial yet."""
-    if not item.strategies:
-        return []
-    parts = {name: budget_parts(group) for name, group in runs.strategies.items()}
-    lines = [_convergence(item, runs), *_budget_figures(parts)]
-    others = [_scores(item, runs), _ecdf(item, runs), _models(item, runs)]
-    figures = [*lines, *(figure for figure in others if figure is not None)]
-    if runs.by == BY_SECONDS:  # the reader sees what is tested first
-        figures = [
-            replace(figure, views=sorted(figure.views, key=lambda view: BY_SECONDS not in view.key))
-            for figure in figures
-        ]
-    return figures
 
 
 def band_of(group: StrategyRuns, axis: str) -> Band:
@@ -224,75 +155,62 @@ def _sample(strategy: str, band: Band, at: Floats) -> list[Row]:
     return _line(strategy, within, band.median[indices], band.lower[indices], band.upper[indices])
 
 
-def _steps(bands: Iterable[Band], last: float) -> Floats:
-    """Return the places, up to ``last``, at which bands change or, if there are many, those with the most changes."""
-    steps, ends = [], []
-    for band in bands:
-        edges = np.stack((band.lower, band.median, band.upper))
-        steps.append(band.x[np.r_[True, (np.diff(edges) != 0).any(axis=0)]])
-        ends.append(min(float(band.x[-1]), last))
-    x, changes = np.unique(np.concatenate([*steps, ends]), return_counts=True)
-    within = x <= last
-    x = x[within]
-    return np.union1d(x[eventful(changes[within], POINTS)], ends)
+def _changes(band: Band) -> Floats:
+    """Return the places at which a band changes."""
+    edges = np.stack((band.lower, band.median, band.upper))
+    return np.asarray(band.x[np.r_[True, (np.diff(edges) != 0).any(axis=0)]])
 
 
-def _convergence(item: WorkloadSummary, runs: WorkloadRuns) -> Figure:
-    levels, best = [], item.best.gflops if item.best else 0.0
+def _convergence(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
+    best = item.best.gflops if item.best else 0.0
+    goals: dict[str, float] = {}
     if best and item.target_gflops:
-        goal = f"{100 * item.target_gflops / best:.0f} % of the best known"
-        levels = [Level(short(best), f"best known {best:.1f}"), Level(short(item.target_gflops), goal)]
-    views = []
+        share = f"{100 * item.target_gflops / best:.0f} % of the best known"
+        goals = {f"best known {best:.1f}": best, share: item.target_gflops}
+    levels = [Level(short(value), name) for name, value in goals.items()]
     start, sharing = runs.shared_start
+    views, regrets = {}, {}
     for key, label in AXES:
         bands = {row.strategy: band_of(runs.strategies[row.strategy], key) for row in item.strategies}
-        by_trials = key == BY_TRIALS
-        at = _steps(bands.values(), item.horizon if by_trials else math.inf)
-        views.append(
-            View(
-                key=key,
-                x=label,
-                y=f"best {item.unit} so far",
-                rows=[row for name, band in bands.items() for row in _sample(name, band, at)],
-                levels=levels,
-                shade=Shade(start, "shared random start") if by_trials and start else None,
-            )
-        )
-    if best:
-        regrets = [Level(max(FLOOR, short(100 * (best / level.y - 1))), level.name) for level in levels]
-        views += [
-            replace(
-                view,
-                key=f"regret by {view.key}",
-                y="regret, % over the time of the best known",
-                levels=regrets,
+        last = item.horizon if key == BY_TRIALS else math.inf
+        changes = np.concatenate([_changes(band) for band in bands.values()])
+        ends = [min(float(band.x[-1]), last) for band in bands.values()]
+        at = np.union1d(sample(changes[changes <= last]), ends)
+        rows = [row for name, band in bands.items() for row in _sample(name, band, at)]
+        shade = Shade(start, "shared random start") if start and key == BY_TRIALS else None
+        views[key] = line_chart(rows, styles, label, f"best {item.unit} so far", levels=levels, shade=shade, digits=1)
+        if best:
+            regrets[f"regret by {key}"] = line_chart(
+                rows,
+                styles,
+                label,
+                "regret, % over the time of the best known",
+                levels=[Level(max(FLOOR, short(100 * (best / level.y - 1))), level.name) for level in levels],
                 best=best,
-                shade=None,
+                digits=1,
             )
-            for view in views
-        ]
+    if best:
         seeds = [row for name, group in runs.strategies.items() for run in group.runs for row in _seed(name, run)]
-        views.append(replace(views[0], key=SEEDS, rows=seeds))
+        regrets[SEEDS] = line_chart(seeds, styles, "trials", f"best {item.unit} so far", levels=levels)
     shaded = ""
     if start:
-        trials = f"{start} trial{'s' * (start > 1)}"
-        shaded = f" Shaded: the first {trials}, which {listed(sharing, None)} share for each seed."
-    return Figure(
-        key="convergence",
-        title="Convergence",
-        views=views,
-        digits=1,
-        brief=_seeds(item),
-        says="Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
+        shaded = f" Shaded: the first {counted(start, 'trial')}, which {listed(sharing, None)} share for each seed."
+    return Chart(
+        "convergence",
+        "Convergence",
+        _seeds(item),
+        "Best program found so far: the median over seeds, and the band between the quartiles. Higher and "
         "further to the left is better. Seconds include all of a run's work: proposing, training, building and "
         "running. Regret is how much slower the best program so far is than the best known one, in percent; regret "
         f"below {FLOOR:g} % is drawn at {FLOOR:g} %.{shaded}",
+        views | regrets,
     )
 
 
 def _seed(strategy: str, run: LoggedRun) -> list[Row]:
-    """Return the rows of one run: the trials at which it found a faster program, and its last trial."""
-    at = steps(run)
+    """Return the rows of one run: the trials, from 1, at which it found a faster program, and its last trial."""
+    faster = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
+    at = np.union1d(faster, [len(run.curve) - 1]).astype(np.int64)
     at = at[run.curve[at] > 0]
     values = zip((at + 1).tolist(), shorten(run.curve[at]), strict=True)
     return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in values]
@@ -308,114 +226,54 @@ def _seeds(item: WorkloadSummary) -> str:
     return f"{text}; {listed(differ)}: the number of trials differs between seeds, so lines end with the shortest run"
 
 
-def _scores(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """Return the chart of scores, or None if no strategy has a score."""
-    scored = [row for row in item.strategies if row.score_trials]
-    if not scored:
-        return None
-    at = sample_positions(max(row.score_trials or 0 for row in scored), _ESTIMATES)
-    rows = [point for row in scored for point in _score_line(row.strategy, runs.score_curves[row.strategy], at)]
-    lowest = min(0.0, *(min(row["y"], row.get("lower", 0.0)) for row in rows))
-    view = View(
-        key=BY_TRIALS,
-        x="trials",
-        y="score against random search",
-        rows=rows,
-        domain=(max(-1.0, lowest), None),
-        levels=[Level(0.0, "random search"), Level(1.0, "the best known")],
-    )
-    return Figure(
-        key="score",
-        title="Score over budget",
-        views=[view],
-        steps="",
-        brief="mean over seeds with its 95 % interval; 0: random search in the same space, 1: the best known there",
-        says=(
-            "The fraction of the gap in log latency between random search at this budget and the best known program "
-            "that a strategy has closed: mean over seeds with its 95 % interval. 0 is random search in the same "
-            "space, and 1 is the best known there from the start. A score is the mean over trials "
-            f"{item.score_ranges}. Lines end where random search itself comes close to the best known program; "
-            "values below -1 are not drawn."
-        ),
-    )
-
-
-def _score_line(strategy: str, scores: Floats, at: Sequence[int]) -> list[Row]:
-    """Return the mean of ``scores``, shape (runs, trials), with its interval, at the trials ``at`` where it exists."""
-    trials = np.array([trial for trial in at if trial <= scores.shape[1]], dtype=np.int64)
-    mean, lower, upper = mean_intervals(scores[:, trials - 1])
-    finite = np.isfinite(mean)
-    edges = [edge[finite] for edge in (mean, lower, np.minimum(upper, 1.0))]
-    return _line(strategy, trials[finite].astype(float), *edges, steps=False)
-
-
-def _ecdf(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    if item.best is None:
-        return None
-    targets = runs.targets
-    views = []
-    for key, label in AXES:
-        hits = runs.hits if key == BY_TRIALS else runs.hits_in_seconds
-        if key == BY_TRIALS:
-            at = np.array(sample_positions(item.horizon, POINTS), float)
-        else:
-            earliest = min(runs.longest, *(float(seconds.min()) for seconds in hits.values()))
-            at = seconds_grid(earliest, runs.longest)
-        views.append(
-            View(
-                key=key,
-                x=label,
-                y="fraction of all (seed, target) pairs",
-                domain=(0.0, 1.0),
-                rows=[
-                    point for row in item.strategies for point in _line(row.strategy, at, ecdf(hits[row.strategy], at))
-                ],
-            )
+def _ecdf(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
+    views: dict[str, Spec] = {}
+    for (key, label), hits in zip(AXES, (runs.hits, runs.hits_in_seconds), strict=True):
+        end = item.horizon if key == BY_TRIALS else runs.longest
+        at = np.union1d(sample(np.concatenate([own.ravel() for own in hits.values()])), [end])
+        rows = [row for name in item.by_strategy for row in _line(name, at, ecdf(hits[name], at))]
+        views[key] = line_chart(
+            rows if item.best else [], styles, label, "fraction of all (seed, target) pairs", domain=(0.0, 1.0)
         )
-    return Figure(
-        key="ecdf",
-        title="Targets reached",
-        views=views,
-        brief=f"empirical distribution over seeds and {len(targets)} targets, up to within 1 % of the best known",
-        says="Empirical distribution of running times: the fraction of all (seed, target) pairs in which the seed has "
-        f"reached the target, for {len(targets)} targets from a twelfth of the best known to within 1 % of it. Higher "
+    number = len(runs.targets)
+    return Chart(
+        "ecdf",
+        "Targets reached",
+        f"empirical distribution over seeds and {number} targets, up to within 1 % of the best known",
+        "Empirical distribution of running times: the fraction of all (seed, target) pairs in which the seed has "
+        f"reached the target, for {number} targets from a twelfth of the best known to within 1 % of it. Higher "
         "is better. Easy and hard targets are visible at once.",
+        views,
     )
 
 
-def _models(item: WorkloadSummary, runs: WorkloadRuns) -> Figure | None:
-    """Return the chart of cost models, or None if no strategy has a cost model whose predictions were scored."""
+def _models(item: WorkloadSummary, runs: WorkloadRuns, styles: LineStyles) -> Chart:
+    """Return the chart of cost models, which is empty if no strategy has one whose predictions were scored."""
     rounds = {row.strategy: _model_rounds(runs.strategies[row.strategy].runs) for row in item.strategies}
-    views = []
+    views: dict[str, Spec] = {}
     for metric in METRICS:
         bands = {name: by_metric[metric.field] for name, by_metric in rounds.items() if metric.field in by_metric}
-        if not bands:
-            continue
-        views.append(
-            View(
-                key=metric.field,
-                x="trials",
-                y=metric.name,
-                rows=[
-                    row
-                    for name, band in bands.items()
-                    for row in _line(name, band.x, band.median, band.lower, band.upper, steps=False)
-                ],
-                levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [],
-                domain=(None, metric.top),
-            )
+        views[metric.field] = line_chart(
+            [
+                row
+                for name, band in bands.items()
+                for row in _line(name, band.x, band.median, band.lower, band.upper, steps=False)
+            ],
+            styles,
+            "trials",
+            metric.name,
+            levels=[Level(metric.guess, "by guessing")] if metric.guess is not None else [],
+            domain=(None, metric.top),
+            steps=False,
         )
-    if not views:
-        return None
-    return Figure(
-        key="models",
-        title="Cost models, round by round",
-        views=views,
-        steps="",
-        brief="predictions for a batch compared with its measurements: median and quartiles over seeds",
-        says="The cost model's predictions for each batch before it was measured, compared with the measurements: the "
+    return Chart(
+        "models",
+        "Cost models, round by round",
+        "predictions for a batch compared with its measurements: median and quartiles over seeds",
+        "The cost model's predictions for each batch before it was measured, compared with the measurements: the "
         "median over seeds, and the band between the quartiles. The policy chooses the programs in a batch, so they "
         "are more alike, and harder to tell apart, than those in a random sample.",
+        views,
     )
 
 
@@ -474,81 +332,163 @@ def _mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:
         return np.asarray(np.nanmean(values, axis=axis))
 
 
-def _budget_figures(by_strategy: Mapping[str, BudgetParts]) -> list[Figure]:
+def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -> list[Chart]:
     """Return the charts of where in the budget strategies differ, and of what their trials were."""
 
-    def view(key: str, part: str, quantity: str, scale: float = 100.0, **look: Any) -> View:
-        rows = []
-        for name, parts in by_strategy.items():
-            x = 100 * (np.arange(PARTS) + 0.5) / PARTS
-            rows += _line(name, x, scale * getattr(parts, part), steps=False)
-        return View(key=key, x="% of the budget", y=quantity, rows=rows, **look)
+    def view(part: str, quantity: str, scale: float = 100.0, digits: int = 0, **look: Any) -> Spec:
+        x = 100 * (np.arange(PARTS) + 0.5) / PARTS
+        lines = [_line(name, x, scale * getattr(parts, part), steps=False) for name, parts in by_strategy.items()]
+        rows = [row for line in lines for row in line]
+        return line_chart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look)
 
-    lead = Figure(
-        key="lead",
-        title="Where in the budget the lead is won or lost",
-        views=[view(AREA, "area", "difference in area", 1.0, relative=True, levels=[Level(0.0, "")])],
-        steps="",
-        digits=3,
-        brief="difference of the mean area under the curve in each eighth of the budget",
-        says="Each strategy minus the chosen one: the difference of the area under the curve in each eighth of the "
+    lead = Chart(
+        "lead",
+        "Where in the budget the lead is won or lost",
+        "difference of the mean area under the curve in each eighth of the budget",
+        "Each strategy minus the chosen one: the difference of the area under the curve in each eighth of the "
         "budget, as a mean over seeds. The mean of the eight differences is the difference of the whole area.",
+        {AREA: view("area", "difference in area", 1.0, 3, relative=True, levels=[Level(0.0, "")])},
     )
-    trials = Figure(
-        key="trials",
-        title="What the trials were",
-        views=[
-            view("near the best", "near", "trials near the best so far, %", domain=(0.0, None)),
-            view("slow", "slow", "trials slower than half of the space, %", domain=(0.0, None)),
-            view("failed", "failed", "failed trials, %", domain=(0.0, None)),
-        ],
-        steps="",
-        digits=0,
-        brief="share of the trials in each eighth of the budget",
-        says="The share of trials in each eighth of the budget, as a mean over seeds: at most 5 % slower than the "
+    trials = Chart(
+        "trials",
+        "What the trials were",
+        "share of the trials in each eighth of the budget",
+        "The share of trials in each eighth of the budget, as a mean over seeds: at most 5 % slower than the "
         "fastest trial so far, which means that the strategy refines it; slower than the median of the space, as half "
         "of all random trials are; or failed.",
+        {
+            "near the best": view("near", "trials near the best so far, %", domain=(0.0, None)),
+            "slow": view("slow", "trials slower than half of the space, %", domain=(0.0, None)),
+            "failed": view("failed", "failed trials, %", domain=(0.0, None)),
+        },
     )
     return [lead, trials]
 
 
-def overall_figures(overall: Overall, workloads: Sequence[WorkloadSummary], comparison: ComparedRuns) -> list[Figure]:
+def _time(item: WorkloadSummary) -> Chart:
+    rows = [
+        {"strategy": row.strategy, "part": part, "value": short(getattr(row.seconds, part) / len(row.trials_by_seed))}
+        for row in item.strategies
+        for part in TIME_PARTS
+    ]
+    return Chart(
+        "time",
+        "Where the time went",
+        "mean over seeds of the seconds counted for all trials",
+        "Mean over seeds of the seconds counted for all trials in the logs. Building time is divided by the "
+        "number of workers, and a program that was measured before counts with its recorded time.",
+        {"": bar_chart(rows, TIME_PARTS, "seconds per seed")},
+    )
+
+
+def _failures(item: WorkloadSummary) -> Chart:
+    """Return each strategy's failed trials by kind, in percent of its trials, or no view if no trial has failed."""
+    kinds = [kind for kind in FAILURES if any(row.failures[kind] for row in item.strategies)]
+    rows = [
+        {"strategy": row.strategy, "part": kind, "value": short(100 * row.failures[kind] / sum(row.trials_by_seed))}
+        for row in item.strategies
+        for kind in kinds
+    ]
+    return Chart(
+        "failures",
+        "Failures",
+        "trials without a program that runs and gives the right answer, by kind",
+        "Trials without a program that runs and gives the right answer, by kind, over all seeds. They still count as "
+        "trials.",
+        {"": bar_chart(rows, kinds, "failed trials, %") if kinds else {}},
+    )
+
+
+def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
+    """Return the charts of which knobs matter in each space, and of how good their values are."""
+    importances: dict[str, Spec] = {}
+    values: dict[str, Spec] = {}
+    pairs: dict[str, Spec] = {}
+    for space in spaces:
+        name = space.space if len(spaces) > 1 else ""
+        knobs = list(space.importances)
+        if knobs:
+            shares = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
+            importances[name] = share_chart(shares, "knob", "importance")
+        for knob in knobs[:KNOBS]:
+            values[f"{name}: {knob}" if name else knob] = box_chart(_rounded(space.values(knob)), knob, unit)
+        if len(knobs) > 1:
+            axes = {"other": knobs[1], "value": knobs[0]}
+            shown = {field: (knob, list(space.shown_values(knob))) for field, knob in axes.items()}
+            pairs[name] = heat_map(_rounded(space.values(knobs[0], knobs[1])), shown, unit)
+    return [
+        Chart(
+            "importances",
+            "Which knobs matter",
+            "PED-ANOVA for the fastest tenth of all measured configs",
+            "How much the values of a knob in the fastest tenth of all configs differ from those in all configs, as a "
+            "share of all knobs (PED-ANOVA, as in Optuna). Every config that any strategy measured counts once.",
+            importances,
+        ),
+        Chart(
+            "values",
+            "How good each value is",
+            "throughput of all measured configs; box: quartiles",
+            "The throughput of all measured configs with a value: from the slowest to the fastest (dot), with the "
+            f"quartiles as a box and the median as a line. Of many values, the {MOST_VALUES} with the fastest programs "
+            "are shown.",
+            values,
+        ),
+        Chart(
+            "pairs",
+            "The two most important knobs",
+            "throughput of the fastest measured config",
+            "The throughput of the fastest measured config with each pair of values, blank if there is none.",
+            pairs,
+        ),
+    ]
+
+
+def _rounded(rows: Sequence[Row]) -> list[Row]:
+    return [{key: short(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
+
+
+# All workloads
+
+
+def overall_charts(
+    overall: Overall, workloads: Sequence[WorkloadSummary], comparison: ComparedRuns, styles: LineStyles
+) -> list[Chart]:
     """Return the charts of the strategies that ran on every workload."""
     names = [row.strategy for row in overall.strategies]
-    rows = [item.by_strategy for item in workloads]
     groups = {name: [comparison[item.workload].strategies[name] for item in workloads] for name in names}
-    mean_parts = {
+    parts = {
         name: BudgetParts(*_mean(np.array([budget_parts(group) for group in of_one]), axis=0))
         for name, of_one in groups.items()
     }
-    return [_performance_profile(names, rows), _run_scores(names, rows), *_budget_figures(mean_parts)]
+    return [
+        _performance_profile(names, [item.by_strategy for item in workloads], styles),
+        *_budget_charts(parts, styles),
+    ]
 
 
-def _performance_profile(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
-    views = []
+def _performance_profile(
+    names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], styles: LineStyles
+) -> Chart:
+    views: dict[str, Spec] = {}
     for key, measure in ((BY_TRIALS, TRIALS), (BY_SECONDS, SECONDS)):
         ratios = performance_ratios(_times(names, rows, measure))
-        at = np.geomspace(1, max(2.0, float(ratios[np.isfinite(ratios)].max(initial=1.0))), POINTS)
-        views.append(
-            View(
-                key=key,
-                x=f"multiple of the quickest strategy's {key}",
-                y="fraction of all (workload, seed) pairs",
-                domain=(0.0, 1.0),
-                rows=[row for name, own in zip(names, ratios.T, strict=True) for row in _line(name, at, ecdf(own, at))],
-            )
+        at = np.union1d([1.0, 2.0], sample(ratios))
+        views[key] = line_chart(
+            [row for name, own in zip(names, ratios.T, strict=True) for row in _line(name, at, ecdf(own, at))],
+            styles,
+            f"multiple of the quickest strategy's {key}",
+            "fraction of all (workload, seed) pairs",
+            domain=(0.0, 1.0),
         )
-    return Figure(
-        key="profile",
-        title="Performance profile",
-        views=views,
-        brief="how often the target was reached within a multiple of what the quickest strategy needed",
-        says=(
-            "The fraction of all workloads and seeds for which a strategy reached the target within this multiple "
-            "of the trials, or seconds, that the quickest strategy needed. The value at 1 shows how often the "
-            "strategy was the quickest, and the value at the right edge shows how often it reached the target at "
-            "all."
-        ),
+    return Chart(
+        "profile",
+        "Performance profile",
+        "how often the target was reached within a multiple of what the quickest strategy needed",
+        "The fraction of all workloads and seeds for which a strategy reached the target within this multiple of the "
+        "trials, or seconds, that the quickest strategy needed. The value at 1 shows how often the strategy was the "
+        "quickest, and the value at the right edge shows how often it reached the target at all.",
+        views,
     )
 
 
@@ -565,97 +505,37 @@ def _times(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], 
     return np.array(times).reshape(-1, len(names))
 
 
-def _run_scores(names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]]) -> Figure:
-    at = np.linspace(0, 1, 101)
-    view = View(
-        key="area",
-        x="area under the curve",
-        y="fraction of all runs above it",
-        domain=(0.0, 1.0),
-        rows=[
-            point
-            for name in names
-            for point in _line(name, at, run_score_profile([np.array(row[name].area.by_seed) for row in rows], at))
-        ],
-    )
-    return Figure(
-        key="runs",
-        title="Distribution of runs",
-        views=[view],
-        steps="falling",
-        brief="how many of all runs have a larger area under the curve",
-        says="The fraction of all runs on all workloads whose area under the convergence curve is above a value. A "
-        "line that is above another everywhere is better by any criterion.",
-    )
-
-
-HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
-
-
-class LineStyles(NamedTuple):
-    """The order and highlighting of strategies in all charts and tables."""
-
-    names: list[str]  # in the order that determines their colours
-    subject: str | None  # the first strategy of the first registered contrast
-    lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
-    ranking: list[str]  # best first
-    opponents: list[str]  # the second strategies of registered contrasts
-
-    @classmethod
-    def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
-        names = strategy_order(comparison)
-        registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
-        ranked = [row.strategy for row in summary.overall.strategies] if summary.overall else []
-        ranked += [row.strategy for item in summary.workloads for row in item.strategies]
-        ranked = list(dict.fromkeys([*ranked, *names]))
-        lit = list(dict.fromkeys([*registered, *ranked]))[:HIGHLIGHTED]
-        if len(names) > len(COLOURS):  # highlighted strategies get distinct colours
-            names = sorted(names, key=lambda name: (name not in lit, name))
-        opponents = [answer.second for answer in summary.answers]
-        return cls(names, registered[0] if registered else None, lit, ranked, opponents)
-
-    def references(self, names: Iterable[str]) -> list[str]:
-        """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
-        first = [*self.opponents, RANDOM, *self.ranking]
-        return sorted(names, key=first.index)
-
-
 class Gap(NamedTuple):
-    """The difference in area under the curve between a strategy and the reference."""
+    """The difference in area under the curve between two strategies."""
 
-    strategy: str
-    difference: Interval  # on these workloads
+    first: str
+    second: str
+    difference: Interval  # first minus second; a pair that was not tested has no interval
     p: float | None  # corrected for all tests in its family
 
     @property
     def significant(self) -> bool:
         return self.p is not None and self.p <= ALPHA
 
+    def row(self) -> Row:
+        value, lower, upper, _ = astuple(self.difference)
+        ends = {"lower": short(value if lower is None else lower), "upper": short(value if upper is None else upper)}
+        p = "" if self.p is None else p_equals(self.p)
+        return {"first": self.first, "second": self.second, "difference": short(value), **ends, "p": p}
 
-def differences(summary: Summary) -> dict[str, list[Gap]]:
-    """Return the differences of all strategies from each reference, by reference, best first.
 
-    Differences are over all workloads, or on the only workload; if neither is possible, the result is empty. A pair
-    that was not tested has no interval. The difference of a reference from itself is 0.
-    """
+def differences(summary: Summary) -> list[Gap]:
+    """Return the differences between all strategies over all workloads or, with one workload, on it."""
+    items = [item.by_strategy for item in summary.workloads]
     if summary.overall:
-        names, contrasts = [row.strategy for row in summary.overall.strategies], summary.overall.contrasts
-    elif len(summary.workloads) == 1 and len(summary.workloads[0].strategies) > 1:
-        names = [row.strategy for row in summary.workloads[0].strategies]
-        contrasts = summary.workloads[0].contrasts
-    else:
-        return {}
-    gaps: dict[str, list[Gap]] = {name: [Gap(name, Interval.none(0.0, ""), None)] for name in names}
-    for (first, second), gap in _pair_gaps(names, [item.by_strategy for item in summary.workloads], contrasts):
-        gaps[second].append(gap)
-        gaps[first].append(Gap(second, -gap.difference, gap.p))
-    return {name: sorted(of_one, key=lambda gap: -gap.difference.value) for name, of_one in gaps.items()}
+        return list(_gaps([row.strategy for row in summary.overall.strategies], items, summary.overall.contrasts))
+    return list(_gaps(list(items[0]), items, summary.workloads[0].contrasts)) if len(items) == 1 else []
 
 
-def _pair_gaps(
+def _gaps(
     names: Sequence[str], rows: Sequence[Mapping[str, StrategySummary]], contrasts: Sequence[Contrast]
-) -> Iterator[tuple[tuple[str, str], Gap]]:
-    """Iterate over the pairs of strategies that share seeds, each with the first strategy's gap to the second."""
+) -> Iterator[Gap]:
+    """Iterate over the differences between strategies that share seeds."""
     p = {frozenset((item.first, item.second)): item.adjusted for item in contrasts}
     for first, second in combinations(names, 2):
         areas = paired_areas([row[first] for row in rows], [row[second] for row in rows])
@@ -664,23 +544,49 @@ def _pair_gaps(
             adjusted = p[frozenset((first, second))]
             if adjusted is None:  # for example, if the runs do not show how they vary
                 difference = Interval.none(difference.value, "")
-            yield (first, second), Gap(first, difference, adjusted)
+            yield Gap(first, second, difference, adjusted)
+
+
+def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
+    names = list(dict.fromkeys(name for gap in gaps for name in (gap.first, gap.second)))
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(styles.names))]
+    colour = STRATEGY | {"scale": {"domain": styles.names, "range": colours}, "legend": None}
+    y = STRATEGY | {"sort": {"field": "difference", "op": "max", "order": "descending"}}
+    spec = forest_chart(
+        [gap.row() | {"significant": gap.significant} for gap in gaps],
+        {"reference": ("each strategy minus ", styles.references(names))},
+        y,
+        colour,
+        height=len(names) - 1,
+        layers=[
+            {
+                "mark": {"type": "text", "align": "left", "dx": 8, "color": GREY},
+                "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}},
+            }
+        ],
+        dots={
+            "fill": {"condition": {"test": "datum.significant"} | colour, "value": "white"},
+            "tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}],
+        },
+    )
+    return Chart(
+        "differences",
+        "Differences",
+        f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
+        f"Each strategy's area under the curve minus the reference's, on {where}, over the seeds that both have, with "
+        "its 95 % interval (for that difference alone). A filled dot marks a difference that is significant after "
+        "correction for all tests in this report. Shaded: the zone of practical equivalence, for differences of at "
+        f"most {ROPE:g}.",
+        {"": spec},
+    )
 
 
 def workload_differences(summary: Summary) -> list[Row]:
-    """Return the difference of each pair of strategies, ``first`` minus ``second``, on each workload, by its index."""
+    """Return the difference of each pair of strategies on each workload, by its index."""
     return [
-        {
-            "workload": number,
-            "first": first,
-            "second": second,
-            "difference": short(gap.difference.value),
-            "lower": short(gap.difference.value if gap.difference.lower is None else gap.difference.lower),
-            "upper": short(gap.difference.value if gap.difference.upper is None else gap.difference.upper),
-            "p": "no test" if gap.p is None else p_text(gap.p),
-        }
+        gap.row() | {"workload": number}
         for number, item in enumerate(summary.workloads)
-        for (first, second), gap in _pair_gaps(list(item.by_strategy), [item.by_strategy], item.contrasts)
+        for gap in _gaps(list(item.by_strategy), [item.by_strategy], item.contrasts)
     ]
 
 
@@ -701,63 +607,80 @@ def workload_groups(summary: Summary, comparison: ComparedRuns) -> list[Row]:
     return groups
 
 
-def all_figures(summary: Summary, comparison: ComparedRuns) -> dict[str, list[Figure]]:
-    """Return the line charts of each workload and, under the key "", those over all workloads, if any."""
-    figures = {item.workload: workload_figures(item, comparison[item.workload]) for item in summary.workloads}
-    if summary.overall:
-        figures[""] = overall_figures(summary.overall, summary.workloads, comparison)
-    return figures
+def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) -> Chart:
+    """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
 
-
-def time_bars(item: WorkloadSummary) -> Bars:
-    """Return how each strategy's seconds were spent, as an average over seeds."""
+    Args:
+        pairs: The differences; see :func:`workload_differences`.
+        groups: The workloads; see :func:`workload_groups`.
+        styles: The order of strategies.
+    """
+    properties = [key for key in ("kind", "space", "threads") if len({group[key] for group in groups}) > 1]
     rows = [
-        {
-            "strategy": row.strategy,
-            "part": part,
-            "value": short(getattr(row.seconds, part) / len(row.trials_by_seed)),
-        }
-        for row in item.strategies
-        for part in TIME_PARTS
+        group | {"workload": number, "link": f"#w{number}", "all": ", ".join(group[key] for key in properties)}
+        for number, group in enumerate(groups)
     ]
-    return Bars(
-        key="time",
-        title="Where the time went",
-        brief="mean over seeds of the seconds counted for all trials",
-        says="Mean over seeds of the seconds counted for all trials in the logs. Building time is divided by the "
-        "number of workers, and a program that was measured before counts with its recorded time.",
-        quantity="seconds per seed",
-        parts=TIME_PARTS,
-        rows=rows,
-    )
+    names = [name for name in styles.names if any(name in (pair["first"], pair["second"]) for pair in pairs)]
+    references = styles.references(names)
+    strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
+    if strategies[0] == references[0]:
+        strategies = [*strategies[1:], strategies[0]]
+    views = ["all", *properties] if len(properties) > 1 else properties or ["all"]
+    order = {"field": "order", "op": "min"}
+    y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order}
 
-
-def failure_bars(item: WorkloadSummary) -> Bars | None:
-    """Return each strategy's failed trials by kind, in percent of its trials, or None if no trial has failed."""
-    kinds = [kind for kind in FAILURES if any(row.failures[kind] for row in item.strategies)]
-    rows = [
-        {
-            "strategy": row.strategy,
-            "part": kind,
-            "value": short(100 * row.failures[kind] / sum(row.trials_by_seed)),
+    def spec(group: str) -> Spec:
+        colour: Spec = {
+            "field": group,
+            "type": "nominal",
+            "title": None,
+            "sort": order,
+            "scale": {"range": list(COLOURS)},
+            "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0},
         }
-        for row in item.strategies
-        for kind in kinds
-    ]
-    says = (
-        "Trials without a program that runs and gives the right answer, by kind, over all seeds. They still count as "
-        "trials."
-    )
-    return (
-        Bars(
-            key="failures",
-            title="Failures",
-            brief="trials without a program that runs and gives the right answer, by kind",
-            says=says,
-            quantity="failed trials, %",
-            parts=kinds,
-            rows=rows,
+        if not properties:
+            colour = {"value": COLOURS[0]}
+        mean = {"field": "mean", "type": "quantitative"}
+        return forest_chart(
+            pairs,
+            {"strategy": ("strategy ", strategies), "reference": ("minus ", references)},
+            y,
+            colour,
+            height=len(groups),
+            transform=[
+                {
+                    "lookup": "workload",
+                    "from": {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", *views]},
+                },
+                {"joinaggregate": [{"op": "mean", "field": "difference", "as": "mean"}], "groupby": [group]},
+                {
+                    "window": [{"op": "row_number", "as": "order"}],
+                    "sort": [
+                        {"field": "mean", "order": "descending"},
+                        {"field": group},
+                        {"field": "difference", "order": "descending"},
+                    ],
+                },
+            ],
+            layers=[
+                {
+                    "mark": {"type": "tick", "thickness": 2, "size": ROW, "opacity": 0.5},
+                    "encoding": {"x": mean, "y": y, "color": colour},
+                }
+            ],
+            dots={
+                "href": {"field": "link"},
+                "tooltip": [{"field": "name", "title": "workload"}, {"field": "text", "title": "difference"}],
+            },
         )
-        if kinds
-        else None
+
+    return Chart(
+        "workloads",
+        "Where it is won or lost",
+        f"on each workload, with 95 % intervals; shaded: practically equal, up to {ROPE:g}; lines: means of groups",
+        "The first strategy's area under the curve minus the second's on each workload, over the seeds that both have, "
+        "with its 95 % interval. To the left of 0, the first strategy loses. Workloads are sorted by the difference "
+        "within each group, and groups by their means, which are the vertical lines. Click a dot for the charts of "
+        f"that workload. Shaded: the zone of practical equivalence, for differences of at most {ROPE:g}.",
+        {"grouped" if view == "all" else f"by {view}": spec(view) for view in views},
     )

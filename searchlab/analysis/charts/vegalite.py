@@ -1,4 +1,4 @@
-"""A report's charts as Vega-Lite specifications, which pages, files and notebooks draw.
+"""Charts as Vega-Lite specifications, which pages, files and notebooks draw.
 
 Nothing here imports altair or vl-convert before a chart is returned to a user or written to a file.
 """
@@ -7,37 +7,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
-from ..knobs import MOST_VALUES, MeasuredSpace
-from ..model import Diagram, Summary
-from ..runs import ComparedRuns
-from ..verdict import signed
-from ..words import p_equals
-from .figures import (
-    COLOURS,
-    FLOOR,
-    Bars,
-    Figure,
-    Gap,
-    LineStyles,
-    Row,
-    View,
-    differences,
-    failure_bars,
-    short,
-    time_bars,
-    workload_differences,
-    workload_groups,
-)
+from ..model import Summary
+from ..runs import RANDOM, ComparedRuns, strategy_order
 
 if TYPE_CHECKING:
     import altair
+
+Row = dict[str, Any]
+"""A row of a chart's data."""
 
 Spec = dict[str, Any]
 """A Vega-Lite specification without a size and a title."""
@@ -45,14 +29,32 @@ Spec = dict[str, Any]
 Format = Literal["pdf", "svg", "png"]
 """The formats of files with charts."""
 
+# Colours that colour-blind readers can distinguish on white: those of Okabe and Ito, "Color universal design" (2008),
+# except yellow, then olive, wine and indigo from Tol's "muted" scheme (SRON technical note 09-002, 2021). All have a
+# contrast of at least 3 with white. The page replaces them in the dark; see report.css.
+COLOURS = (
+    "#0072b2",
+    "#c94f00",
+    "#00815e",
+    "#b95c93",
+    "#a06e00",
+    "#2a86bd",
+    "#333333",
+    "#77771f",
+    "#882255",
+    "#332288",
+)
+
 # The numbers of colours and dashes differ so that no two of the first 20 strategies look the same.
 DASHES: tuple[list[float], ...] = ([1, 0], [7, 2], [8, 2, 2, 2], [3, 1.5])
 GREY = "#767676"
 WIDTH, HEIGHT, ROW = 520, 300, 20  # in pixels; ROW is the height of a strategy in charts with a row for each
-KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 ROWS = 22  # maximum number of strategies in a column of a legend
 STRATEGY: Spec = {"field": "strategy", "type": "nominal", "title": None}
 HIGHLIGHTED = {"param": "highlighted", "empty": False}
+MOST_HIGHLIGHTED = 6  # maximum number of strategies that are highlighted initially
+LOG_FROM = 100.0  # an axis is logarithmic if its last value is at least this many times its first value
+FLOOR = 0.1  # the smallest regret that is drawn, in percent: a tenth of the measurement noise
 
 
 class Chart(NamedTuple):
@@ -65,42 +67,86 @@ class Chart(NamedTuple):
     views: Mapping[str, Spec]
 
 
-def workload_charts(figures: Sequence[Figure], bars: Sequence[Bars], styles: LineStyles) -> list[Chart]:
-    """Return the charts for ``figures`` and ``bars``. Views in which no line has a value are omitted."""
-    charts = []
-    for figure in figures:
-        views = {view.key: line_chart(figure, view, styles) for view in figure.views if view.rows}
-        if views:
-            charts.append(Chart(figure.key, figure.title, figure.brief, figure.says, views))
-    return charts + [Chart(bar.key, bar.title, bar.brief, bar.says, {"": bar_chart(bar)}) for bar in bars]
+class LineStyles(NamedTuple):
+    """The order and highlighting of strategies in all charts and tables."""
+
+    names: list[str]  # in the order that determines their colours
+    subject: str | None  # the first strategy of the first registered contrast
+    lit: list[str]  # the strategies highlighted initially: those in registered contrasts, and the best others
+    ranking: list[str]  # best first
+    opponents: list[str]  # the second strategies of registered contrasts
+
+    @classmethod
+    def from_summary(cls, summary: Summary, comparison: ComparedRuns) -> LineStyles:
+        names = strategy_order(comparison)
+        registered = [name for answer in summary.answers for name in (answer.first, answer.second)]
+        ranked = [row.strategy for row in summary.overall.strategies] if summary.overall else []
+        ranked += [row.strategy for item in summary.workloads for row in item.strategies]
+        ranked = list(dict.fromkeys([*ranked, *names]))
+        lit = list(dict.fromkeys([*registered, *ranked]))[:MOST_HIGHLIGHTED]
+        if len(names) > len(COLOURS):  # highlighted strategies get distinct colours
+            names = sorted(names, key=lambda name: (name not in lit, name))
+        opponents = [answer.second for answer in summary.answers]
+        return cls(names, registered[0] if registered else None, lit, ranked, opponents)
+
+    def references(self, names: Iterable[str]) -> list[str]:
+        """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
+        first = [*self.opponents, RANDOM, *self.ranking]
+        return sorted(names, key=first.index)
 
 
-def all_charts(
-    summary: Summary, comparison: ComparedRuns, figures: Mapping[str, Sequence[Figure]], styles: LineStyles
-) -> dict[str, dict[str, Chart]]:
-    """Return all charts by workload and key. The workload of charts over all workloads is ""."""
-    charts = {"": workload_charts(figures.get("", ()), (), styles)}
-    for item in summary.workloads:
-        bars = [bar for bar in (time_bars(item), failure_bars(item)) if bar] if item.strategies else []
-        charts[item.workload] = workload_charts(figures[item.workload], bars, styles)
-        charts[item.workload] += space_charts(comparison[item.workload].spaces, item.unit)
-    if summary.overall:
-        charts[""].append(ranks_chart(summary.overall.diagram))
-    if gaps := differences(summary):
-        where = f"average across these {len(summary.workloads)} workloads" if summary.overall else "this workload"
-        workload = "" if summary.overall else summary.workloads[0].workload
-        charts[workload].insert(1, differences_chart(gaps, styles, where))
-    if pairs := workload_differences(summary) if len(summary.workloads) > 1 else []:
-        charts[""].append(workloads_chart(pairs, workload_groups(summary, comparison), styles))
-    return {workload: {chart.key: chart for chart in group} for workload, group in charts.items()}
+class Level(NamedTuple):
+    """A horizontal line and its name."""
+
+    y: float
+    name: str
+
+
+class Shade(NamedTuple):
+    """A named part of the x axis, from its start to ``end``."""
+
+    end: float
+    name: str
 
 
 # Lines
 
 
-def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
-    """Return a chart with a line for each strategy, and a band if there is one. Pointing at it shows all values."""
-    drawn = {row["strategy"] for row in view.rows}
+def line_chart(
+    rows: Sequence[Row],
+    styles: LineStyles,
+    x_title: str,
+    y_title: str,
+    *,
+    levels: Sequence[Level] = (),
+    domain: tuple[float | None, float | None] = (None, None),
+    shade: Shade | None = None,
+    best: float = 0.0,
+    relative: bool = False,
+    steps: bool = True,
+    digits: int = 2,
+) -> Spec:
+    """Return a chart with a line for each strategy, and a band if there is one. Pointing at it shows all values.
+
+    Args:
+        rows: The points of the lines: ``strategy``, ``x``, ``y`` and, if there is a band, ``lower`` and ``upper``. If
+            they have a ``seed``, there is a line for each seed. Without rows, the result is empty.
+        styles: The order of strategies.
+        x_title: The title of the x axis.
+        y_title: The title of the y axis.
+        levels: Horizontal lines.
+        domain: The ends of the y axis; None to fit the lines.
+        shade: The shaded part of the x axis.
+        best: If not 0, regret relative to this throughput is drawn instead of the throughput.
+        relative: Whether to draw differences from a strategy that the reader chooses.
+        steps: Whether lines change in steps, or are straight.
+        digits: The decimal places of the values.
+    """
+    if not rows:
+        return {}
+    first, last = min(row["x"] for row in rows), max(row["x"] for row in rows)
+    log = first > 0 and last / first >= LOG_FROM
+    drawn = {row["strategy"] for row in rows}
     names = [name for name in styles.names if name in drawn]
     numbers = [styles.names.index(name) for name in names]
     colour, dash = (
@@ -114,13 +160,13 @@ def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
         "symbolSize": 400,
         "symbolType": "stroke",
     }
-    low, high = view.domain
-    x = {"field": "x", "type": "quantitative", "title": view.x} | _scale(view.log, nice=False)
-    ends = {"domainMin": low, "domainMax": high, "zero": None if view.best else bool(figure.steps)}
+    low, high = domain
+    x = {"field": "x", "type": "quantitative", "title": x_title} | _scale(log, nice=False)
+    ends = {"domainMin": low, "domainMax": high, "zero": None if best else steps}
     ends = {name: end for name, end in ends.items() if end is not None}
-    y = {"field": "y", "type": "quantitative", "title": view.y} | _scale(bool(view.best), **ends)
-    mark = {"clip": True, "interpolate": "step-after" if figure.steps else "linear"}
-    by_seed = "seed" in view.rows[0]
+    y = {"field": "y", "type": "quantitative", "title": y_title} | _scale(bool(best), **ends)
+    mark = {"clip": True, "interpolate": "step-after" if steps else "linear"}
+    by_seed = "seed" in rows[0]
     width: Spec = {"value": 0.8 if by_seed else 1.8}
     if styles.subject and not by_seed:
         width["condition"] = {"test": {"field": "strategy", "equal": styles.subject}, "value": 3.2}
@@ -143,22 +189,22 @@ def line_chart(figure: Figure, view: View, styles: LineStyles) -> Spec:
             "opacity": {"condition": HIGHLIGHTED | {"value": 1}, "value": 0.25},
         },
     }
-    layers: list[Spec] = [*_shade(view), *_levels(view)]
+    layers: list[Spec] = [*_shade(shade, x_title, first if log else 0), *_levels(levels)]
     if by_seed:
         line["encoding"]["detail"] = {"field": "seed"}
         line["encoding"]["tooltip"] = [{"field": "strategy"}, {"field": "seed"}]
-    elif "lower" in view.rows[0]:
-        shade = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
-        encoding = {"x": x, "y": y | {"field": "lower"}, "y2": {"field": "upper"}, "color": colour, "opacity": shade}
+    elif "lower" in rows[0]:
+        opacity = {"condition": HIGHLIGHTED | {"value": 0.12}, "value": 0}
+        encoding = {"x": x, "y": y | {"field": "lower"}, "y2": {"field": "upper"}, "color": colour, "opacity": opacity}
         layers.append({"mark": {"type": "area"} | mark, "encoding": encoding})
     layers.append(line)
     if not by_seed:
-        layers.append(_readout(figure, view, names, x))
+        layers.append(_readout(names, x, steps=steps, falling=bool(best), digits=digits))
     height = max(HEIGHT, 18 * min(len(names), ROWS))
-    chart: Spec = {"data": {"values": view.rows}, "height": height, "layer": layers}
-    if view.best:
-        chart["transform"] = _regret(view)
-    if view.relative:
+    chart: Spec = {"data": {"values": rows}, "height": height, "layer": layers}
+    if best:
+        chart["transform"] = _regret(best, band="lower" in rows[0])
+    if relative:
         chart["params"] = [_select("reference", "each strategy minus ", styles.references(names))]
         chart["transform"] = [
             {"calculate": "datum.strategy === reference ? datum.y : null", "as": "base"},
@@ -179,13 +225,13 @@ def _scale(log: bool, **options: Any) -> Spec:
     return {"scale": {"type": kind} | options} | ({"axis": {"gridOpacity": 0.4, "tickCount": 5}} if log else {})
 
 
-def _regret(view: View) -> list[Spec]:
+def _regret(best: float, *, band: bool) -> list[Spec]:
     """Return the transforms from throughput to regret. A lower end of 0 would be infinite, so the band ends there."""
 
     def regret(field: str) -> str:
-        return f"max({FLOOR}, 100 * ({view.best} / datum.{field} - 1))"
+        return f"max({FLOOR}, 100 * ({best} / datum.{field} - 1))"
 
-    if "lower" not in view.rows[0]:
+    if not band:
         return [{"filter": "datum.y > 0"}, {"calculate": regret("y"), "as": "y"}]
     return [
         {"filter": "datum.y > 0"},
@@ -196,15 +242,14 @@ def _regret(view: View) -> list[Spec]:
     ]
 
 
-def _shade(view: View) -> list[Spec]:
-    if view.shade is None:
+def _shade(shade: Shade | None, unit: str, start: float) -> list[Spec]:
+    if shade is None:
         return []
-    first = min(row["x"] for row in view.rows)
-    x = {"datum": first if view.log else 0, "type": "quantitative"}
-    text = f"{view.shade.name}: {view.shade.end:g} {view.x}"
+    x = {"datum": start, "type": "quantitative"}
+    text = f"{shade.name}: {shade.end:g} {unit}"
     area = {
         "mark": {"type": "rect", "color": GREY, "opacity": 0.12},
-        "encoding": {"x": x, "x2": {"datum": view.shade.end}},
+        "encoding": {"x": x, "x2": {"datum": shade.end}},
     }
     label = {
         "mark": {"type": "text", "align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY, "text": text},
@@ -213,10 +258,10 @@ def _shade(view: View) -> list[Spec]:
     return [{"data": {"values": [{}]}, "layer": [area, label]}]
 
 
-def _levels(view: View) -> list[Spec]:
+def _levels(levels: Sequence[Level]) -> list[Spec]:
     """Return horizontal lines with their names: that of the first above its line, and others below."""
     layers: list[Spec] = []
-    for index, level in enumerate(view.levels):
+    for index, level in enumerate(levels):
         y = {"datum": level.y, "type": "quantitative"}
         side = {"baseline": "top", "dy": 3} if index else {"baseline": "bottom", "dy": -2}
         text = {"type": "text", "align": "left", "dx": 5, "color": GREY, "text": level.name} | side
@@ -227,13 +272,12 @@ def _levels(view: View) -> list[Spec]:
     return [{"data": {"values": [{}]}, "layer": layers}] if layers else []
 
 
-def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:
+def _readout(names: Sequence[str], x: Spec, *, steps: bool, falling: bool, digits: int) -> Spec:
     """Return invisible areas, each from one point of any line to the next, that show the values of all lines there.
 
     Steps are held up to the next point: a rising line has its largest value so far. There is no selection, because
     Altair cannot combine charts with selections in several layers.
     """
-    falling = bool(view.best) != (figure.steps == "falling")
     last_value = {"op": "min" if falling else "max", "field": "y", "as": "y"}
     hold: list[Spec] = [
         {"impute": "y", "key": "x", "groupby": ["strategy"], "value": None},
@@ -246,13 +290,13 @@ def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:
             "field": f"s{number}",
             "title": name.replace("\\", "\\\\"),
             "type": "quantitative",
-            "format": f".{figure.digits}f",
+            "format": f".{digits}f",
         }
         for number, name in enumerate(names)
     ]
     return {
         "transform": [
-            *(hold if figure.steps else ()),
+            *(hold if steps else ()),
             {"calculate": field, "as": "number"},
             {"pivot": "number", "value": "y", "groupby": ["x"]},
             {"window": [{"op": "lead", "field": "x", "as": "next"}], "sort": [{"field": "x"}]},
@@ -261,7 +305,7 @@ def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:
         "encoding": {
             "x": x,
             "x2": {"field": "next"},
-            "tooltip": [{"field": "x", "title": view.x, "type": "quantitative"}, *fields],
+            "tooltip": [{"field": "x", "title": x["title"], "type": "quantitative"}, *fields],
         },
     }
 
@@ -269,245 +313,93 @@ def _readout(figure: Figure, view: View, names: Sequence[str], x: Spec) -> Spec:
 # Other charts
 
 
-def bar_chart(bars: Bars) -> Spec:
-    """Return a chart with a stacked bar for each strategy."""
-    names = list(dict.fromkeys(row["strategy"] for row in bars.rows))
-    parts = {"domain": list(bars.parts), "range": list(COLOURS[: len(bars.parts)])}
+def bar_chart(rows: Sequence[Row], parts: Sequence[str], quantity: str) -> Spec:
+    """Return a stacked bar for each strategy. ``rows`` have a ``strategy``, a ``part`` and a ``value``."""
+    names = list(dict.fromkeys(row["strategy"] for row in rows))
+    colours = {"domain": list(parts), "range": list(COLOURS[: len(parts)])}
     return {
-        "data": {"values": bars.rows},
+        "data": {"values": rows},
         "height": ROW * len(names),
         "mark": {"type": "bar", "tooltip": True},
         "encoding": {
             "y": STRATEGY | {"sort": names},
-            "x": {"field": "value", "type": "quantitative", "title": bars.quantity},
-            "color": {"field": "part", "type": "nominal", "scale": parts, "title": None},
+            "x": {"field": "value", "type": "quantitative", "title": quantity},
+            "color": {"field": "part", "type": "nominal", "scale": colours, "title": None},
         },
     }
 
 
-def differences_chart(gaps: Mapping[str, Sequence[Gap]], styles: LineStyles, where: str) -> Chart:
-    """Return the chart of all strategies' differences from a reference, which the reader can choose."""
-    rows: list[Row] = [
-        {
-            "reference": other,
-            "strategy": gap.strategy,
-            "difference": gap.difference.value,
-            "lower": gap.difference.value if gap.difference.lower is None else gap.difference.lower,
-            "upper": gap.difference.value if gap.difference.upper is None else gap.difference.upper,
-            "significant": gap.significant,
-            "text": "the reference" if gap.strategy == other else _difference_text(gap),
-        }
-        for other, others in gaps.items()
-        for gap in others
-    ]
-    colour = STRATEGY | {
-        "scale": {
-            "domain": styles.names,
-            "range": [COLOURS[number % len(COLOURS)] for number in range(len(styles.names))],
-        },
-        "legend": None,
-    }
-    y = STRATEGY | {"sort": {"field": "difference", "op": "max", "order": "descending"}}
-    x = {"field": "difference", "type": "quantitative", "title": "difference in area"}
-    spec = {
-        "data": {"values": rows},
-        "height": ROW * len(gaps),
-        "params": [_select("reference", "each strategy minus ", styles.references(gaps))],
-        "transform": [{"filter": "datum.reference === reference"}],
+def forest_chart(
+    pairs: Sequence[Row],
+    params: Mapping[str, tuple[str, Sequence[str]]],
+    y: Spec,
+    colour: Spec,
+    *,
+    height: int,
+    transform: Sequence[Spec] = (),
+    layers: Sequence[Spec] = (),
+    dots: Spec,
+) -> Spec:
+    """Return a chart of differences from a reference, which the reader can choose, with their intervals.
+
+    Args:
+        pairs: The differences: ``first``, ``second``, ``difference`` (first minus second), ``lower``, ``upper`` and
+            ``p``, a text.
+        params: The label and the options of each strategy that the reader chooses: ``reference`` and, in a chart of one
+            strategy's differences, ``strategy``.
+        y: The encoding of the y axis.
+        colour: The encoding of colours.
+        height: The number of rows.
+        transform: Further transforms, which follow the choice of pairs.
+        layers: Further layers, below the intervals.
+        dots: Further channels of the dots' encoding.
+    """
+    x: Spec = {"field": "difference", "type": "quantitative", "title": "difference in area"}
+    mirrored = "datum.first === reference"
+    other = f"({mirrored} ? datum.second : datum.first)"
+    subject = f" && {other} === strategy" if "strategy" in params else ""
+    interval = "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'"
+    return {
+        "data": {"values": pairs},
+        "height": ROW * height,
+        "params": [_select(name, label, options) for name, (label, options) in params.items()],
+        "transform": [
+            {"filter": f"({mirrored} || datum.second === reference){subject}"},
+            {"calculate": other, "as": "strategy"},
+            {"calculate": f"{mirrored} ? -datum.upper : datum.lower", "as": "from"},
+            {"calculate": f"{mirrored} ? -datum.lower : datum.upper", "as": "to"},
+            {"calculate": f"{mirrored} ? -datum.difference : datum.difference", "as": "difference"},
+            {
+                "calculate": f"format(datum.difference, '+.3f') + (datum.from < datum.to ? {interval} : '') + "
+                "(datum.p ? ', ' + datum.p : '')",
+                "as": "text",
+            },
+            *transform,
+        ],
         "layer": [
-            _practically_equal(x),
+            {
+                "data": {"values": [{"lower": -ROPE, "upper": ROPE}]},
+                "mark": {"type": "rect", "color": GREY, "opacity": 0.15},
+                "encoding": {"x": x | {"field": "lower"}, "x2": {"field": "upper"}},
+            },
             {"mark": {"type": "rule", "color": GREY}, "encoding": {"x": {"datum": 0}}},
+            *layers,
             {
                 "mark": {"type": "rule", "size": 2},
-                "encoding": {"y": y, "x": x | {"field": "lower"}, "x2": {"field": "upper"}, "color": colour},
+                "encoding": {"y": y, "x": x | {"field": "from"}, "x2": {"field": "to"}, "color": colour},
             },
             {
-                "mark": {"type": "point", "size": 60, "opacity": 1},
-                "encoding": {
-                    "y": y,
-                    "x": x,
-                    "color": colour,
-                    "fill": {"condition": {"test": "datum.significant"} | colour, "value": "white"},
-                    "tooltip": [{"field": "strategy"}, {"field": "text", "title": "difference"}],
-                },
-            },
-            {
-                "mark": {"type": "text", "align": "left", "dx": 8, "color": GREY},
-                "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}},
+                "mark": {"type": "point", "filled": "fill" not in dots, "size": 70, "opacity": 1},
+                "encoding": {"y": y, "x": x, "color": colour} | dots,
             },
         ],
     }
-    return Chart(
-        "differences",
-        "Differences",
-        f"95 % intervals; a full dot is significant after correction; shaded: practically equal, up to {ROPE:g}",
-        f"Each strategy's area under the curve minus the reference's, on {where}, over the seeds that both have, with "
-        "its 95 % interval (for that difference alone). A filled dot marks a difference that is significant after "
-        "correction for all tests in this report. Shaded: the zone of practical equivalence, for differences of at "
-        f"most {ROPE:g}.",
-        {"": spec},
-    )
 
 
-def _difference_text(gap: Gap) -> str:
-    text = signed(gap.difference.value)
-    if gap.difference.lower is not None and gap.difference.upper is not None:
-        text += f" [{signed(gap.difference.lower)}, {signed(gap.difference.upper)}]"
-    return text if gap.p is None else f"{text}, {p_equals(gap.p)}"
-
-
-def workloads_chart(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) -> Chart:
-    """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
-
-    Args:
-        pairs: The differences; see :func:`~searchlab.analysis.charts.figures.workload_differences`.
-        groups: The workloads; see :func:`~searchlab.analysis.charts.figures.workload_groups`.
-        styles: The order of strategies.
-    """
-    properties = [key for key in ("kind", "space", "threads") if len({group[key] for group in groups}) > 1]
-    rows = [
-        group | {"workload": number, "link": f"#w{number}", "all": ", ".join(group[key] for key in properties)}
-        for number, group in enumerate(groups)
-    ]
-    names = [name for name in styles.names if any(name in (pair["first"], pair["second"]) for pair in pairs)]
-    references = styles.references(names)
-    strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
-    if strategies[0] == references[0]:
-        strategies = [*strategies[1:], strategies[0]]
-    views = ["all", *properties] if len(properties) > 1 else properties or ["all"]
-    x = {"field": "difference", "type": "quantitative", "title": "difference in area"}
-    order = {"field": "order", "op": "min"}
-    y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 280}}
-    mirrored = "datum.second === strategy"
-
-    def spec(group: str) -> Spec:
-        colour: Spec = {
-            "field": group,
-            "type": "nominal",
-            "title": None,
-            "sort": order,
-            "scale": {"range": list(COLOURS)},
-            "legend": {"columns": 1, "symbolOpacity": 1, "symbolLimit": 0},
-        }
-        if not properties:
-            colour = {"value": COLOURS[0]}
-        tooltip = [{"field": "name", "title": "workload"}, {"field": "text", "title": "difference"}, {"field": "p"}]
-        return {
-            "data": {"values": pairs},
-            "height": ROW * len(groups),
-            "params": [_select("strategy", "strategy ", strategies), _select("reference", "minus ", references)],
-            "transform": [
-                {
-                    "filter": "datum.first === strategy && datum.second === reference || "
-                    "datum.first === reference && datum.second === strategy"
-                },
-                {"calculate": f"{mirrored} ? -datum.upper : datum.lower", "as": "from"},
-                {"calculate": f"{mirrored} ? -datum.lower : datum.upper", "as": "to"},
-                {"calculate": f"{mirrored} ? -datum.difference : datum.difference", "as": "difference"},
-                {
-                    "calculate": "format(datum.difference, '+.3f') + "
-                    "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'",
-                    "as": "text",
-                },
-                {
-                    "lookup": "workload",
-                    "from": {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", *views]},
-                },
-                {"joinaggregate": [{"op": "mean", "field": "difference", "as": "mean"}], "groupby": [group]},
-                {
-                    "window": [{"op": "row_number", "as": "order"}],
-                    "sort": [
-                        {"field": "mean", "order": "descending"},
-                        {"field": group},
-                        {"field": "difference", "order": "descending"},
-                    ],
-                },
-            ],
-            "layer": [
-                _practically_equal(x),
-                {"mark": {"type": "rule", "color": GREY}, "encoding": {"x": {"datum": 0}}},
-                {
-                    "mark": {"type": "tick", "thickness": 2, "size": ROW, "opacity": 0.5},
-                    "encoding": {"x": x | {"field": "mean"}, "y": y, "color": colour},
-                },
-                {
-                    "mark": {"type": "rule", "size": 2},
-                    "encoding": {"y": y, "x": x | {"field": "from"}, "x2": {"field": "to"}, "color": colour},
-                },
-                {
-                    "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "cursor": "pointer"},
-                    "encoding": {"y": y, "x": x, "color": colour, "href": {"field": "link"}, "tooltip": tooltip},
-                },
-            ],
-        }
-
-    return Chart(
-        "workloads",
-        "Where it is won or lost",
-        f"on each workload, with 95 % intervals; shaded: practically equal, up to {ROPE:g}; lines: means of groups",
-        "The first strategy's area under the curve minus the second's on each workload, over the seeds that both have, "
-        "with its 95 % interval. To the left of 0, the first strategy loses. Workloads are sorted by the difference "
-        "within each group, and groups by their means, which are the vertical lines. Click a dot for the charts of "
-        f"that workload. Shaded: the zone of practical equivalence, for differences of at most {ROPE:g}.",
-        {"grouped" if view == "all" else f"by {view}": spec(view) for view in views},
-    )
-
-
-def _practically_equal(x: Spec) -> Spec:
-    return {
-        "data": {"values": [{"lower": -ROPE, "upper": ROPE}]},
-        "mark": {"type": "rect", "color": GREY, "opacity": 0.15},
-        "encoding": {"x": x | {"field": "lower"}, "x2": {"field": "upper"}},
-    }
-
-
-def space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
-    """Return the charts of which knobs matter in each space, and of how good their values are."""
-    importances: dict[str, Spec] = {}
-    values: dict[str, Spec] = {}
-    pairs: dict[str, Spec] = {}
-    for space in spaces:
-        name = space.space if len(spaces) > 1 else ""
-        knobs = list(space.importances)
-        if knobs:
-            importances[name] = _importances(space)
-        for knob in knobs[:KNOBS]:
-            values[f"{name}: {knob}" if name else knob] = _values(space, knob, unit)
-        if len(knobs) > 1:
-            pairs[name] = _heat_map(space, knobs[0], knobs[1], unit)
-    charts = [
-        Chart(
-            "importances",
-            "Which knobs matter",
-            "PED-ANOVA for the fastest tenth of all measured configs",
-            "How much the values of a knob in the fastest tenth of all configs differ from those in all configs, as a "
-            "share of all knobs (PED-ANOVA, as in Optuna). Every config that any strategy measured counts once.",
-            importances,
-        ),
-        Chart(
-            "values",
-            "How good each value is",
-            "throughput of all measured configs; box: quartiles",
-            "The throughput of all measured configs with a value: from the slowest to the fastest (dot), with the "
-            f"quartiles as a box and the median as a line. Of many values, the {MOST_VALUES} with the fastest programs "
-            "are shown.",
-            values,
-        ),
-        Chart(
-            "pairs",
-            "The two most important knobs",
-            "throughput of the fastest measured config",
-            "The throughput of the fastest measured config with each pair of values, blank if there is none.",
-            pairs,
-        ),
-    ]
-    return [chart for chart in charts if chart.views]
-
-
-def _importances(space: MeasuredSpace) -> Spec:
-    rows = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
-    y = {"field": "knob", "type": "nominal", "title": None, "sort": None}
-    x: Spec = {"field": "share", "type": "quantitative", "title": "importance", "axis": {"format": ".0%"}}
+def share_chart(rows: Sequence[Row], name: str, quantity: str) -> Spec:
+    """Return a bar for each of ``rows``, which have a ``name`` and a ``share``."""
+    y = {"field": name, "type": "nominal", "title": None, "sort": None}
+    x: Spec = {"field": "share", "type": "quantitative", "title": quantity, "axis": {"format": ".0%"}}
     text = {"field": "share", "format": ".0%"}
     return {
         "data": {"values": rows},
@@ -522,9 +414,9 @@ def _importances(space: MeasuredSpace) -> Spec:
     }
 
 
-def _values(space: MeasuredSpace, knob: str, unit: str) -> Spec:
-    rows = _rounded(space.values(knob))
-    y: Spec = {"field": "value", "type": "nominal", "title": knob, "sort": None}
+def box_chart(rows: Sequence[Row], name: str, unit: str) -> Spec:
+    """Return a box from ``lower`` to ``upper`` for each ``value``, a line at ``median`` and a dot at ``best``."""
+    y: Spec = {"field": "value", "type": "nominal", "title": name, "sort": None}
     x: Spec = {"type": "quantitative", "title": unit, "scale": {"zero": False}}
     columns = ("value", "configs", "failed", "worst", "lower", "median", "upper", "best")
     tooltip = [{"field": column} for column in columns]
@@ -545,72 +437,20 @@ def _values(space: MeasuredSpace, knob: str, unit: str) -> Spec:
     }
 
 
-def _heat_map(space: MeasuredSpace, first: str, second: str, unit: str) -> Spec:
-    rows = _rounded(space.values(first, second))
-    y, x = (
-        {"field": field, "type": "nominal", "title": knob, "sort": list(space.shown_values(knob))}
-        for field, knob in (("value", first), ("other", second))
+def heat_map(rows: Sequence[Row], axes: Mapping[str, tuple[str, Sequence[str]]], unit: str) -> Spec:
+    """Return a coloured cell for each pair of values. ``axes`` has the title and the values of each axis."""
+    x, y = (
+        {"field": field, "type": "nominal", "title": title, "sort": list(values)}
+        for field, (title, values) in axes.items()
     )
     colour = {"field": "best", "type": "quantitative", "title": unit, "scale": {"scheme": "viridis", "zero": False}}
-    tooltip = [{"field": "value", "title": first}, {"field": "other", "title": second}]
+    tooltip = [{"field": field, "title": title} for field, (title, _) in axes.items()]
     tooltip += [{"field": column} for column in ("best", "median", "configs", "failed")]
     return {
         "data": {"values": rows},
         "height": ROW * len({row["value"] for row in rows}),
         "layer": [{"mark": "rect", "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip}}],
     }
-
-
-def _rounded(rows: Sequence[Row]) -> list[Row]:
-    return [{key: short(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
-
-
-def ranks_chart(diagram: Diagram) -> Chart:
-    """Return the critical difference diagram: average ranks, and a column of dots at the right for each clique.
-
-    It is that of Demsar (JMLR 7, 2006, figure 1) with a row for each strategy.
-    """
-    last = len(diagram.strategies)
-    ranks = [
-        {"strategy": name, "rank": round(rank, 4)} for name, rank in zip(diagram.strategies, diagram.ranks, strict=True)
-    ]
-    dots = [
-        {"strategy": diagram.strategies[index], "rank": last + 0.04 * last * (number + 1), "group": number}
-        for number, clique in enumerate(diagram.cliques)
-        for index in clique
-    ]
-    axis = {"values": list(range(1, last + 1))}
-    x = {"field": "rank", "type": "quantitative", "title": "average rank", "scale": {"zero": False}, "axis": axis}
-    y = STRATEGY | {"sort": diagram.strategies}
-    group = {"data": {"values": dots}, "encoding": {"x": x, "y": y, "detail": {"field": "group"}}}
-    spec = {
-        "height": ROW * last,
-        "layer": [
-            {
-                "data": {"values": ranks},
-                "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
-                "encoding": {"x": x, "y": y, "tooltip": [{"field": "strategy"}, {"field": "rank"}]},
-            },
-            group | {"mark": {"type": "line", "color": GREY, "strokeDash": [1, 3]}},
-            group | {"mark": {"type": "point", "filled": True, "color": GREY, "opacity": 1}},
-        ],
-    }
-    brief = f"across {diagram.workloads} workloads; strategies with dots in one column cannot be told apart"
-    return Chart("ranks", "Average ranks", brief, "", {"": spec})
-
-
-def small_chart(chart: Chart, styles: LineStyles) -> Chart:
-    """Return a small convergence chart of the highlighted strategies, without axes and legend."""
-    spec = chart.views["trials"]
-    rows = [row for row in spec["data"]["values"] if row["strategy"] in styles.lit]
-    x, y, colour = (spec["layer"][-2]["encoding"][channel] for channel in ("x", "y", "color"))
-    plain: Spec = {
-        "data": {"values": [{key: row[key] for key in ("strategy", "x", "y")} for row in rows]},
-        "height": 60,
-        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
-        "encoding": {"x": x | {"axis": None}, "y": y | {"axis": None}, "color": colour | {"legend": None}},
-    }
-    return Chart("small", chart.title, "", "", {"": plain})
 
 
 # Pages, files and notebooks

@@ -26,8 +26,7 @@ from ...log.format import Header, version_spans
 from ...log.plan import kept_studies
 from ...plugins import Plugin
 from ...stats.intervals import Interval
-from ..charts.figures import COLOURS, LineStyles
-from ..charts.vegalite import Chart, javascript, share_data, small_chart
+from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..measures import Row, Shown, table
 from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
@@ -51,7 +50,7 @@ def page(
     Args:
         summary: The summary of ``comparison``.
         comparison: The runs.
-        charts: The charts by workload and key; see :func:`~searchlab.analysis.charts.vegalite.all_charts`.
+        charts: The charts by workload and key; see :func:`~searchlab.analysis.charts.figures.all_charts`.
         styles: The order and highlighting of strategies.
         programs: The best programs.
         out: The page's directory, to which links to logs are relative. If it is None, the page contains no links.
@@ -80,11 +79,6 @@ def page(
                 "packed": base64.b64encode(zlib.compress(text.encode(), 9)).decode(),
             }
         )
-    small = {
-        f"card{number}-small": small_chart(charts[item.workload]["convergence"], styles)
-        for number, item in enumerate(summary.workloads)
-        if several and "convergence" in charts[item.workload]
-    }
     over_all = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
     data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
@@ -105,7 +99,7 @@ def page(
         pairs_with_p_one=[pair for pair in (overall.claims if overall else ()) if _has_p_one(pair)],
         overall_notes=interval_notes(overall.strategies if overall else ()),
         charts=charts,
-        shared=embed_json(share_data(over_all | small, "all")),
+        shared=embed_json(share_data(over_all, "all")),
         made=strategies(comparison),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,73 +10,62 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import read_runs, summarize
 from searchlab.analysis.charts.figures import (
-    HIGHLIGHTED,
-    LineStyles,
+    POINTS,
     budget_parts,
     differences,
-    eventful,
-    steps,
+    sample,
     workload_differences,
     workload_groups,
 )
+from searchlab.analysis.charts.vegalite import MOST_HIGHLIGHTED, LineStyles
 from searchlab.analysis.page.render import number_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=80), st.integers(1, 20))
-def test_places_where_most_happens(changes: list[int], most: int) -> None:
-    places = eventful(np.array(changes, dtype=np.int64), most)
-    assert places == sorted(set(places)) and {0, len(changes) - 1} <= set(places) and len(places) <= most + 2
-    happens = {place for place, count in enumerate(changes) if count}
-    inner = set(places) - {0, len(changes) - 1}
-    assert inner <= happens
-    if len(happens) <= most:
-        assert happens <= set(places)
-
-
-def test_the_largest_change_of_a_stretch_is_taken() -> None:
-    assert eventful(np.array([1, 0, 1, 9, 1, 0, 1, 1, 8, 1, 0]), 2) == [0, 3, 8, 10]
+@given(st.lists(st.floats(0, 10) | st.just(math.inf)))
+def test_samples_are_values_with_their_ends(values: list[float]) -> None:
+    finite = sorted({value for value in values if value < math.inf})
+    assert sample(np.array(values)).tolist() == finite, "there are not more than are drawn"
+    many = np.array([*values, *range(1000)])
+    assert len(sample(many)) == POINTS and {*sample(many)} <= {*many} and sample(many)[-1] == 999
 
 
 def test_numbers_that_follow_each_other_are_a_range() -> None:
     assert number_ranges([7, 0, 2, 1, 42, 43]) == "0 to 2, 7, 42, 43" and number_ranges([3]) == "3"
 
 
-def test_differences_from_each_reference_have_the_other_sign(tmp_path: Path) -> None:
+def test_differences_are_those_of_contrasts_and_answers(tmp_path: Path) -> None:
     for workload in (WORKLOAD, "gemm:100x100x500"):
         for seed in range(8):
             for name, gain in (("mine", 3.0), ("tpe", 2.9), ("zzz", 0.0)):
                 found = (np.random.default_rng([seed, len(name)]).random(12) + gain).tolist()
                 write(tmp_path, name, seed, found, workload=workload, contrasts=(("mine", "tpe"),))
     summary = summarize(read_runs(tmp_path))
-    found = differences(summary)
-    references = LineStyles.from_summary(summary, read_runs(tmp_path)).references(found)
+    names = [row.strategy for row in summary.workloads[0].strategies]
+    references = LineStyles.from_summary(summary, read_runs(tmp_path)).references(names)
     assert references[0] == "tpe", "what a strategy was registered to be compared with"
-    assert all(
-        [gap.difference.value for gap in gaps] == sorted((gap.difference.value for gap in gaps), reverse=True)
-        for gaps in found.values()
-    )
-    gaps = {name: {gap.strategy: gap for gap in of_one} for name, of_one in found.items()}
-    for first, second in (("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")):
-        forward, backward = gaps[second][first], gaps[first][second]
-        assert forward.difference == -backward.difference and forward.p == backward.p
-        assert summary.overall
-        (contrast,) = (c for c in summary.overall.contrasts if {c.first, c.second} == {first, second})
-        assert forward.p == contrast.adjusted and forward.significant == contrast.significant
-    assert gaps["tpe"]["tpe"].difference.value == 0 and gaps["zzz"]["mine"].significant
+    gaps = {(gap.first, gap.second): gap for gap in differences(summary)}
+    assert gaps.keys() == {("mine", "tpe"), ("mine", "zzz"), ("tpe", "zzz")}, "best first"
+    assert summary.overall
+    for contrast in summary.overall.contrasts:
+        gap = gaps[contrast.first, contrast.second]
+        assert gap.p == contrast.adjusted and gap.significant == contrast.significant
+    assert gaps["mine", "zzz"].significant
     (answer,) = summary.answers
-    assert gaps["tpe"]["mine"].difference == answer.difference.on_these.difference, "the number of the answer"
+    assert gaps["mine", "tpe"].difference == answer.difference.on_these.difference, "the number of the answer"
 
 
 def test_one_workload_has_differences_and_no_pair_has_none(tmp_path: Path) -> None:
     for seed in range(3):
         write(tmp_path, "random", seed, [1, 2, 3 + seed])
-    assert differences(summarize(read_runs(tmp_path))) == {}
+    assert differences(summarize(read_runs(tmp_path))) == []
     for seed in range(3):
         write(tmp_path, "a", seed, [2, 3, 4 + seed])
     summary = summarize(read_runs(tmp_path))
     styles = LineStyles.from_summary(summary, read_runs(tmp_path))
-    assert styles.references(differences(summary)) == ["random", "a"], "random search comes first"
+    assert styles.references(["a", "random"]) == ["random", "a"] and len(differences(summary)) == 1, (
+        "random search comes first"
+    )
 
 
 @pytest.mark.parametrize("number", [3, 9, 14])
@@ -85,16 +75,12 @@ def test_six_strategies_are_highlighted_in_colours_of_their_own(tmp_path: Path, 
             write(tmp_path, f"s{place:02}", seed, [1.0, 2.0 + place], contrasts=(("s01", "s00"),))
     comparison = read_runs(tmp_path)
     looks = LineStyles.from_summary(summarize(comparison), comparison)
-    assert looks.subject == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, HIGHLIGHTED)
+    assert (
+        looks.subject == "s01" and looks.lit[:2] == ["s01", "s00"] and len(looks.lit) == min(number, MOST_HIGHLIGHTED)
+    )
     assert f"s{number - 1:02}" in looks.lit, "the best"
     assert sorted(looks.names) == [f"s{place:02}" for place in range(number)]
     assert len({looks.names.index(name) % 10 for name in looks.lit}) == len(looks.lit)
-
-
-def test_the_steps_of_a_curve(tmp_path: Path) -> None:
-    write(tmp_path, "a", 0, ["crash", 2, 1, 3, 3])
-    (run,) = read_runs(tmp_path)[WORKLOAD].runs
-    assert steps(run).tolist() == [1, 3, 4]
 
 
 def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
@@ -102,7 +88,7 @@ def test_a_pair_without_a_test_has_no_interval(tmp_path: Path) -> None:
     for seed in range(5):
         write(tmp_path, "random", seed, [1, 2 + seed, 3 + seed])
         write(tmp_path, "grid", seed, [1, 2, 3], shared=["a", "b", "c"])
-    (difference,) = (gap for gap in differences(summarize(read_runs(tmp_path)))["random"] if gap.strategy == "grid")
+    (difference,) = differences(summarize(read_runs(tmp_path)))
     assert difference.p is None and difference.difference.lower is None
 
 
@@ -142,10 +128,12 @@ def test_differences_on_workloads_average_to_the_difference(tmp_path: Path) -> N
     runs = read_runs(tmp_path)
     summary = summarize(runs)
     rows = workload_differences(summary)
-    (gap,) = (gap for gap in differences(summary)["random"] if gap.strategy == "mine")
+    (gap,) = differences(summary)
     signs = [1 if row["first"] == "mine" else -1 for row in rows]
     signed = {row["workload"]: sign * row["difference"] for row, sign in zip(rows, signs, strict=True)}
-    assert np.mean(list(signed.values())) == pytest.approx(gap.difference.value, abs=1e-4)
+    assert np.mean(list(signed.values())) == pytest.approx(
+        (1 if gap.first == "mine" else -1) * gap.difference.value, abs=1e-4
+    )
     groups = workload_groups(summary, runs)
     assert [(group["kind"], group["threads"]) for group in groups] == [("conv2d", "2 threads"), ("gemm", "1 thread")]
     assert signed[0] > 0 > signed[1] and all(row["lower"] <= row["difference"] <= row["upper"] for row in rows)

@@ -9,8 +9,8 @@ import pytest
 from vl_convert import vegalite_to_svg, vegalite_to_vega
 
 from searchlab.analysis import read_runs, summarize
-from searchlab.analysis.charts.figures import COLOURS, LineStyles, all_figures
-from searchlab.analysis.charts.vegalite import Chart, all_charts, altair_chart, draw, titled
+from searchlab.analysis.charts.figures import all_charts
+from searchlab.analysis.charts.vegalite import COLOURS, Chart, LineStyles, altair_chart, draw, titled
 from tests.support.analysis.logs import WORKLOAD, write
 
 NAMES = ["mine", "random", "a.b[0]", 'it\'s "<b>\\x</b>"']
@@ -37,13 +37,13 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
                 )
     runs = read_runs(directory)
     summary = summarize(runs)
-    return all_charts(summary, runs, all_figures(summary, runs), LineStyles.from_summary(summary, runs))
+    return all_charts(summary, runs, LineStyles.from_summary(summary, runs))
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
-    lines = {"convergence", "lead", "trials", "score", "ecdf", "time", "failures"}
+    lines = {"convergence", "lead", "trials", "ecdf", "time", "failures"}
     assert set(charts[WORKLOAD]) == lines | {"importances", "values", "pairs"}
-    assert set(charts[""]) == {"profile", "runs", "lead", "trials", "ranks", "differences", "workloads"}
+    assert set(charts[""]) == {"profile", "lead", "trials", "differences", "workloads"}
     for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:
         for view, spec in chart.views.items():
             complete = titled(spec, WORKLOAD, chart, view)
@@ -75,15 +75,10 @@ def test_steps_have_rows_only_where_they_change(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path, name, 0, [1.0] * 5 + [2.0] * 20)
     runs = read_runs(tmp_path)
-    figure, *_ = all_figures(summarize(runs), runs)[WORKLOAD]
-    assert [(row["x"], row["y"]) for row in figure.views[0].rows if row["strategy"] == "a"] == [(1, 1), (6, 2), (25, 2)]
-
-
-def test_a_score_has_no_steps(charts: dict[str, dict[str, Chart]]) -> None:
-    spec = charts[WORKLOAD]["score"].views["trials"]
-    assert {layer["mark"].get("interpolate") for layer in spec["layer"] if "interpolate" in layer.get("mark", {})} == {
-        "linear"
-    }
+    summary = summarize(runs)
+    views = all_charts(summary, runs, LineStyles.from_summary(summary, runs))[WORKLOAD]["convergence"].views
+    rows = [row for row in views["trials"]["data"]["values"] if row["strategy"] == "a"]
+    assert [(row["x"], row["y"]) for row in rows] == [(1, 1), (6, 2), (25, 2)]
 
 
 def test_charts_are_drawn_without_a_network(charts: dict[str, dict[str, Chart]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import json
 import re
@@ -110,7 +109,6 @@ def test_the_verdict_comes_first_and_every_part_is_there(tmp_path: Path) -> None
         "Convergence",
         "Ranking",
         "Differences",
-        "Score over budget",
         "Targets reached",
         "Where the time went",
         "Failures",
@@ -205,26 +203,13 @@ def test_every_chart_has_words(tmp_path: Path) -> None:
         write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
     page = made(tmp_path)
     charts = [a["id"] for a in page.all("figure") if "data-chart" in a]
-    keys = ("convergence", "differences", "lead", "trials", "score", "ecdf", "time", "failures")
+    keys = ("convergence", "differences", "lead", "trials", "ecdf", "time", "failures")
     assert charts == [f"w0-{key}" for key in (*keys, "importances", "values", "pairs")]
     assert set(charts) <= set(page.charts["charts"])
     assert len(page.all("figcaption")) == len(page.all("figure")) - 1, "programs speak for themselves"
     assert all(a.get("tabindex") == "0" and a.get("aria-label") for a in page.all("div") if a.get("class") == "scroll")
     (html,) = page.all("html")
     assert html["lang"] == "en"
-
-
-def test_figures_as_csv_are_what_the_page_draws(tmp_path: Path) -> None:
-    for seed in range(2):
-        write(tmp_path, "random", seed, [1, 2, "crash", 2 + seed])
-    page = made(tmp_path)
-    rows = list(csv.DictReader((tmp_path / "report" / "figures.csv").open()))
-    for key, view in {(row["figure"], row["view"]) for row in rows}:
-        data = page.charts["data"][page.charts["charts"][f"w0-{key}"][view]["data"]["name"]]
-        ours = [row for row in rows if (row["figure"], row["view"]) == (key, view)]
-        assert [(float(row["x"]), float(row["y"])) for row in ours] == [(point["x"], point["y"]) for point in data]
-    convergence = next(row for row in rows if row["figure"] == "convergence" and row["x"] == "4.0")
-    assert float(convergence["y"]) == pytest.approx(2.5) and float(convergence["upper"]) == pytest.approx(2.75)
 
 
 def test_a_run_takes_few_bytes_and_trials_hardly_any(tmp_path: Path) -> None:

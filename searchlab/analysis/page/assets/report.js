@@ -37,11 +37,9 @@ function specify(figure) {
     const name = chosen.strategies[param.name];
     if (param.bind.options.includes(name)) param.value = name;
   }
-  const plot = figure.querySelector(".plot");
-  const small = figure.classList.contains("small");
   return {
-    width: paper && !small ? PAPER : plot.clientWidth, autosize: { type: "fit-x", contains: "padding" },
-    description: figure.querySelector("h3, b").textContent, ...spec, data: { values: rows(data[spec.data.name]) }, padding: small ? 0 : 5,
+    width: paper ? PAPER : figure.querySelector(".plot").clientWidth, autosize: { type: "fit-x", contains: "padding" },
+    description: figure.querySelector("h3").textContent, ...spec, data: { values: rows(data[spec.data.name]) },
   };
 }
 
@@ -58,11 +56,10 @@ function configure() {
 
 async function draw(figure) {
   const wanted = (figure.state = state());
-  const small = figure.classList.contains("small");
   const plot = figure.querySelector(".plot");
   plot.style.minHeight = `${plot.clientHeight}px`; // so that the page does not move
   const { view } = await vegaEmbed(plot, specify(figure), {
-    actions: small ? false : { export: true, source: false, compiled: false, editor: false },
+    actions: { export: true, source: false, compiled: false, editor: false },
     ast: true, // instead of compiling code, which the page's policy forbids
     config: configure(), defaultStyle: false, downloadFileName: figure.id, mode: "vega-lite", renderer: "svg",
     tooltip: { disableDefaultStyle: true },
@@ -180,7 +177,7 @@ function begin(element) {
   all("table.sortable", element).forEach(sortable);
   for (const figure of all("[data-chart]", element)) {
     const [first] = Object.values(specifications[figure.id]);
-    figure.querySelector(".plot").style.minHeight = `${first.height + (figure.matches(".small") ? 0 : 65)}px`; // until it is drawn
+    figure.querySelector(".plot").style.minHeight = `${first.height + 65}px`; // until it is drawn
     watcher.observe(figure);
   }
 }
