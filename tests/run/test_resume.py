@@ -87,7 +87,7 @@ def server() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "xgb", "tpe"])
 def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.Popen[str], tmp_path: Path) -> None:
-    """What a kill leaves does not depend on the policy; ``test_cut_anywhere`` is about all policies."""
+    """What a kill leaves does not depend on the policy; the tests below are about all policies."""
 
     def in_fork(log: Path, size: float | None = None, delay: float = 0.0) -> int:
         """Return the exit code of a run that is killed ``delay`` seconds after its log has ``size`` bytes."""
@@ -114,44 +114,50 @@ def test_killed_at_random_moments(policy: str, tables: Path, server: subprocess.
         assert decided(log) == decided(whole)
 
 
-@pytest.mark.parametrize("space", SPACES)
+def cut(log: Path, moments: random.Random, kept: int = 0) -> None:
+    """Truncate the log at a random byte after the first ``kept``, as a crash may leave it."""
+    data = log.read_bytes()
+    log.write_bytes(data[: moments.randrange(kept, len(data))])
+
+
 @pytest.mark.parametrize("policy", strategies())
-def test_cut_anywhere(policy: str, space: str, tables: Path, tmp_path: Path) -> None:
-    if (policy, space) == ("metaschedule", "small"):
-        pytest.skip("takes minutes, and the other space says as much")
-    whole = tmp_path / "whole.jsonl"
-    run(policy, space, tables, whole)
+def test_runs_that_were_cut_and_extended_equal_whole_runs(policy: str, tables: Path, tmp_path: Path) -> None:
+    """At any budgets, also within a batch, and at any byte of the log."""
+    size = space_for(policy, "dependent").size()
+    moments = random.Random(policy)
+    steps, whole = tmp_path / "steps.jsonl", tmp_path / "whole.jsonl"
+    for trials in (7, 27, TRIALS):
+        if steps.exists():
+            cut(steps, moments, steps.stat().st_size // 2)
+        run(policy, "dependent", tables, steps, trials)
+        log = read_log(steps)
+        assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.ended)
+    run(policy, "dependent", tables, whole)
+    assert decided(steps) == decided(whole)
+
+
+def test_a_log_can_be_cut_at_any_line_of_its_beginning(tables: Path, tmp_path: Path) -> None:
+    whole, log = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    run("random", "dependent", tables, whole, trials=10)
     data = whole.read_bytes()
     header = data.index(b"\n")
-    moments = random.Random(policy)
-    before_trials = [0, 1, header, header + 1] if policy == "random" else []
-    for cut in [*before_trials, *(moments.randrange(len(data)) for _ in range(2))]:
-        log = tmp_path / "cut.jsonl"
-        log.write_bytes(data[:cut])
-        run(policy, space, tables, log)
+    for size in (0, 1, header, header + 1):
+        log.write_bytes(data[:size])
+        run("random", "dependent", tables, log, trials=10)
         assert decided(log) == decided(whole)
 
 
 @pytest.mark.parametrize("policy", strategies())
-def test_a_larger_budget_extends_a_run(policy: str, tables: Path, tmp_path: Path) -> None:
-    """A run that stopped at any budgets, also within a batch, equals the run that was never stopped."""
-    size = space_for(policy, "dependent").size()
-    for trials in (1, 7, 10, 27, TRIALS):
-        run(policy, "dependent", tables, tmp_path / "steps.jsonl", trials)
-        log = read_log(tmp_path / "steps.jsonl")
-        assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.ended)
-    run(policy, "dependent", tables, tmp_path / "whole.jsonl")
-    assert decided(tmp_path / "steps.jsonl") == decided(tmp_path / "whole.jsonl")
-
-
-@pytest.mark.parametrize("policy", strategies())
 def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        run(policy, "small", tables, tmp_path / "a.jsonl", trials=1000, batch=16)
-        log = read_log(tmp_path / "a.jsonl")
-        assert log.ended and (
-            POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size()
-        )
+    """It ends with the same log when it is cut and continued."""
+    path = tmp_path / "a.jsonl"
+    run(policy, "small", tables, path, trials=1000, batch=16)
+    whole = decided(path)
+    log = read_log(path)
+    assert log.ended and (POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size())
+    cut(path, random.Random(policy))
+    run(policy, "small", tables, path, trials=1000, batch=16)
+    assert decided(path) == whole and read_log(path).ended
 
 
 def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_path: Path) -> None:
