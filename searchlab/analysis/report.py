@@ -156,6 +156,8 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
         title = f"{item.workload}: nothing known yet"
         if item.best:
             finder = f"by {item.best.strategy}" if item.best.strategy else "which no run found"
+            if item.best.trial is not None and item.best.trial >= item.horizon:
+                finder += f" in trial {item.best.trial}, after the {item.horizon} that are compared"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
         parts.append(_StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)))
         parts.append(Text(" ".join([item.verdict, *item.notes])))

@@ -26,16 +26,16 @@ from ..conformance import (
 )
 from ..console import RUNS
 from ..costmodel import COST_MODELS
-from ..errors import SearchlabError
+from ..errors import SearchlabError, did_you_mean
 from ..executors.contract import EXECUTORS
 from ..files import read_text
 from ..model import SCHEDULERS
 from ..options import Seed, in_words
-from ..plugins import Plugin, PluginKind
+from ..plugins import Plugin, PluginKind, load_attribute
 from ..policy import POLICIES, Origin, origins
 from ..space import SPACES
 from ..target import resolve_target
-from ..workload import WORKLOADS, parse_workload, preset_names
+from ..workload import WORKLOADS, kind_of, parse_workload, preset_names
 from .terminal import (
     AsJson,
     CostModelName,
@@ -191,8 +191,14 @@ def space_(
 
 
 def check(
-    kind: Annotated[Contract, Argument(help="The kind of the plug-in.")],
-    name: Annotated[str, Argument(help="A name from `searchlab list`, or `module:Class`.", metavar="NAME")],
+    words: Annotated[
+        list[str],
+        Argument(
+            help="The kind of the plug-in (`policy`, `space`, `costmodel` or `workload`), which may be omitted if the "
+            "name determines it; and a name from `searchlab list`, or `module:Class`.",
+            metavar="[KIND] NAME",
+        ),
+    ],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
     option: Options = None,
     seed: Annotated[int, number(Seed, help="The seed for the checks.")] = 0,
@@ -210,6 +216,7 @@ def check(
 
     To check a workload, specify a small one as `NAME`, such as `softmax:16x32`.
     """
+    kind, name = _kind_and_name(words)
     spec = plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
@@ -249,6 +256,35 @@ def check(
     out.print(f"{passed} of {count} checks pass" + (f"; {', '.join(failed)} failed" if failed else ""))
     if failed:
         raise typer.Exit(1)
+
+
+def _kind_and_name(words: list[str]) -> tuple[Contract, str]:
+    """Return the kind and the name of the plug-in to check. Raises SearchlabError if they are invalid or unclear."""
+    *kinds, text = words
+    if len(kinds) > 1:
+        raise SearchlabError(f"cannot check several plug-ins at once; omit {words[2]!r}")
+    for kind in kinds:
+        if kind not in list(Contract):
+            raise SearchlabError(f"unknown kind of plug-in {kind!r}{did_you_mean(kind, map(str, Contract))}")
+        return Contract(kind), text
+    name = plugin(text)["name"]
+    names = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(text)[0]}
+    contracts: dict[Contract, PluginKind[Any]] = {
+        Contract.policy: POLICIES,
+        Contract.space: SPACES,
+        Contract.costmodel: COST_MODELS,
+        Contract.workload: WORKLOADS,
+    }
+    matches = [each for each, plugins in contracts.items() if names[each] in plugins.entry_points_by_name()]
+    if not matches and ":" in name:
+        cls = load_attribute(names[Contract.workload], f"plug-in {name!r}")
+        matches = [each for each in contracts if isinstance(cls, type) and issubclass(cls, contracts[each].contract)]
+    if len(matches) != 1:
+        which = (
+            f"there is a {' and a '.join(matches)} called {name!r}" if matches else f"{name!r} is not a known plug-in"
+        )
+        raise SearchlabError(f"{which}; specify its kind, as in `searchlab check policy {name}`")
+    return matches[0], text
 
 
 def schema() -> None:

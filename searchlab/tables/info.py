@@ -18,6 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from ..analysis.words import counted
 from ..arrays import Floats
 from ..log.format import TABLE, Log, Passes, version_spans
 from ..log.result import noise
@@ -138,7 +139,7 @@ class TableInfo:
         rows[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
         for part in NEAR:
             near = self.near(part)
-            rows[f"within {100 * part:g} % of the best"] = f"{near:,} configs, {percent(near / self.configs)}"
+            rows[f"within {100 * part:g} % of the best"] = f"{counted(near, 'config')}, {percent(near / self.configs)}"
         return rows
 
     def to_json(self) -> dict[str, Any]:

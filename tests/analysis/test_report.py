@@ -229,6 +229,14 @@ def test_a_best_program_beyond_the_common_trials_is_drawn(tmp_path: Path) -> Non
     assert report(tmp_path).workloads[0].best is not None
 
 
+def test_a_best_program_beyond_the_compared_trials_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a", 0, [1, 2])
+    write(tmp_path, "b", 0, [1, 2, 5])
+    text = " ".join(rendered(report(tmp_path)).split())
+    assert "best known 5.0 GFLOPS, by b in trial 2, after the 2 that are compared" in text
+    assert "trial 2, after the 2 that are compared" in (tmp_path / "report" / "report.html").read_text()
+
+
 def test_tables_for_the_terminal(tmp_path: Path) -> None:
     for space in ("knob-template", "sketch"):
         write(tmp_path, "metaschedule-with-a-long-name", 0, [1, 2, 2, 2], space=Plugin(space))

@@ -95,6 +95,28 @@ def test_a_failure_names_the_line_and_the_status_is_1(home: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("name", "kind"), [("mine:Sound", "policy"), ("mine:Unchecked", "space"), ("xgb", "policy")])
+def test_the_kind_of_a_plug_in_may_be_omitted(home: Path, name: str, kind: str) -> None:
+    done = check(home, name, "--only", "none")
+    assert done.returncode == 2 and done.stderr == check(home, kind, name, "--only", "none").stderr
+    assert "known: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["random"], "there is a policy and a costmodel called 'random'; specify its kind"),
+        (["polcy", "xgb"], "unknown kind of plug-in 'polcy'; did you mean 'policy'?"),
+        (["policy", "xgb", "tpe"], "omit 'tpe'"),
+        (["xbg"], "'xbg' is not a known plug-in; specify its kind, as in `searchlab check policy xbg`"),
+        (["mine:Duck"], "'mine:Duck' is not a known plug-in"),
+    ],
+)
+def test_a_plug_in_whose_kind_is_unclear(home: Path, words: list[str], message: str) -> None:
+    done = check(home, *words)
+    assert done.returncode == 2 and message in " ".join(done.stderr.split())
+
+
 def test_one_check_alone(home: Path) -> None:
     done = check(home, "policy", "mine:Stops", "--only", "starts", "--only", "signature")
     assert done.returncode == 0

@@ -59,3 +59,8 @@ def check_toml(block: Block) -> None:
     if block.test != "fragment":
         study = Study.from_dict(read)
         assert block.test == "keys" or study.plan()[0], block
+
+
+def test_every_link_has_a_text() -> None:
+    """Sphinx would insert the title of the page, but readers of the files would see nothing."""
+    assert [str(page.relative_to(ROOT)) for page in PAGES if "[](" in page.read_text("utf-8")] == []
