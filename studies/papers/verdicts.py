@@ -38,9 +38,9 @@ HEAD = """# Claims of papers, put to the test
 
 *Written by `python studies/papers/verdicts.py`, from the studies in `studies/papers`.*
 
-Each study tests claims of one paper on recorded tables. [](../howto/study.md) explains when a claim *holds*, *fails*
-or is *undecided*. The tables are small spaces, measured on a few machines: a verdict says whether a claim carries over
-to them, not whether it was true where it was published.
+Each study tests claims of one paper on recorded tables. [Write a study file](../howto/study.md) explains when a claim
+*holds*, *fails* or is *undecided*. The tables are small spaces, measured on a few machines: a verdict says whether a
+claim carries over to them, not whether it was true where it was published.
 
 Strategies are of two classes. Those *as published* have their published options or searchlab's defaults, or the change
 that a claim is about, in brackets. The options of those *tuned on dev* were searched on development tables. No option
