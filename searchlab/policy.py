@@ -102,6 +102,8 @@ class Policy(ChecksOptions, ABC):
         origin: The published algorithm that this class implements or resembles. Subclasses do not inherit it.
         n_startup: The number of trials before an instance uses what it has learned; until then, it proposes random
             configs.
+        fill_ins: The configs in the last batch that were drawn at random because the policy had proposed too few. Logs
+            and reports show them.
         effective: A mapping from each option that an instance cannot use as passed to the value used instead. Logs and
             reports show it.
 
@@ -125,6 +127,7 @@ class Policy(ChecksOptions, ABC):
     traits: ClassVar[Traits] = Traits()
     origin: ClassVar[Origin | None] = None
     n_startup: int = 0
+    fill_ins: Container[Config] = ()
     effective: Mapping[str, Any] = {}
 
     def __init_subclass__(
@@ -254,7 +257,7 @@ class NeverTwice(Policy):
                     break
         if self.traits.stops:
             return batch
-        filling = self.space.sample_new(rng, n - len(batch), self.seen)
+        filling = self.fill_ins = self.space.sample_new(rng, n - len(batch), self.seen)
         self.seen.update(dict.fromkeys(filling))
         batch += filling
         self._exhausted = len(batch) < n

@@ -301,7 +301,7 @@ class Comparison:
         return self._plot(self._item_or_all(workload), "lead", AREA, reference=reference)
 
     def plot_trials(self, workload: object = None, *, share: str = "near the best") -> alt.LayerChart:
-        """Plot the share of trials that were "near the best", "slow" or "failed" in each eighth of the budget.
+        """Plot the share of trials that were "near the best", "slow", "failed" or "random fill-ins" in each eighth.
 
         Without a workload, the shares are means over all workloads, if there are several.
         """

@@ -54,7 +54,8 @@ METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rm
 Texts = dict[bytes, bytes]
 """The distinct configs in a set of logs, as JSON text. The runs in a study share most of their configs."""
 
-_PER_TRIAL = ("costs", "batches", "spent", "failures", "nearest", "reused", "sentinels", "counts")
+_FLAGS = ("nearest", "reused", "fill_in")
+_PER_TRIAL = ("costs", "batches", "spent", "failures", *_FLAGS, "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
 _NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended|changed)",[^\n]*)')  # a line that is not a trial
@@ -70,6 +71,7 @@ class Columns(LoggedTrials):
         spent: The seconds spent on proposing, training, building and running, shape (trials, 4).
         failures: The position of the kind of failure in :data:`~searchlab.records.FAILURES`, or -1 for none.
         nearest, reused: See :class:`~searchlab.records.Measurement`.
+        fill_in: See :class:`~searchlab.log.format.Record`.
         configs: The config as JSON text.
         sentinels: The sentinel reading before the trial, in seconds, or NaN for none.
         counts: The number of readings.
@@ -86,6 +88,7 @@ class Columns(LoggedTrials):
     failures: Array
     nearest: Array
     reused: Array
+    fill_in: Array
     configs: Array
     sentinels: Floats
     counts: Array
@@ -128,8 +131,7 @@ class Columns(LoggedTrials):
             batches=batch_numbers(rows, header.batch).astype(np.int32),
             spent=np.array(list(map(attrgetter(*SPENT[:4]), rows)), dtype=np.float64).reshape(-1, 4),
             failures=failures,
-            nearest=np.fromiter(map(attrgetter("nearest"), rows), np.bool_, number),
-            reused=np.fromiter(map(attrgetter("reused"), rows), np.bool_, number),
+            **{name: np.fromiter(map(attrgetter(name), rows), np.bool_, number) for name in _FLAGS},
             configs=objects(configs),
             sentinels=np.array([row.sentinel for row in rows], dtype=np.float64),  # None becomes NaN
             counts=counts,
@@ -267,7 +269,7 @@ _READINGS = ("counts", "readings")
 _DTYPES = {
     **dict.fromkeys(("costs", "spent", "sentinels", "readings", "qualities"), "double"),
     **dict.fromkeys(("batches", "counts", "rounds", "configs"), "int32"),
-    **dict.fromkeys(("nearest", "reused"), "uint8"),
+    **dict.fromkeys(_FLAGS, "uint8"),
     "failures": "int8",
 }
 _WIDTHS = {"spent": 4, "qualities": len(METRICS)}
@@ -381,7 +383,7 @@ def _decode_cache(
         log_path = path.parent / os.fsdecode(cached.file)
         if stamps.get(log_path) == cached.stamp:
             values = {name: split[row] for name, split in arrays.items()}
-            values |= {name: values[name].view(np.bool_) for name in ("nearest", "reused")}
+            values |= {name: values[name].view(np.bool_) for name in _FLAGS}
             values |= {name: values[name].reshape(-1, width) for name, width in _WIDTHS.items()}
             values["configs"] = configs[values["configs"]]
             logs[log_path] = Columns(

@@ -278,6 +278,8 @@ class Record(
     Attributes:
         batch: The number of the trial's batch. If it is None, batches have the requested size.
         at: When each of its times was measured, in a table that was timed in passes.
+        fill_in: Whether its config was drawn at random because the policy had proposed too few; see
+            :class:`~searchlab.policy.Policy`.
         propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
         train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
         model: In a batch's last record: how well the batch was predicted.
@@ -298,6 +300,7 @@ class Record(
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
+    fill_in: bool = False
     statistic: Statistic = "median"
     propose_seconds: Spent = 0.0
     train_seconds: Spent = 0.0
@@ -314,6 +317,8 @@ class Record(
         model: ModelQuality | None = None,
         sentinel: float | None = None,
         batch: int | None = None,
+        *,
+        fill_in: bool = False,
     ) -> Self:
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
@@ -321,6 +326,7 @@ class Record(
             index=trial.index,
             batch=batch,
             config=config,
+            fill_in=fill_in,
             propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7),
             time=round(time.time(), 3),

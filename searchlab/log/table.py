@@ -30,7 +30,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("failure", "message", "program", "statistic"), ("string",)),
     **dict.fromkeys(("build_seconds", "run_seconds", "connect_seconds"), ("double",)),
     **dict.fromkeys(("propose_seconds", "train_seconds", "time", "sentinel"), ("double",)),
-    **dict.fromkeys(("reused", "nearest", "pruned"), ("bool",)),
+    **dict.fromkeys(("reused", "nearest", "pruned", "fill_in"), ("bool",)),
     "batch": ("int64",),
     _CONFIG: tuple(_SCALARS.values()),
     _MODEL: ("int64", "double"),

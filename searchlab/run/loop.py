@@ -194,6 +194,7 @@ class RunLoop:
                     quality,
                     reading,
                     searcher.batches - 1,
+                    fill_in=config in searcher.policy.fill_ins,
                 )
             )
             reading = None

@@ -74,6 +74,6 @@ def test_every_field_and_every_kind_of_line_is_covered() -> None:
     ]
     assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended", "changed"}
     present = {name for line in lines for name in line}
-    assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes", "computation"}, (
-        "only in tables, in fleets and with workloads of plug-ins"
+    assert fields - present <= {"at", "connect_seconds", "nearest", "statistic", "passes", "computation", "fill_in"}, (
+        "only in tables, in fleets, with workloads of plug-ins and in newer logs"
     )

@@ -300,6 +300,7 @@ class BudgetParts(NamedTuple):
     near: Floats  # share of trials at most 5 % slower than the fastest trial so far
     slow: Floats  # share of trials that are slower than the median of the space
     failed: Floats  # share of failed trials
+    filled: Floats  # share of trials whose configs were drawn at random because the policy had proposed too few
 
 
 def budget_parts(group: StrategyRuns) -> BudgetParts:
@@ -312,16 +313,17 @@ def budget_parts(group: StrategyRuns) -> BudgetParts:
     elapsed = group.elapsed if by_seconds else np.tile(np.arange(float(horizon)), (len(group.compared), 1))
     ends = budget * np.arange(1, PARTS + 1) / PARTS
     totals = [end * float(area_over_seconds(group.curves, elapsed, end, best).mean()) for end in ends]
-    shares = np.full((3, PARTS, len(group.compared)), np.nan)
+    shares = np.full((4, PARTS, len(group.compared)), np.nan)
     for number, run in enumerate(group.compared):
         costs = run.log.costs[:horizon]
         failed = np.isinf(costs)
         near = (costs <= NEAR * run.lowest[:horizon]) & ~failed
         slow = np.where(failed, 0.0, costs > median) if draws else np.full(len(costs), np.nan)
+        filled = run.log.fill_in[:horizon]
         parts = np.floor(PARTS * elapsed[number, : len(costs)] / budget)
         for part in range(PARTS):
             if (within := parts == part).any():
-                shares[:, part, number] = [kind[within].mean() for kind in (near, slow, failed)]
+                shares[:, part, number] = [kind[within].mean() for kind in (near, slow, failed, filled)]
     return BudgetParts(np.diff(totals, prepend=0.0) * PARTS / budget, *_mean(shares, axis=2))
 
 
@@ -341,6 +343,7 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
         rows = [row for line in lines for row in line]
         return line_chart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look)
 
+    filled = any(np.nansum(parts.filled) for parts in by_strategy.values())  # older logs do not record them
     lead = Chart(
         "lead",
         "Where in the budget the lead is won or lost",
@@ -355,11 +358,14 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
         "share of the trials in each eighth of the budget",
         "The share of trials in each eighth of the budget, as a mean over seeds: at most 5 % slower than the "
         "fastest trial so far, which means that the strategy refines it; slower than the median of the space, as half "
-        "of all random trials are; or failed.",
+        "of all random trials are; or failed."
+        + " Random fill-ins complete batches for which the policy proposed too few configs, as before it has learned "
+        "anything." * filled,
         {
             "near the best": view("near", "trials near the best so far, %", domain=(0.0, None)),
             "slow": view("slow", "trials slower than half of the space, %", domain=(0.0, None)),
             "failed": view("failed", "failed trials, %", domain=(0.0, None)),
+            "random fill-ins": view("filled", "random fill-ins, %", domain=(0.0, None)) if filled else {},
         },
     )
     return [lead, trials]
