@@ -38,7 +38,7 @@ def require(names: Iterable[str], threads: Iterable[int] = (1,)) -> None:
     """Raise SearchlabError if a peer is missing, or does not support these numbers of threads."""
     for name in names:
         package = {"openblas": "numpy", "mkl": "mkl", "blis": "blis"}.get(name, "torch")
-        libraries: Mapping[str, Callable[[], object]] = {"mkl": _mkl, "blis": _blis}
+        libraries: Mapping[str, Callable[[], object]] = {"mkl": mkl_file, "blis": _blis}
         if (libraries[name]() if name in libraries else importlib.util.find_spec(package)) is None:
             raise SearchlabError(
                 f"the peer {name!r} requires the package {package!r}, which is not installed; run "
@@ -84,7 +84,7 @@ def openblas(workload: Gemm) -> Side:
 
 def mkl(workload: Gemm) -> Side:
     """Return MKL's cblas_gemm, or cblas_gemv for a single row or column; for bfloat16, the result is float32."""
-    path = _mkl()
+    path = mkl_file()
     assert path is not None
     library = ctypes.CDLL(str(path))
     a, b, c = _operands(workload)
@@ -298,24 +298,34 @@ def _primitives(run: Callable[[], object]) -> list[str]:
     return [f"{line[5]} {line[6]}" for line in lines if line[2:4] == ["primitive", "exec"] and len(line) > 6]
 
 
-def _mkl() -> Path | None:
+def mkl_file() -> Path | None:
     """Return the library from the package mkl, or None if it is not installed."""
-    try:
-        files = distribution("mkl").files or []
-    except PackageNotFoundError:
-        return None
-    return next((Path(str(file.locate())) for file in files if re.match(r"libmkl_rt\.so", file.name)), None)
+    return _library("mkl", r"libmkl_rt\.so")
 
 
 def _blis() -> Any:
     """Return the system's BLIS or else that of the package blis, which uses one thread, or None if there is neither."""
     with suppress(OSError):
         return ctypes.CDLL("libblis.so.4")
+    file = _library("blis", r"cy\..*so$")
+    return None if file is None else ctypes.CDLL(str(file))
+
+
+def blis_file() -> Path | None:
+    """Return the library that the peer ``blis`` calls, or None if it is not installed."""
+    if _blis() is None:
+        return None
+    loaded = re.search(r"/\S*(libblis\.so\S*|/blis/cy\.\S*so)", MAPS.read_text())
+    return Path(loaded[0]) if loaded else None
+
+
+def _library(package: str, pattern: str) -> Path | None:
+    """Return the first file of a package whose name matches ``pattern``, or None if it is not installed."""
     try:
-        files = distribution("blis").files or []
+        files = distribution(package).files or []
     except PackageNotFoundError:
         return None
-    return next((ctypes.CDLL(str(file.locate())) for file in files if re.match(r"cy\..*so$", file.name)), None)
+    return next((Path(str(file.locate())) for file in files if re.match(pattern, file.name)), None)
 
 
 def _blis_version(library: Any) -> str:

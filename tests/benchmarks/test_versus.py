@@ -75,7 +75,7 @@ def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_missing_peer_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_mkl", lambda: None)
+    monkeypatch.setattr(peers, "mkl_file", lambda: None)
     with pytest.raises(SystemExit, match=r"'mkl' requires the package 'mkl'.*pip install '\.\[peers\]'"):
         kernels.BENCHMARK.main(["--peer", "mkl"])
 
