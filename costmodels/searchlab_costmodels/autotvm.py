@@ -7,6 +7,7 @@ exact splits, a base score of 0.5, and for ``rank`` one sampled pair per trial a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -111,6 +112,16 @@ class AutoTVM(CostModel):
         if self._base is not None:
             data.set_base_margin(self._discount * self._base_margin(features))
         return np.asarray(self._trees.predict(data), dtype=np.float64)
+
+    def dump(self) -> dict[str, bytes]:
+        """Return the trees, unless they add to the predictions of a base model."""
+        if self._trees is None or self._base is not None:
+            return {}
+        return {"trees.json": bytes(self._trees.save_raw("json"))}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        self._base = None
+        self._trees = xgboost.Booster({"nthread": 1}, model_file=bytearray(files["trees.json"]))
 
     def _base_margin(self, features: Floats) -> Floats:
         """Return the base model's predictions, which use only the first columns."""

@@ -7,6 +7,7 @@ Burges, "From RankNet to LambdaRank to LambdaMART" (Microsoft Research, MSR-TR-2
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import lightgbm
@@ -87,6 +88,15 @@ class LightGBM(CostModel):
             self._trees = lightgbm.train(self.parameters, data, num_boost_round=self.rounds)
             if self.ranks:
                 self._scale = Scale.fit(self._rank(self._trees, features), scores)
+
+    def dump(self) -> dict[str, bytes]:
+        if self._trees is None:
+            return {}
+        return {"trees.txt": self._trees.model_to_string(num_iteration=-1).encode(), **self._scale.dump()}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        self._trees = lightgbm.Booster(model_str=files["trees.txt"].decode())
+        self._scale = Scale.restore(files)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):

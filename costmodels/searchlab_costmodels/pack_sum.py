@@ -10,6 +10,7 @@ Benchmarks), section 4; Burges et al., "Learning to Rank using Gradient Descent"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -138,6 +139,13 @@ class PackSum(CostModel):
         )
         if self.ranks:
             self._scale = Scale.fit(self._sum(self._trees, features), scores)
+
+    def dump(self) -> dict[str, bytes]:
+        return {} if self._trees is None else {"trees.json": bytes(self._trees.save_raw("json")), **self._scale.dump()}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        self._trees = xgboost.Booster({"nthread": 1}, model_file=bytearray(files["trees.json"]))
+        self._scale = Scale.restore(files)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +32,15 @@ class Scale:
         spread = float(np.std(ranking))
         slope = float(np.std(scores)) / spread if spread > 0 else 0.0
         return cls(slope, float(np.mean(scores)) - slope * float(np.mean(ranking)))
+
+    def dump(self) -> dict[str, bytes]:
+        """Return this map as a file, for :meth:`restore`."""
+        return {"scale.json": json.dumps([self.slope, self.offset]).encode()}
+
+    @classmethod
+    def restore(cls, files: Mapping[str, bytes]) -> Scale:
+        slope, offset = json.loads(files["scale.json"])
+        return cls(float(slope), float(offset))
 
     def __call__(self, ranking: Floats) -> Floats:
         return self.slope * ranking + self.offset

@@ -7,6 +7,7 @@ Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.2,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -82,6 +83,13 @@ class XGBoost(CostModel):
                 self._trees.update(data, number)
             if self.ranks:
                 self._scale = Scale.fit(self._rank(self._trees, features), scores)
+
+    def dump(self) -> dict[str, bytes]:
+        return {} if self._trees is None else {"trees.json": bytes(self._trees.save_raw("json")), **self._scale.dump()}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        self._trees = xgboost.Booster({"nthread": 1}, model_file=bytearray(files["trees.json"]))
+        self._scale = Scale.restore(files)
 
     def predict(self, features: Floats) -> Floats:
         if self._trees is None or not len(features):

@@ -228,6 +228,16 @@ def global_random_state(model: CostModelSubject) -> None:
     _check_same(scored[0], scored[1], "with different global random streams, it predicts")
 
 
+@rule("return from dump all that fit has learned, and set it in restore; or define neither", STEADY)
+def restores(model: CostModelSubject) -> None:
+    """A model restored from the files of a trained model predicts the same."""
+    instance, features = model.train()
+    if files := instance.dump():
+        restored = model.start()
+        restored.restore(files)
+        _check_same(instance.predict(features), restored.predict(features), "after dump and restore, it predicts")
+
+
 @rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", STEADY)
 def every_process(model: CostModelSubject) -> None:
     """Its predictions are the same in every process and with any number of threads."""
@@ -269,6 +279,7 @@ RULES = (
     global_random_state,
     forgets,
     a_row_alone,
+    restores,
     every_process,
 )
 

@@ -2,6 +2,7 @@
 
 from .bound import BoundCostModel, OtherTask, TrainingData, bind, scores_of
 from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predictions
+from .storage import load_model, save_model
 
 __all__ = [
     "COST_MODELS",
@@ -11,7 +12,9 @@ __all__ = [
     "TrainingData",
     "bind",
     "fit_model",
+    "load_model",
     "make_cost_model",
     "predictions",
+    "save_model",
     "scores_of",
 ]

@@ -91,6 +91,7 @@ class BoundCostModel:
             the first fit.
         rows: The training data, or None before the first training.
         started: Whether the model started from other tasks. If so, later fits do not include these tasks.
+        start_rows: The data about other tasks from which the model started, or None.
         fit_seconds: The total time spent in :meth:`fit`, measured by ``clock``, including feature extraction.
         train_seconds: The wall time of the latest training.
         predict_seconds: The total wall time of all predictions.
@@ -120,6 +121,7 @@ class BoundCostModel:
         self.fit_seconds = 0.0
         self.clock: Callable[[], float] = time.process_time
         self.started = False
+        self.start_rows: TrainingData | None = None
         self._copies: list[CostModel] = []  # trained on bootstrap samples when they are first needed
         self._others: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
@@ -146,7 +148,7 @@ class BoundCostModel:
         with COST_MODELS.convert_errors(type(self.model), "start_from"):
             self.started = self.model.start_from(*rows)
         if self.started:
-            self.rows = rows
+            self.start_rows = self.rows = rows
         else:
             self.train(rows)
 

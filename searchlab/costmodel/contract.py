@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -80,6 +81,18 @@ class CostModel(ChecksOptions, ABC):
     @abstractmethod
     def predict(self, features: Floats) -> Floats:
         """Return finite scores of shape (n,), where higher is faster; only their order and differences matter."""
+
+    def dump(self) -> dict[str, bytes]:
+        """Return the trained model as files of any names, for :meth:`restore`, in the format of its own library.
+
+        By default there are none: a saved model is trained again on its data when it is loaded. Files must not contain
+        anything that reading executes, such as pickled objects.
+        """
+        return {}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        """Become the model that :meth:`dump` has returned. Raises any exception if the files are damaged."""
+        raise NotImplementedError
 
     def members(self, features: Floats) -> Floats:
         """Return the scores that each member of an ensemble predicts, of shape (members, n).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,14 @@ class CentresTheBatch(Sound):
         return scores - scores.mean() if len(scores) else scores
 
 
+class ForgetsWhatItSaves(Sound):
+    def dump(self) -> dict[str, bytes]:
+        return {"model.txt": b"trained"}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        self.fit(np.zeros((1, 6)), np.ones(1), np.zeros(1, dtype=np.int64))
+
+
 class OrderOfHashes(Sound):
     def predict(self, features: Floats) -> Floats:
         return super().predict(features) + hash("salt") * 1e-20
@@ -175,5 +184,6 @@ BROKEN: dict[str, list[type[CostModel]]] = {
     "global-random-state": [GlobalStream],
     "forgets": [Remembers],
     "a-row-alone": [CentresTheBatch],
+    "restores": [ForgetsWhatItSaves],
     "every-process": [OrderOfHashes],
 }
