@@ -22,7 +22,7 @@ from ..errors import SearchlabError
 from ..files import resolve_inside, write_csv, write_file
 from ..log.format import LOGS, read_header
 from ..log.plan import Claim
-from ..log.result import fastest
+from ..log.result import best_of
 from . import measures
 from .charts.figures import all_charts
 from .charts.vegalite import Format, LineStyles, save_charts
@@ -399,7 +399,7 @@ def run_programs(comparison: ComparedRuns) -> list[BestProgram]:
         log = run.log
         if not np.isfinite(log.costs).any():
             continue
-        index, seconds, tied = fastest(log.costs, log.final)
+        index, seconds, tied = best_of(log.costs, log.final)
         programs.append(
             BestProgram(
                 workload=run.workload,

@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
 from ..log.forecast import RunStatus, duration, forecast, total_left
-from ..log.format import Log, decode_log, find_logs, read_bytes
+from ..log.format import Log, decode_log, find_logs, read_log_bytes
 from ..log.plan import Budget, PlannedRun, StudyPlan, read_plan
 from ..log.writer import is_locked
 from .page.render import waiting_page
@@ -133,7 +133,7 @@ class StudyProgress:
         return _Look(status, state, stamp)
 
     def _read(self, path: Path) -> Log | None:
-        data = read_bytes(path, self.directory)
+        data = read_log_bytes(path, self.directory)
         return decode_log(path, data) if b"\n" in data else None
 
 

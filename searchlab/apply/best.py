@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 EXPORT_SECONDS = 600
 """The time limit for writing an object file, in seconds."""
 
-THREADS = "TVM_NUM_THREADS"
+THREADS_VARIABLE = "TVM_NUM_THREADS"
 """The variable with TVM's number of threads, which TVM reads when it starts them and whenever a program runs."""
 
-TEXTS = ("trace", "python", "tir", "lowered", "llvm", "source", "kernel", "asm")
+TEXT_FORMS = ("trace", "python", "tir", "lowered", "llvm", "source", "kernel", "asm")
 """The textual forms of a program, from its schedule to its assembly."""
 
 
@@ -111,25 +111,25 @@ def build_best(best: Best) -> tvm.runtime.Executable:
 
 
 @checks_arguments
-def text_of(best: Best, name: str) -> str:
-    """Return a log's best program as text, as ``searchlab best --show NAME`` prints it.
+def program_text(best: Best, form: str) -> str:
+    """Return a log's best program as text, as ``searchlab best --show FORM`` prints it.
 
     Args:
         best: A result's best trial.
-        name: One of :data:`TEXTS`. ``lowered`` is the TensorIR from which TVM generates code. ``llvm`` is the LLVM IR
-            (for a GPU, that of the host code). ``source`` is the LLVM IR for a CPU and the generated C++ code for CUDA.
-            ``kernel`` is its part that takes most of the time: the innermost loop with the most multiplications, as
-            assembly, for a CPU, and the kernels without their preamble for CUDA. ``asm`` is assembly for a CPU and the
-            kernels' PTX for CUDA, which requires nvcc or nvrtc.
+        form: One of :data:`TEXT_FORMS`. ``lowered`` is the TensorIR from which TVM generates code. ``llvm`` is the LLVM
+            IR (for a GPU, that of the host code). ``source`` is the LLVM IR for a CPU and the generated C++ code for
+            CUDA. ``kernel`` is its part that takes most of the time: the innermost loop with the most multiplications,
+            as assembly, for a CPU, and the kernels without their preamble for CUDA. ``asm`` is assembly for a CPU and
+            the kernels' PTX for CUDA, which requires nvcc or nvrtc.
 
     Raises:
-        SearchlabError: If ``name`` is unknown, or if the program does not compile.
+        SearchlabError: If ``form`` is unknown, or if the program does not compile.
     """
-    if name not in TEXTS:
-        raise SearchlabError(f"unknown program text {name!r}{did_you_mean(name, TEXTS)}")
+    if form not in TEXT_FORMS:
+        raise SearchlabError(f"unknown program text {form!r}{did_you_mean(form, TEXT_FORMS)}")
     schedule, target = best.schedule(), best.result.space.target
     module = schedule.mod
-    match name:
+    match form:
         case "trace":
             return str(schedule.trace)
         case "python":
@@ -144,13 +144,13 @@ def text_of(best: Best, name: str) -> str:
         case "lowered":
             return _lower(module, target)
     host = _build(module, target).mod
-    if name == "llvm" or not host.imports:
-        code = str(host.inspect_source("s" if name in ("kernel", "asm") else "ll"))
-        return innermost_loop(code) if name == "kernel" else code
+    if form == "llvm" or not host.imports:
+        code = str(host.inspect_source("s" if form in ("kernel", "asm") else "ll"))
+        return innermost_loop(code) if form == "kernel" else code
     code = str(host.imports[0].inspect_source())
-    if name == "asm":
+    if form == "asm":
         return _ptx(code, target)
-    return kernels_of(code) if name == "kernel" else code
+    return kernels_of(code) if form == "kernel" else code
 
 
 def python_script(module: tvm.IRModule, target: Target, title: str) -> str:
@@ -177,7 +177,7 @@ def python_script(module: tvm.IRModule, target: Target, title: str) -> str:
     spec, threads = target.spec, ""
     if target.kind == "llvm":
         spec = {"num-cores": target.cores, **spec}
-        threads = f'import os\n\nos.environ.setdefault("{THREADS}", "{target.cores}")  # as in the trials\n\n'
+        threads = f'import os\n\nos.environ.setdefault("{THREADS_VARIABLE}", "{target.cores}")  # as in the trials\n\n'
     return f"""\
 # {" ".join(title.split())}
 # Written by searchlab; it needs only TVM (apache-tvm {tvm.__version__}).
@@ -234,14 +234,15 @@ def use_threads_of(target: Target) -> None:
     SearchlabWarning is issued, since TVM never enlarges it.
     """
     global _own_setting
-    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS, "") != _own_setting:
+    if target.kind != "llvm" or target.is_foreign or os.environ.get(THREADS_VARIABLE, "") != _own_setting:
         return
-    os.environ[THREADS] = _own_setting = str(target.cores)
+    os.environ[THREADS_VARIABLE] = _own_setting = str(target.cores)
     threads = start_tvm_threads()
     if threads < target.cores:
         warn(
             f"the trials ran with {target.cores} threads, but programs in this process run with {threads}, because "
-            f"TVM's threads are already running; set {THREADS}={target.cores} before this process first uses TVM"
+            f"TVM's threads are already running; set {THREADS_VARIABLE}={target.cores} before this process first uses "
+            f"TVM"
         )
 
 
@@ -275,7 +276,7 @@ def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
         raise SearchlabError(f"{out} already exists; choose a different file as --out")
     result = load_log(logs[0])
     schedule, target = result.best.schedule(), result.space.target
-    compiler = _compiler(target) if out.suffix == ".so" else ""
+    compiler = _find_linker(target) if out.suffix == ".so" else ""
     executable = _build(schedule.mod, target)
     if crash := crash_of(lambda: to_objects(executable), EXPORT_SECONDS):  # LLVM ends a process that cannot write
         raise SearchlabError(
@@ -304,11 +305,11 @@ def export_library(paths: Sequence[Path], out: Path) -> LibraryUse:
         ]
         packs += [f'{library}["{PACK}{name}"]({", ".join([name, *variables])})'] if variables else []
         arguments += variables or [name]
-    setting = f"{THREADS}={target.cores}" if target.kind == "llvm" else ""
+    setting = f"{THREADS_VARIABLE}={target.cores}" if target.kind == "llvm" else ""
     return LibraryUse(f'{library}["main"]({", ".join(arguments)})', tuple(packs), setting)
 
 
-def _compiler(target: Target) -> str:
+def _find_linker(target: Target) -> str:
     from tvm.support import cc
 
     if target.is_foreign:

@@ -118,16 +118,13 @@ def apply_history_best(
         warn(_no_match(missing, named))
     applied = mod.clone()
     if with_packed:
-        applied, every_time = with_packed_calls(applied, with_packed)
-        if every_time:
-            message = (
-                f"the programs for {', '.join(every_time)} take packed weights, but the weights are not constants "
+        applied, packed_every_call = with_packed_calls(applied, with_packed)
+        if packed_every_call:
+            warn(
+                f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not "
+                f"constants in the module, so they are packed in every run; make them constants with "
+                f"relax.transform.BindParams, or use logs of a space without weights='packed'"
             )
-            message += (
-                "in the module, so they are packed in every run; make them constants with relax.transform.BindParams, "
-            )
-            message += "or use logs of a space without weights='packed'"
-            warn(message)
     for variable, function in replaced.items():
         applied.update_func(applied.get_global_var(variable.name_hint), function)
     if replaced or with_packed:
@@ -186,12 +183,12 @@ def _target_name(target: Target) -> str:
 
 
 def _no_match(missing: list[Workload], functions: dict[str, FlatFunction]) -> str:
-    names = [f"{name}({_signature(function)})" for name, function in functions.items()]
+    names = [f"{name}({_describe_arguments(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     message = (
         f"no function in the module computes {', '.join(map(str, missing))}, so the recorded program is not used; "
+        f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     )
-    message += f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     for workload in missing:
         if transposed := [name for name, computation in functions.items() if _is_transposed(computation, workload)]:
             message += (
@@ -201,7 +198,7 @@ def _no_match(missing: list[Workload], functions: dict[str, FlatFunction]) -> st
     return message
 
 
-def _signature(function: FlatFunction) -> str:
+def _describe_arguments(function: FlatFunction) -> str:
     if function.arguments is None:
         return "of unknown shape"
     types = [parameter.ty for parameter in function.func.params]

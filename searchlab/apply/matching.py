@@ -27,7 +27,7 @@ from tvm.tirx import Add, BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, bu
 from tvm.tirx import transform as tirx_transform
 from tvm_ffi import structural_equal, structural_map
 
-Argument = tuple[str, int]  # dtype, number of elements
+FlatArgument = tuple[str, int]  # dtype, number of elements
 
 OPAQUE = 8
 """Relax's ``OpPatternKind.kOpaque``. FuseOps, which the GPU pipeline contains, never fuses such a function."""
@@ -43,9 +43,9 @@ class FlatFunction:
     func: PrimFunc
 
     @cached_property
-    def arguments(self) -> tuple[Argument, ...] | None:
+    def arguments(self) -> tuple[FlatArgument, ...] | None:
         """The arguments, or None if one is not a dense buffer of fixed shape or if the body is already lowered."""
-        arguments = [argument for parameter in self.func.params if (argument := _argument(parameter)) is not None]
+        arguments = [argument for parameter in self.func.params if (argument := _flat_argument(parameter)) is not None]
         complete = len(arguments) == len(self.func.params) and isinstance(self.func.body, SBlockRealize)
         return tuple(arguments) if complete else None
 
@@ -57,9 +57,9 @@ class FlatFunction:
         """
         schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
         root = schedule.get_sblock(self.func.body.block.name_hint)
-        inner = list(schedule.get(root).alloc_buffers)
+        intermediates = list(schedule.get(root).alloc_buffers)
         for block in schedule.get_child_blocks(root):
-            if _copies(schedule.get(block), inner):
+            if _only_copies(schedule.get(block), intermediates):
                 with suppress(ScheduleError):  # another block writes to the same buffer
                     schedule.compute_inline(block)
         func = schedule.mod["main"]
@@ -145,7 +145,7 @@ def in_place_of(
     return scheduled.with_attr(MARKS)
 
 
-def _argument(parameter: Any) -> Argument | None:
+def _flat_argument(parameter: Any) -> FlatArgument | None:
     shape = getattr(parameter.ty, "shape", None)
     if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
         return None
@@ -155,14 +155,14 @@ def _argument(parameter: Any) -> Argument | None:
     return str(parameter.ty.dtype.dtype), math.prod(int(extent) for extent in shape)
 
 
-def _copies(block: Any, inner: Sequence[Any]) -> bool:
-    """Return whether ``block`` only copies a buffer element by element to one of the buffers in ``inner``."""
+def _only_copies(block: Any, intermediates: Sequence[Any]) -> bool:
+    """Return whether ``block`` only copies a buffer element by element to one of the buffers in ``intermediates``."""
     store = block.body
     if block.init is not None or not isinstance(store, BufferStore) or not isinstance(store.value, TensorLoad):
         return False
     indices = list(store.indices)
     return (
-        any(store.buffer.same_as(buffer) for buffer in inner)
+        any(store.buffer.same_as(buffer) for buffer in intermediates)
         and structural_equal(indices, [axis.var for axis in block.iter_vars])
         and structural_equal(indices, list(store.value.indices))
         and structural_equal(list(store.buffer.shape), list(store.value.source.ty.shape))

@@ -79,9 +79,9 @@ def with_packed_calls(mod: tvm.IRModule, functions: Mapping[str, PackedFunction]
         )
     made = calls.builder_.get()
     for variable in mod.functions:
-        if variable.name_hint in calls.programs:
+        if variable.name_hint in calls.replacements:
             del made[variable]
-    return made, list(dict.fromkeys(calls.every_time))
+    return made, list(dict.fromkeys(calls.packed_every_call))
 
 
 @mutator
@@ -91,8 +91,8 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.IRModule, functions: Mapping[str, PackedFunction]) -> None:
         super().__init__(mod)
         self.functions = functions
-        self.programs: dict[str, Any] = {}  # the new functions, by the names of those that they replace
-        self.every_time: list[str] = []
+        self.replacements: dict[str, Any] = {}  # the new functions, by the names of those that they replace
+        self.packed_every_call: list[str] = []
         self.otherwise = ""  # the name of a function that is not only called
 
     def visit_call_(self, call: Any) -> Any:
@@ -105,9 +105,9 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
             arguments += self._pack(name, function, index, argument) if index in function.arguments else [argument]
         outputs = call.ty_args[0]
         types = list(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else outputs
-        if name not in self.programs:
-            self.programs[name] = self.builder_.add_func(function.main, f"{name}_packed")
-        return relax.call_tir(self.programs[name], arguments, types)
+        if name not in self.replacements:
+            self.replacements[name] = self.builder_.add_func(function.main, f"{name}_packed")
+        return relax.call_tir(self.replacements[name], arguments, types)
 
     def visit_global_var_(self, variable: Any) -> Any:
         if variable.name_hint in self.functions:
@@ -118,7 +118,7 @@ class _Calls(PyExprMutator):  # type: ignore[misc]
         value = self.lookup_binding(argument) if isinstance(argument, relax.Var) else argument
         if isinstance(value, tvm.ir.GenericConst):
             return [relax.const(array) for array in function.pack(index, value.value)]
-        self.every_time.append(name)
+        self.packed_every_call.append(name)
         of = function.arguments[index]
         pack = function.program[PACK + of.name].without_attr("global_symbol").with_attr(MARKS)
         variable = self.builder_.add_func(pack, f"{name}_{PACK}{of.name}")

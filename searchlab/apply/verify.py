@@ -168,7 +168,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
             "executes that function; if you trust this file, add --trust (in Python, use `with "
             "searchlab.trust_plugins():`)"
         )
-    trials = fastest(result, top)
+    trials = fastest_programs(result, top)
     space, header = result.space, result.log.header
     settings, has_settings = _settings(result.log)
     _check_machine(result.log, space.target)
@@ -213,7 +213,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     )
 
 
-def fastest(result: Result, count: int) -> list[Trial]:
+def fastest_programs(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
     trials: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
@@ -231,7 +231,7 @@ def _logged_readings(log: Log, trial: Trial) -> Readings:
     )
 
 
-def sentences(verification: Verification) -> list[str]:
+def describe_verification(verification: Verification) -> list[str]:
     """Return sentences that describe the verification."""
     texts = []
     if not verification.own:

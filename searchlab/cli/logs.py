@@ -18,7 +18,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.columns import read_logs
 from ..log.format import find_logs, no_logs, read_found, read_log
-from ..log.result import Best, drift, fastest, load_log, noise, sentences
+from ..log.result import Best, best_of, describe_reliability, drift, load_log, noise
 from ..log.writer import examine
 from ..options import Seed, Trials
 from .terminal import (
@@ -76,9 +76,9 @@ def best(
 
 def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, named: bool | None = None) -> None:
     """Print ``bests``, with their logs if ``named`` (default: ``several``). If ``several``, JSON output is a list."""
-    from ..apply import text_of
+    from ..apply import program_text
 
-    texts = [""] * len(bests) if show is Show.config else [text_of(best, show.value) for best in bests]
+    texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
     if as_json:
         records = [
             _record(best) | ({show.value: text} if text else {}) for best, text in zip(bests, texts, strict=True)
@@ -94,7 +94,7 @@ def show_bests(bests: list[Best], show: Show, as_json: bool, *, several: bool, n
         say(f"{log.header.workload}: {speed_and_time(best)}, trial {best.trial.index}{of}")
         for name, value in best.config.items():
             say(f"  {name} = {value}")
-        for sentence in sentences(log):
+        for sentence in describe_reliability(log):
             say(sentence)
 
 
@@ -105,7 +105,7 @@ def _best_by_workload(directory: Path) -> list[Best]:
     least: dict[str, tuple[float, Path]] = {}
     for columns in logs:
         if np.isfinite(columns.costs).any():
-            _, seconds, _ = fastest(columns.costs, columns.final)
+            _, seconds, _ = best_of(columns.costs, columns.final)
             workload = columns.header.workload
             least[workload] = min(
                 least.get(workload, (math.inf, columns.path)), (seconds, columns.path), key=itemgetter(0)
@@ -142,14 +142,13 @@ def verify(
     The program of a matrix product is also compared with NumPy's BLAS. Programs are timed with the protocol recorded in
     the log. The exit code is 1 if a program fails or differs from the program that was measured.
     """
-    from ..apply.verify import sentences as findings
-    from ..apply.verify import verify_log
+    from ..apply.verify import describe_verification, verify_log
 
     verified = verify_log(log, top=top, seed=seed)
     if as_json:
         say_json(verified.to_json())
     else:
-        for sentence in findings(verified):
+        for sentence in describe_verification(verified):
             say(sentence)
     if not verified.right:
         raise typer.Exit(1)

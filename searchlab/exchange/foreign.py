@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from ..errors import SearchlabError, warn
-from ..log.format import Header, Record, read_bytes
+from ..log.format import Header, Record, read_log_bytes
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import UNREADABLE
@@ -136,7 +136,7 @@ class ForeignLine:
 def lines(path: Path) -> Iterator[ForeignLine]:
     """Yield a file's non-empty lines. Raises SearchlabError if there are none."""
     empty = True
-    for number, text in enumerate(read_bytes(path).splitlines(), 1):
+    for number, text in enumerate(read_log_bytes(path).splitlines(), 1):
         if text.strip():
             empty = False
             yield ForeignLine(path, number, text)
@@ -168,7 +168,7 @@ def records(path: Path) -> Iterator[ForeignLine]:
     if not every:
         raise SearchlabError(f"{path} contains only comments, so there is nothing to import")
     last = every[-1]
-    if len(every) > 1 and not _is_json(last.text) and not read_bytes(path).endswith(b"\n"):
+    if len(every) > 1 and not _is_json(last.text) and not read_log_bytes(path).endswith(b"\n"):
         text = f"{path}, line {last.number} is incomplete: its end is missing, so it is not imported"
         warn(text)
         every.pop()

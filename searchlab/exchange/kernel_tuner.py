@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..files import write_file
-from ..log.format import Log, Record, read_bytes
+from ..log.format import Log, Record, read_log_bytes
 from ..plugins import Plugin
 from ..records import Failure, Statistic
 from ..schema import UNREADABLE
@@ -168,7 +168,7 @@ def read(path: Path) -> list[ForeignTask]:
 
 def format_of(path: Path) -> str | None:
     """Return the format that the file at ``path`` seems to have, or None if it seems to have neither."""
-    data = read_bytes(path)
+    data = read_log_bytes(path)
     if b'"tune_params_keys"' in data:
         return CACHE
     return T4 if b'"results"' in data and b'"configuration"' in data else None
@@ -194,7 +194,7 @@ def _content(path: Path) -> tuple[dict[str, Any], list[str]]:
     Kernel Tuner closes a cache file's JSON only when it next reads it, and a killed run leaves an incomplete record.
     """
     try:
-        text = read_bytes(path).decode()
+        text = read_log_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise SearchlabError(f"{path} is not UTF-8 text: {error}") from None
     if not text.strip():

@@ -45,7 +45,7 @@ from .format import (
     decode_log,
     line_if_last,
     minor_version,
-    read_bytes,
+    read_log_bytes,
 )
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
@@ -214,7 +214,7 @@ def read_columns(path: Path, texts: Texts) -> Columns:
 
     Raises SearchlabError in the same cases as :func:`~searchlab.log.format.read_log`.
     """
-    data = read_bytes(path)
+    data = read_log_bytes(path)
     with suppress(*UNREADABLE):
         if path.suffix != PARQUET and (columns := _quickly(path, data, texts)):
             return columns

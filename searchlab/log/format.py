@@ -34,8 +34,7 @@ from ..arrays import Floats, Ints
 from ..console import one_line
 from ..costmodel.quality import ModelQuality
 from ..errors import LONGEST_TEXT, SearchlabError, warn
-from ..files import check_unpacked, find_files, read_each
-from ..files import read_bytes as read_file
+from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import Failure, Measurement, Statistic, Trial, cost_of
@@ -764,13 +763,13 @@ def check_follows(item: Final | Ended | Changed, trials: int) -> None:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
-def read_bytes(path: Path, under: Path | None = None) -> bytes:
+def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
     """Return the bytes of the log at ``path``, unpacked by gzip and with spaces in place of a byte order mark.
 
     Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    data = read_file(path, under=under, kind="the log", limit=memory // 2)
+    data = read_bytes(path, under=under, kind="the log", limit=memory // 2)
     if path.suffix == PARQUET:
         return data
     data = unpack(path, data) if path.suffix == ".gz" else data
@@ -827,7 +826,7 @@ def no_logs(paths: Iterable[Path]) -> SearchlabError:
 def read_header(path: str | Path) -> Header:
     """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
-    data = read_bytes(path)
+    data = read_log_bytes(path)
     if path.suffix == PARQUET:
         return _collect(path, [_header(decode_header(path, data))], 0).header
     first, ending, _ = data.partition(b"\n")
@@ -840,7 +839,7 @@ def read_log(path: str | Path) -> Log:
     Raises SearchlabError if the file cannot be read, is not a log, or is damaged. The error names the damaged line.
     """
     path = Path(path)
-    return decode_log(path, read_bytes(path))
+    return decode_log(path, read_log_bytes(path))
 
 
 def read_existing_log(path: Path) -> Log | None:
@@ -851,7 +850,7 @@ def read_existing_log(path: Path) -> Log | None:
     """
     if path.suffix in (".gz", PARQUET) or not path.is_file():
         return None
-    data = read_bytes(path)
+    data = read_log_bytes(path)
     if b"\n" not in data and (data.startswith(START) or START.startswith(data)):
         return None
     return decode_log(path, data)

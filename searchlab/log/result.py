@@ -105,7 +105,7 @@ class Result:
             failures = describe_failures((record.failure, record.message) for record in records)
             failures = failures or "it has no trials yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
-        index, seconds, tied = fastest(self.log.costs, self.log.final)
+        index, seconds, tied = best_of(self.log.costs, self.log.final)
         trials = self.log.trials
         others = None if tied is None else tuple(trials[other] for other in tied)
         return Best(trials[index], self.log.flops / seconds / 1e9, seconds, others, self)
@@ -385,7 +385,7 @@ def noise(log: Log) -> float | None:
     return float(np.median(spreads)) if spreads else None
 
 
-def fastest(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
+def best_of(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
     """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
     If the run has finalists, these are the winner and the other finalists within its noise; see :func:`winner`.
@@ -411,7 +411,7 @@ def winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
     return first, tuple(other for other in final.finalists if other is not first and lost(other) > LOST_ROUNDS)
 
 
-def sentinel(trials: Sequence[Trial]) -> Trial | None:
+def sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
     """Return the first successful trial, whose program is timed again throughout a run."""
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
@@ -444,7 +444,7 @@ def disagreement(log: Log) -> str:
     )
 
 
-def sentences(log: Log) -> list[str]:
+def describe_reliability(log: Log) -> list[str]:
     """Return sentences that describe the reliability of the best trial's times."""
     texts = []
     if log.final is not None:

@@ -36,9 +36,9 @@ from .format import (
     UnknownLine,
     computation_of,
     is_newer,
-    read_bytes,
     read_existing_log,
     read_log,
+    read_log_bytes,
     scan,
 )
 from .table import encode_table
@@ -311,8 +311,8 @@ class LeasedFile:
     """A log's file, opened for a single writer and created if it does not exist. Sizes are in bytes.
 
     On some shared file systems, locks do not extend to other hosts. Therefore a writer appends only to files that it
-    has created: :meth:`own` replaces any other file with a copy, so that a previous writer that is still running finds
-    its file replaced. Raises LogBusy if another process is writing the log, and OSError if it cannot be opened.
+    has created: :meth:`take_over` replaces any other file with a copy, so that a previous writer that is still running
+    finds its file replaced. Raises LogBusy if another process is writing the log, and OSError if it cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -373,7 +373,7 @@ class LeasedFile:
 
         Raises:
             LogCut: If the file has become shorter.
-            LogBusy, LogTaken: See :meth:`own`.
+            LogBusy, LogTaken: See :meth:`take_over`.
         """
         self.take_over(end)
         self._check_size(end)
@@ -495,7 +495,7 @@ def examine(path: Path) -> Examined:
     notes: dict[str, None] = {}
     trials = intact = 0
     newer = damaged = False
-    for line in scan(path, read_bytes(path)):
+    for line in scan(path, read_log_bytes(path)):
         if isinstance(line.item, Header):
             newer = is_newer(line.item)
             try:

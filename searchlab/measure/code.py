@@ -156,7 +156,7 @@ def _object_file(module: tvm.runtime.Module) -> bytes:
         return memory.read()
 
 
-class Programs:
+class CodeFolder:
     """A folder with one file per compiled program. Raises SearchlabError if the folder cannot be created."""
 
     def __init__(self, folder: str | Path) -> None:

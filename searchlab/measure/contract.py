@@ -17,7 +17,7 @@ from ..records import Measurement, Statistic, Trial
 from ..schema import check_fields
 from ..space import Config, Space
 
-KnownPrograms = MutableMapping[str, Measurement]
+MeasurementsByProgram = MutableMapping[str, Measurement]
 """Measurements by program hash, all under the same conditions. These programs are not measured again."""
 
 Conditions = bytes
@@ -81,7 +81,7 @@ class Measurer(ABC):
         """Return the CPU time in seconds that :meth:`extract` has used in worker processes, averaged over them."""
         return 0.0
 
-    def programs(self, space: Space, configs: Sequence[Config]) -> list[str] | None:
+    def program_hashes(self, space: Space, configs: Sequence[Config]) -> list[str] | None:
         """Return the hash of each config's program, "" for configs without one, or None without build processes."""
         return None
 
@@ -93,7 +93,7 @@ class Measurer(ABC):
         return None
 
     def optimum(self, space: Space) -> float | None:
-        """Return the lowest cost in ``space``, in seconds, or None if :meth:`whole` returns None."""
+        """Return the lowest cost in ``space``, in seconds, or None if :meth:`all_costs` returns None."""
         table_costs = self.all_costs(space)
         return float(table_costs.costs.min()) if table_costs else None
 
@@ -111,11 +111,11 @@ class Remeasurer(Measurer):
     """A measurer that can also time previously measured programs again.
 
     Attributes:
-        sentinel: The interval, in batches, at which a run times its first working program again, or 0 for never.
+        sentinel_every: The interval, in batches, at which a run times its first working program again, or 0 for never.
         finalists: The maximum number of fastest programs to measure again at the end of a run.
     """
 
-    sentinel: int = 0
+    sentinel_every: int = 0
     finalists: int = 0
 
     @abstractmethod
@@ -175,13 +175,13 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     def measurable(self, base: Path = Path()) -> None:
         return None
 
-    def is_known(self, program: str, programs: KnownPrograms, best: float) -> bool:
-        """Check whether ``programs`` contains a measurement of ``program`` that this run can use.
+    def is_known(self, program: str, measurements: MeasurementsByProgram, best: float) -> bool:
+        """Check whether ``measurements`` contains a measurement of ``program`` that this run can use.
 
         A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
         cost so far.
         """
-        measured = programs.get(program)
+        measured = measurements.get(program)
         return measured is not None and not (measured.pruned and not measured.cost > self.prune_factor * best)
 
     def for_worker(self) -> RunSettings:

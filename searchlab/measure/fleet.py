@@ -203,7 +203,7 @@ def registered_devices(address: str) -> dict[str, list[str]]:
         return tracker.devices()
 
 
-def answers(host: str, port: int, seconds: float = 3.0) -> bool:
+def greets_clients(host: str, port: int, seconds: float = 3.0) -> bool:
     """Check whether the server at ``host:port`` greets clients. A server that hangs or is in a session does not."""
     from tvm.rpc import base
 
@@ -290,11 +290,11 @@ def run_server(host: str, ports: range, tracker: tuple[str, int], key: str, say:
     from .code import load_objects
     from .isolation import confine_signals, die_with, limit_memory
 
-    def load(memory_limit_mb: int, *objects: Any) -> Any:
+    def load_program(memory_limit_mb: int, *object_files: Any) -> Any:
         limit_memory(memory_limit_mb)  # for this session, which runs only this program
-        return load_objects([bytes(data) for data in objects])
+        return load_objects([bytes(data) for data in object_files])
 
-    tvm_ffi.register_global_func(LOADER, load, override=True)
+    tvm_ffi.register_global_func(LOADER, load_program, override=True)
     server.logger.setLevel(logging.ERROR)
     serve_session = server._serve_loop
 

@@ -20,9 +20,9 @@ from ..schema import check_fields
 from ..space import Config, Space
 from ..target import Target
 from ..workload import Function
-from .contract import KnownPrograms, Measurer
+from .contract import MeasurementsByProgram, Measurer
 from .messages import Call, Failed, Ran, SetUpFunction
-from .pool import JobRunner, WorkerPool
+from .pool import JobBatch, WorkerPool
 from .process import MeasuringWorker, WorkerDied, failure_of
 
 
@@ -62,7 +62,7 @@ class FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     def machine(self, target: Target, base: Path = Path()) -> str:
         return ", ".join(host_model(target.kind).values())
 
-    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> FunctionMeasurer:
+    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> FunctionMeasurer:
         return FunctionMeasurer(self)
 
 
@@ -109,7 +109,7 @@ class FunctionMeasurer(Measurer):
         return self._set_up[1]
 
 
-class _CallRunner(JobRunner[int]):
+class _CallRunner(JobBatch[int]):
     """A batch of calls, in which each job is a config's index.
 
     Attributes:

@@ -18,8 +18,8 @@ from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target, check_runs_here
 from . import messages
-from .code import Code, Programs
-from .contract import CannotMeasure, KnownPrograms, Remeasurer, RunSettings
+from .code import Code, CodeFolder
+from .contract import CannotMeasure, MeasurementsByProgram, Remeasurer, RunSettings
 from .messages import Built, Failed, Ran, SetUpRunner, Work
 from .pool import BuildingMeasurer
 from .process import AnswerT, Deadline, Late, MeasuringWorker, Spoiled, WorkerDied, failure_of
@@ -49,8 +49,8 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     def machine(self, target: Target, base: Path = Path()) -> str:
         return ", ".join(host_model(target.kind).values())
 
-    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> LocalMeasurer:
-        return LocalMeasurer(self, target, programs, self.workers or available_cores())
+    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> LocalMeasurer:
+        return LocalMeasurer(self, target, measurements, self.workers or available_cores())
 
 
 def can_continue_after(kind: str, failure: Failure) -> bool:
@@ -73,7 +73,9 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
 
     settings: LocalSettings
 
-    def __init__(self, settings: LocalSettings, target: Target, programs: KnownPrograms, workers: int) -> None:
+    def __init__(
+        self, settings: LocalSettings, target: Target, measurements: MeasurementsByProgram, workers: int
+    ) -> None:
         if target.kind == "cuda":
             check_can_measure(str(target.tvm.attrs["arch"]))
         elif target.kind == "llvm":
@@ -84,13 +86,13 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         # the CPU's cores, so all of them compute the reference result, which a new process needs after each failure.
         on_cpu = target.kind == "llvm"
         threads, limit = (target.cores, settings.memory_limit_mb) if on_cpu else (available_cores(), 0)
-        super().__init__(settings, target, programs, workers, not on_cpu, threads, limit)
-        self.sentinel = settings.sentinel
+        super().__init__(settings, target, measurements, workers, not on_cpu, threads, limit)
+        self.sentinel_every = settings.sentinel
         self.finalists = settings.finalists
         self._kept_code: dict[
             str, tuple[float, Code]
         ] = {}  # the costs and code of the run's first and fastest programs
-        self._programs = Programs(settings.programs) if settings.programs else None
+        self._code_folder = CodeFolder(settings.programs) if settings.programs else None
         self._release: Callable[[], object] | None = None  # releases the lock on this machine
 
     def begin(self, seed: int) -> None:
@@ -115,7 +117,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         for failed in builds.failures.values():
             raise CannotMeasure(failed.message)
         if absent := {trial.measurement.program for trial in missing} - builds.built.keys():
-            hashes = ", ".join(builds.programs.values())
+            hashes = ", ".join(builds.hashes.values())
             raise CannotMeasure(f"instead of {', '.join(sorted(absent))}, the config now yields the program {hashes}")
         for program, built in builds.built.items():
             code[program] = built.code
@@ -159,15 +161,15 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def _code(self, program: str) -> Code | None:
         if program in self._kept_code:
             return self._kept_code[program][1]
-        return self._programs.get(program) if self._programs else None
+        return self._code_folder.get(program) if self._code_folder else None
 
     def _keep(self, measurement: Measurement, code: Code) -> None:
         """Keep a working program's code if :meth:`remeasure` may need it, as for the first and the fastest programs."""
         if math.isinf(measurement.cost):
             return
-        if self._programs:
-            self._programs[measurement.program] = code
-        if self.sentinel or self.finalists:
+        if self._code_folder:
+            self._code_folder[measurement.program] = code
+        if self.sentinel_every or self.finalists:
             self._kept_code[measurement.program] = (measurement.cost if self._kept_code else 0.0, code)
             if len(self._kept_code) > self.finalists + 2:
                 del self._kept_code[max(self._kept_code, key=lambda program: self._kept_code[program][0])]
@@ -194,7 +196,7 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         limit = Deadline(timeout, runner)
         usable = False
         try:
-            if not runner.answers(limit):
+            if not runner.answers_within(limit):
                 raise Late(f"took longer than {timeout:g} s")
             answer: AnswerT | Failed = runner.recv(expected, Failed)
             usable = runner.usable and (

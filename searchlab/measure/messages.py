@@ -74,10 +74,10 @@ class SetUpBuilder(NamedTuple):
     """
 
     space: bytes
-    name: str = "the space"
+    shown_as: str
 
     def __str__(self) -> str:
-        return self.name
+        return self.shown_as
 
 
 class SetUpRunner(NamedTuple):
@@ -108,10 +108,10 @@ class SetUpFunction(NamedTuple):
     """
 
     function: bytes
-    name: str
+    shown_as: str
 
     def __str__(self) -> str:
-        return self.name
+        return self.shown_as
 
 
 class Started(_Answer, frozen=True):
@@ -239,7 +239,7 @@ class Call(NamedTuple):
 class Remeasure(NamedTuple):
     """Time all programs once per round, in turn. The answer is Remeasured."""
 
-    programs: list[Code]
+    codes: list[Code]
     rounds: int
 
 

@@ -23,7 +23,7 @@ from ..space import Config, Space
 from ..target import Target
 from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
-from .contract import KnownPrograms, Measurer, RunSettings
+from .contract import MeasurementsByProgram, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import START_SECONDS, Deadline, Late, MeasuringWorker, WorkerDied, failure_of, wait_for_answers
 
@@ -53,7 +53,7 @@ class WorkerPool:
 
     def set_up(self, message: SetUp, count: int) -> list[MeasuringWorker]:
         """Return ``count`` processes set up according to ``message``. Raises SearchlabError if one cannot be set up."""
-        batch = JobRunner[None](self, message, count)
+        batch = JobBatch[None](self, message, count)
         batch.run()
         return batch.idle
 
@@ -84,7 +84,7 @@ class Turn(NamedTuple, Generic[Job]):
     limit: Deadline
 
 
-class JobRunner(Generic[Job]):
+class JobBatch(Generic[Job]):
     """Assigns a batch's jobs to a pool's processes, and replaces those that die, time out or are spoiled.
 
     When used as a context manager, it kills all processes that are not idle if an exception ends the batch. A batch
@@ -120,7 +120,7 @@ class JobRunner(Generic[Job]):
         return ()
 
     def receive(self, process: MeasuringWorker, job: Job) -> None:
-        """Receive an answer, and :meth:`free` the process if the answer completes ``job``. May raise WorkerDied."""
+        """Receive an answer; if it completes ``job``, :meth:`mark_idle` the process. May raise WorkerDied."""
         raise NotImplementedError
 
     def on_worker_died(self, job: Job, death: WorkerDied, seconds: float) -> None:
@@ -185,11 +185,11 @@ class Builds:
     """The results of building a batch. Configs are referred to by their index.
 
     Attributes:
-        programs: The program hash of each config that could be scheduled.
+        hashes: The program hash of each config that could be scheduled.
         built: The built programs, by hash.
     """
 
-    programs: dict[int, str] = field(default_factory=dict)
+    hashes: dict[int, str] = field(default_factory=dict)
     failures: dict[int, Measurement] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
 
@@ -254,7 +254,7 @@ class BuildPool(WorkerPool):
         return self._space[1]
 
 
-class _Building(JobRunner[int]):
+class _Building(JobBatch[int]):
     """A batch of builds, in which each job is a config's index.
 
     An earlier candidate in the same process, or the machine, may be to blame for a failure. If that is possible, the
@@ -301,21 +301,21 @@ class _Building(JobRunner[int]):
         return None
 
     def receive(self, process: MeasuringWorker, index: int) -> None:
-        programs = self.builds.programs
-        match process.recv(Failed, *((Built, messages.Skipped) if index in programs else (messages.Scheduled,))):
+        hashes = self.builds.hashes
+        match process.recv(Failed, *((Built, messages.Skipped) if index in hashes else (messages.Scheduled,))):
             case messages.Scheduled(program):
-                programs[index] = program
+                hashes[index] = program
                 self.mark_busy(process, index, self.timeout)  # compiling has its own time limit
                 is_new = not self.is_known(program) and self.first.setdefault(program, index) == index
                 process.send(messages.Continue(compile=is_new))
                 return
             case messages.Skipped():
-                if (program := programs[index]) in self.first:
+                if (program := hashes[index]) in self.first:
                     self.copies.setdefault(program, []).append(index)
                 elif not self.is_known(program):  # compiling it has failed in the meantime
                     self._wait(index)
             case Built() as built:
-                self.builds.built[programs[index]] = built
+                self.builds.built[hashes[index]] = built
             case Failed() as failed:
                 self._fail(index, failed, index in self.isolated, not process.changed)
         self.mark_idle(process)
@@ -334,13 +334,13 @@ class _Building(JobRunner[int]):
             is_program: Whether every config with its program would fail.
         """
         retries = failed.failure != "invalid" and not is_certain and index not in self.retries
-        program = self.builds.programs.get(index, "")
+        program = self.builds.hashes.get(index, "")
         if program and (retries or not is_program):
             if self.first.get(program) == index:
                 del self.first[program]
                 for copy in self.copies.pop(program, []):
                     self._wait(copy)
-            del self.builds.programs[index]
+            del self.builds.hashes[index]
             program = ""
         if retries:
             self.retries.add(index)
@@ -350,11 +350,11 @@ class _Building(JobRunner[int]):
 
     def _wait(self, index: int) -> None:
         """Schedule a config again, since compiling its program for another config has failed."""
-        del self.builds.programs[index]
+        del self.builds.hashes[index]
         self.waiting.append(index)
 
 
-class _Extraction(JobRunner[range]):
+class _Extraction(JobBatch[range]):
     """A batch of feature extractions, in which each job is a range of config indices.
 
     A process that has not extracted these features before is first sent an empty range, so that the time for its
@@ -432,8 +432,8 @@ def check_size(workload: Workload) -> None:
 class BuildingMeasurer(Measurer):
     """A measurer that builds programs in ``workers`` processes. Subclasses run the programs.
 
-    Programs in ``programs`` are not built again, except for pruned programs that this run might not prune. New
-    measurements are added to ``programs``. If ``scratch`` is true, the processes share a folder for temporary files.
+    Programs in ``measurements`` are not built again, except for pruned programs that this run might not prune. New
+    ones are added to ``measurements``. If ``scratch`` is true, the processes share a folder for temporary files.
     ``threads`` and ``memory_limit_mb`` apply to the processes that run programs.
     """
 
@@ -441,7 +441,7 @@ class BuildingMeasurer(Measurer):
         self,
         settings: RunSettings,
         target: Target,
-        programs: KnownPrograms,
+        measurements: MeasurementsByProgram,
         workers: int,
         scratch: bool,
         threads: int = 1,
@@ -449,7 +449,7 @@ class BuildingMeasurer(Measurer):
     ) -> None:
         self.settings = settings
         self.target = target
-        self.known_programs = programs
+        self.measurements = measurements
         self.workers = workers
         # Linkers and nvcc write files that a killed worker leaves behind.
         self._folder = ScratchFolder() if scratch else None
@@ -474,25 +474,25 @@ class BuildingMeasurer(Measurer):
         check_size(space.workload)
         self._prepare(space, len(configs))
         builds = self._builders.build(
-            space, configs, lambda program: self.settings.is_known(program, self.known_programs, best)
+            space, configs, lambda program: self.settings.is_known(program, self.measurements, best)
         )
-        self.known_programs.update({failed.program: failed for failed in builds.failures.values() if failed.program})
+        self.measurements.update({failed.program: failed for failed in builds.failures.values() if failed.program})
         with self._run_programs(space, builds.built, best) as run:
             for index in range(len(configs)):
-                program = builds.programs.get(index, "")
+                program = builds.hashes.get(index, "")
                 if index in builds.failures:
                     measurement = builds.failures[index]
                 elif program in builds.built:
-                    self.known_programs[program] = measurement = run(program, best)
+                    self.measurements[program] = measurement = run(program, best)
                     del builds.built[program]  # another config with this program reuses the measurement
                 else:
-                    measurement = replace(self.known_programs[program], reused=True)
+                    measurement = replace(self.measurements[program], reused=True)
                 best = min(best, measurement.cost)
                 yield measurement
 
-    def programs(self, space: Space, configs: Sequence[Config]) -> list[str]:
+    def program_hashes(self, space: Space, configs: Sequence[Config]) -> list[str]:
         builds = self._builders.build(space, configs, lambda program: True)
-        return [builds.programs.get(index, "") for index in range(len(configs))]
+        return [builds.hashes.get(index, "") for index in range(len(configs))]
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         return self._builders.extract(space, features, configs)

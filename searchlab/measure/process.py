@@ -287,7 +287,7 @@ class Worker(ABC):
             children = []
         return any(_state(pid) in ("T", "t") for pid in (str(self.pid), *children))
 
-    def answers(self, limit: Deadline) -> bool:
+    def answers_within(self, limit: Deadline) -> bool:
         """Wait for the next message, and return whether it has arrived within the ``limit``."""
         while not wait_for_answers([self.channel], [limit]):
             if limit.is_over:
@@ -408,7 +408,7 @@ class MeasuringWorker(Worker):
             folder = os.getcwd()
         except FileNotFoundError:  # it has been removed
             folder = ""
-        changed = {name for name, _ in server.environment.items() ^ environment.items()}
+        changed = {name for name, _ in server.start_environment.items() ^ environment.items()}
         changes = {name: environment.get(name) for name in changed}
         message = Fork(self._threads, self._memory_limit_mb, sys.path, folder, changes)
         return server.fork(message, [connection, stderr.fileno()])
@@ -524,7 +524,7 @@ class ForkServer:
     """
 
     def __init__(self) -> None:
-        self.environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have only one thread
+        self.start_environment = os.environ | {"OMP_NUM_THREADS": "1"}  # a process that forks must have only one thread
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._request_number = 0
@@ -533,7 +533,9 @@ class ForkServer:
         self._control.settimeout(START_SECONDS)
         self._errors, errors = _error_pipe()
         with child_socket, errors:
-            self._process = start_module("searchlab.measure.forks", child_socket.fileno(), errors, self.environment)
+            self._process = start_module(
+                "searchlab.measure.forks", child_socket.fileno(), errors, self.start_environment
+            )
 
     @property
     def usable(self) -> bool:

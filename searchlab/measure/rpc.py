@@ -16,10 +16,10 @@ from ..options import Between, TimeLimit
 from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
-from .contract import KnownPrograms, RunSettings
-from .fleet import Address, Tracker, answers, reachable, registered_devices
+from .contract import MeasurementsByProgram, RunSettings
+from .fleet import Address, Tracker, greets_clients, reachable, registered_devices
 from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
-from .pool import BuildingMeasurer, JobRunner
+from .pool import BuildingMeasurer, JobBatch
 from .process import Late, MeasuringWorker, WorkerDied, failure_of
 
 LOOK_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
@@ -74,8 +74,8 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
     def machine(self, target: Target, base: Path = Path()) -> str:
         return self.key
 
-    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> RpcMeasurer:
-        return RpcMeasurer(self, target, programs, self.workers or available_cores())
+    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> RpcMeasurer:
+        return RpcMeasurer(self, target, measurements, self.workers or available_cores())
 
 
 @dataclass
@@ -112,13 +112,15 @@ class RpcMeasurer(BuildingMeasurer):
 
     settings: RpcSettings
 
-    def __init__(self, settings: RpcSettings, target: Target, programs: KnownPrograms, workers: int) -> None:
+    def __init__(
+        self, settings: RpcSettings, target: Target, measurements: MeasurementsByProgram, workers: int
+    ) -> None:
         if target.kind == "cuda":
             compile_mode()  # raises an error if this machine has no compiler; only the devices need a GPU
         devices = registered_devices(settings.tracker)
         if settings.key not in devices:
             raise SearchlabError(f"{_no_device(settings, devices)}; start one with `searchlab fleet server`")
-        super().__init__(settings, target, programs, workers, scratch=True)
+        super().__init__(settings, target, measurements, workers, scratch=True)
 
     def _prepare(self, space: Space, count: int) -> None:
         devices = len(self._runners.processes)  # if the tracker cannot be reached now, it may return in time
@@ -138,7 +140,7 @@ class RpcMeasurer(BuildingMeasurer):
             def run(program: str, best: float) -> Measurement:
                 while program not in batch.done:
                     batch.step()
-                    self.known_programs.update(batch.done)
+                    self.measurements.update(batch.done)
                 return batch.done[program]
 
             yield run
@@ -149,7 +151,7 @@ def _no_device(settings: RpcSettings, devices: dict[str, list[str]]) -> str:
     return f"the tracker at {settings.tracker} has no device with the key {settings.key!r}; it has {others}"
 
 
-class _Batch(JobRunner[_Task]):
+class _Batch(JobBatch[_Task]):
     """The programs to run in a batch. While any are waiting, a device is requested for each idle process."""
 
     def __init__(self, measurer: RpcMeasurer, tasks: Sequence[_Task], best: float) -> None:
@@ -264,7 +266,7 @@ class _Batch(JobRunner[_Task]):
         """Handle a task that lost its device or session after ``taken`` seconds."""
         host, port, _ = task.address
         has_connected = task.connecting is not None
-        doubted = failure == "run_timeout" and not task.hung and not answers(host, port)
+        doubted = failure == "run_timeout" and not task.hung and not greets_clients(host, port)
         task.hung |= doubted
         task.lost_devices += 1
         if has_connected and not doubted and reachable(host, port):

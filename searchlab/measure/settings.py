@@ -8,7 +8,7 @@ Every kind has the following members, where ``base`` is the directory that relat
 - ``measurable(base)``: The workload and space fingerprint of each run that can be measured, or None if all can.
 - ``machine(target, base)``: The name of the measured machine, in the form used by
   :attr:`~searchlab.log.format.Header.measured_on`, or "" if it is unknown.
-- ``make(target, programs, base)``: Create the measurer. Programs in ``programs`` are not measured again.
+- ``make(target, measurements, base)``: Create the measurer. Programs in ``measurements`` are not measured again.
 - ``exclusive``: Whether this machine is measured, so that simultaneous runs would disturb each other.
 - ``replays``: Whether recorded measurements are returned instead of new ones.
 """

@@ -28,7 +28,7 @@ from ..records import Measurement, Statistic, Trial, cost_of
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from .contract import KnownPrograms, Measurer, RunSettings, Whole
+from .contract import MeasurementsByProgram, Measurer, RunSettings, Whole
 from .pool import BuildPool
 
 WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
@@ -129,7 +129,7 @@ class TableSettings(
         names = {header.measured_on for header in self.headers(base).values()}
         return names.pop() if len(names) == 1 else ""
 
-    def make(self, target: Target, programs: KnownPrograms, base: Path = Path()) -> TableMeasurer:
+    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> TableMeasurer:
         paths, headers = self._paths(base), self.headers(base)
         return TableMeasurer(paths, self.missing, self.noise, self.statistic, headers, self.name)
 
@@ -260,7 +260,7 @@ class TableMeasurer(Measurer):
 
     def recorded_measurements(self, space: Space) -> list[Measurement]:
         """Return the measurements in ``space``, one for each config."""
-        return self._table(space).answers
+        return self._table(space).measurements
 
     def all_costs(self, space: Space) -> Whole | None:
         return self._table(space).all_costs
@@ -339,7 +339,7 @@ class TableMeasurer(Measurer):
                 f"{self.where} does not contain every config that the policy proposes; for missing configs, the "
                 f'measurement of the nearest config is used, and the trial is marked as "nearest" in the log'
             )
-        return replace(table.answers[table.nearest.index(config)], nearest=True)
+        return replace(table.measurements[table.nearest.index(config)], nearest=True)
 
     def _noisy(self, config: Config, measurement: Measurement) -> Measurement:
         if len(measurement.seconds) < 2:
@@ -410,7 +410,7 @@ class _Table:
         return np.array(costs)
 
     @property
-    def answers(self) -> list[Measurement]:
+    def measurements(self) -> list[Measurement]:
         return [self._measurement(text) for text in self._records]
 
     @cached_property

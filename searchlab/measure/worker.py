@@ -44,7 +44,7 @@ COLD_SECONDS = 0.01  # shorter executions are timed by TVM's evaluator, which wa
 SINGLE_FACTOR = 4.0
 SINGLE_SECONDS = 20e-6
 DEVICE_SECONDS = 1e-3  # the same, in addition, for a GPU or a device of a fleet
-SINGLE_TRIES = 20  # other work on this machine slows down some executions, but hardly all of them
+MAX_SINGLE_EXECUTIONS = 20  # other work on this machine slows down some executions, but hardly all of them
 SINGLE_TOTAL = 0.1  # after this time in seconds, three tries are enough, since other work hardly slows long executions
 WARM_SECONDS = 1e-3  # caches and threads are warmed up before a single execution of a program that is faster than this
 EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it ends a session that took too long
@@ -52,15 +52,15 @@ EXPIRED = "RPCSessionTimeoutError"  # the error that a server reports when it en
 Load = Callable[[], "tvm.runtime.Module"]
 
 
-class Program(NamedTuple):
+class LoadableProgram(NamedTuple):
     """A program to run, and the arguments that it takes packed."""
 
     load: Load
     packed: Packed
 
 
-def _local(code: Code) -> Program:
-    return Program(partial(load_objects, code.objects), code.packed)
+def _local(code: Code) -> LoadableProgram:
+    return LoadableProgram(partial(load_objects, code.objects), code.packed)
 
 
 class Case(NamedTuple):
@@ -164,7 +164,7 @@ class Runner:
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.loaded: list[tvm.runtime.Module] = []
 
-    def run(self, program: Program, best: float = math.inf) -> Ran | Failed:
+    def run(self, program: LoadableProgram, best: float = math.inf) -> Ran | Failed:
         """Pack the arguments that a program takes packed, check the program's result, and time the program.
 
         If the checked run, or else the first repeat, takes more than ``prune_factor`` times ``best`` (in seconds), and
@@ -183,14 +183,16 @@ class Runner:
             return Failed(answer.failure, answer.message, seconds)
         return Ran(answer.seconds, answer.pruned, seconds)
 
-    def _run(self, program: Program, best: float) -> Ran | Failed:
+    def _run(self, program: LoadableProgram, best: float) -> Ran | Failed:
         slow = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
         (module,) = self.loaded = [program.load()]
         self.packed = []
         inputs = self._prepare_arguments(module, program.packed, self.cases.timed)
         cold = 0.0
         if self.cases.first.expected is not None:
-            cold, wrong = self._check(module, self._prepare_arguments(module, program.packed, self.cases.first))
+            cold, wrong = self._run_first_case(
+                module, self._prepare_arguments(module, program.packed, self.cases.first)
+            )
             if wrong:
                 return Failed("wrong_answer", wrong)
         self._fill(self.results, self.wrong_values)
@@ -236,7 +238,7 @@ class Runner:
             return f"the clock measured {seconds} s; increase number or min_repeat_ms"
         return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
 
-    def remeasure(self, programs: Sequence[Program], rounds: int) -> Remeasured | Failed:
+    def remeasure(self, programs: Sequence[LoadableProgram], rounds: int) -> Remeasured | Failed:
         """Time each program once per round. The programs take turns, and each round begins with the next program.
 
         Results are checked after the first round.
@@ -285,7 +287,7 @@ class Runner:
             self.packed += [(name, array, array.numpy()) for name, array in arrays]
         return [array for arrays in named.values() for array in arrays]
 
-    def _check(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor]) -> tuple[float, str]:
+    def _run_first_case(self, module: tvm.runtime.Module, inputs: Sequence[tvm.runtime.Tensor]) -> tuple[float, str]:
         """Run a program on the first case. Return its time in seconds (0 if unknown) and what is wrong, or ""."""
         self._fill(self.results, self.unwritten)
         seconds = self._execute(module, inputs, self.results)
@@ -307,7 +309,7 @@ class Runner:
             A description of what is wrong, or "".
         """
         seconds, total = math.inf, 0.0
-        for count in range(SINGLE_TRIES):
+        for count in range(MAX_SINGLE_EXECUTIONS):
             if count >= 3 and total > SINGLE_TOTAL:
                 break
             if reading < WARM_SECONDS:
@@ -441,7 +443,7 @@ class RemoteRunner:
             return load
         connected()
         start = time.perf_counter()
-        answer = runner.run(Program(load, code.packed), best)
+        answer = runner.run(LoadableProgram(load, code.packed), best)
         if isinstance(answer, Failed) and answer.failure == "run_error":
             if EXPIRED in answer.message:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)
@@ -536,8 +538,8 @@ class Workbench:
                 return self.runner.run(_local(code), best)
             case messages.Call(config, repeat):
                 return self.call(config, repeat)
-            case messages.Remeasure(programs, rounds):
-                return self.runner.remeasure([_local(code) for code in programs], rounds)
+            case messages.Remeasure(codes, rounds):
+                return self.runner.remeasure([_local(code) for code in codes], rounds)
             case messages.RunOn(address, code, best):
                 return self.remote.run(lambda: self.send(messages.Begun()), address, code, best)
         assert_never(message)

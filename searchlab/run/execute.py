@@ -22,13 +22,13 @@ import cloudpickle
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..log.format import Log, read_bytes, read_existing_log, read_log
+from ..log.format import Log, read_existing_log, read_log, read_log_bytes
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, move_aside
 from ..machine.host import busy_cores, busy_warning, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
-from ..measure.contract import Conditions, KnownPrograms, Measurer, conditions
+from ..measure.contract import Conditions, MeasurementsByProgram, Measurer, conditions
 from ..measure.settings import Settings
 from ..plugins import trust_plugins, trusts
 from ..target import Target
@@ -51,7 +51,7 @@ WARNING_SUFFIX = ".warning"
 Outcomes = Iterator[tuple[Run, Log | SearchlabError]]
 """Each run, with either its complete log or the reason why it failed."""
 
-Known = MutableMapping[Conditions, KnownPrograms]
+MeasurementsByConditions = MutableMapping[Conditions, MeasurementsByProgram]
 """The programs that are not measured again, by the conditions under which they were measured."""
 
 
@@ -89,19 +89,19 @@ def execute(
     """
     logs: dict[Path, Log] = {}
     failed: dict[Path, SearchlabError] = {}
-    programs: Known = defaultdict(dict)
-    with closing(Measurers(programs, base)) as measurers:
+    measurements: MeasurementsByConditions = defaultdict(dict)
+    with closing(Measurers(measurements, base)) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study or runs, on_this_machine=executor is None)
         for run in runs:
-            _recall(run, programs)
+            _recall(run, measurements)
         on_ready()
         if executor is None:
             outcomes = _search_each(runs, measurers, on_run)
         else:
             measurers.close()
-            outcomes = Dispatch(executor, [PendingRun(run) for run in runs], base, programs, on_run).outcomes()
+            outcomes = Dispatch(executor, [PendingRun(run) for run in runs], base, measurements, on_run).outcomes()
         for run, outcome in outcomes:
             if isinstance(outcome, SearchlabError):
                 failed[run.log] = outcome
@@ -133,15 +133,15 @@ def _search_each(runs: Sequence[Run], measurers: Measurers, on_run: OnRun) -> Ou
         yield run, outcome
 
 
-def _recall(run: Run, programs_by_conditions: Known) -> None:
-    """Add the measurements in the run's log to ``programs_by_conditions``, except for tables, which answer at once."""
+def _recall(run: Run, measurements_by_conditions: MeasurementsByConditions) -> None:
+    """Add the measurements in the run's log to ``measurements_by_conditions``, except those from tables."""
     if run.existing_log is None or run.settings.replays:
         return
     header = run.existing_log.header
-    programs = programs_by_conditions[conditions(header.host, header.target, header.measure)]
+    measurements = measurements_by_conditions[conditions(header.host, header.target, header.measure)]
     for record in run.existing_log.records:
-        if record.program and (record.program not in programs or programs[record.program].pruned):
-            programs[record.program] = replace(record.measurement, reused=False)
+        if record.program and (record.program not in measurements or measurements[record.program].pruned):
+            measurements[record.program] = replace(record.measurement, reused=False)
 
 
 def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
@@ -175,12 +175,13 @@ class Measurers:
     """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
 
     Args:
-        programs: The programs that are not measured again. Each run uses only those measured under its own conditions.
+        measurements: The measurements of programs that are not measured again. Each run uses only those under its own
+            conditions.
         base: The directory that relative paths start from.
     """
 
-    def __init__(self, programs: Known, base: Path) -> None:
-        self._known_programs = programs
+    def __init__(self, measurements: MeasurementsByConditions, base: Path) -> None:
+        self._measurements = measurements
         self._base = base
         self._purpose: tuple[Settings, Target | None] | None = None
         self._measurer: Measurer | None = None
@@ -189,8 +190,8 @@ class Measurers:
         purpose = run.settings, None if run.settings.replays else run.space.target
         if self._measurer is None or purpose != self._purpose:
             self.close()
-            programs = {} if run.settings.replays else self._known_programs.setdefault(run.conditions, {})
-            self._measurer = run.settings.make(run.space.target, programs, self._base)
+            measurements = {} if run.settings.replays else self._measurements.setdefault(run.conditions, {})
+            self._measurer = run.settings.make(run.space.target, measurements, self._base)
             self._purpose = purpose
         return self._measurer
 
@@ -208,7 +209,7 @@ class StudyContext:
         study: A unique name for this execution of the study.
         base: The directory that relative paths start from.
         shared: A folder that is visible on every machine that shares the directory of the logs.
-        known_programs: The pickled measurements with which every run begins.
+        measurements: The pickled measurements with which every run begins.
         trusts: Whether warm-start logs may cause arbitrary modules to be imported.
         keep_workers: Whether to keep measuring processes for the next run, because the executor ends its workers.
         planned_on: The machine on which targets such as "native" were resolved.
@@ -217,7 +218,7 @@ class StudyContext:
     study: str
     base: Path
     shared: Path
-    known_programs: bytes
+    measurements: bytes
     trusts: bool
     keep_workers: bool
     planned_on: str
@@ -288,7 +289,12 @@ class Dispatch:
     """Executes runs on an executor. Lost runs are resubmitted one by one, and continue from their logs."""
 
     def __init__(
-        self, executor: RunExecutor, runs: Sequence[PendingRun], base: Path, programs: Known, on_run: OnRun
+        self,
+        executor: RunExecutor,
+        runs: Sequence[PendingRun],
+        base: Path,
+        measurements: MeasurementsByConditions,
+        on_run: OnRun,
     ) -> None:
         self._executor = executor
         self._runs = runs
@@ -300,7 +306,7 @@ class Dispatch:
             uuid.uuid4().hex,
             base.absolute(),
             Path(self._shared.name),
-            pickle.dumps(dict(programs)),
+            pickle.dumps(dict(measurements)),
             trusts(),
             executor.ends_workers,
             this_machine(),
@@ -351,7 +357,7 @@ class Dispatch:
 
     def _submit(self, batch: list[PendingRun]) -> None:
         runs = [replace(pending.run, log=pending.run.log.absolute(), existing_log=None) for pending in batch]
-        logs = [read_bytes(run.log) if run.log.is_file() else None for run in runs]
+        logs = [read_log_bytes(run.log) if run.log.is_file() else None for run in runs]
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
                 future = self._executor.submit(perform, self._context, cloudpickle.dumps(runs), logs)
@@ -484,7 +490,7 @@ def _size(path: Path) -> int:
 
 def _continues(path: Path, data: bytes) -> bool:
     """Return whether ``data`` begins with the complete lines of the log at ``path``."""
-    existing = read_bytes(path)
+    existing = read_log_bytes(path)
     return data.startswith(existing[: existing.rfind(b"\n") + 1])
 
 
@@ -513,18 +519,18 @@ class _WorkerState:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._study = ""
-        self._known_programs: Known = {}
-        self._measurers = Measurers(self._known_programs, Path())
+        self._measurements: MeasurementsByConditions = {}
+        self._measurers = Measurers(self._measurements, Path())
 
     def measurers(self, context: StudyContext) -> Measurers:
         if context.study != self._study:
             self._measurers.close()
-            self._study, self._measurers = context.study, Measurers(self._known_programs, context.base)
-        before: Known = pickle.loads(context.known_programs)
-        for programs in self._known_programs.values():  # which measurers may hold
-            programs.clear()
-        for measured, programs in before.items():
-            self._known_programs.setdefault(measured, {}).update(programs)
+            self._study, self._measurers = context.study, Measurers(self._measurements, context.base)
+        before: MeasurementsByConditions = pickle.loads(context.measurements)
+        for measurements in self._measurements.values():  # which measurers may hold
+            measurements.clear()
+        for measured, measurements in before.items():
+            self._measurements.setdefault(measured, {}).update(measurements)
         return self._measurers
 
 

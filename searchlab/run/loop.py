@@ -21,7 +21,7 @@ from ..costmodel.features import extracted_by
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Record
-from ..log.result import MARGIN, ROUNDS, sentinel
+from ..log.result import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
@@ -103,7 +103,7 @@ class RunLoop:
         self._on_trial = on_trial or (lambda trial, replayed: None)
         self._trials: list[Trial] = []
         self._best = math.inf
-        self._searcher: PolicyDriver | None = None
+        self._driver: PolicyDriver | None = None
         self._over = False
         self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
         measurer.begin(run.seed)
@@ -140,7 +140,7 @@ class RunLoop:
     def _advance(self, end: int) -> None:
         """Advance by one batch, but not beyond ``end`` trials in total."""
         run, log, trials = self._run, self._log, self._trials
-        searcher = self._searcher = self._searcher or PolicyDriver(run, self._measurer.extract_seconds)
+        driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
         if not is_replaying and (ended := run.budget.reason_to_end(log.log, len(trials))):
             if len(trials) < len(log.records):  # the run previously had a larger budget
@@ -148,7 +148,7 @@ class RunLoop:
             else:
                 self._end(ended)
             return
-        configs = searcher.ask(run.batch)
+        configs = driver.ask(run.batch)
         if not configs:
             if len(trials) < len(log.records):
                 raise self._difference("has nothing more to propose")
@@ -157,8 +157,8 @@ class RunLoop:
         configs = configs[: end - len(trials)]  # the rest is measured if the budget is increased later
         start = len(trials)
         self._replay(configs)
-        self._measure(configs[len(trials) - start :], start, searcher)
-        searcher.tell(trials[start:])
+        self._measure(configs[len(trials) - start :], start, driver)
+        driver.tell(trials[start:])
 
     def replay_rest(self) -> None:
         """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
@@ -226,9 +226,9 @@ class RunLoop:
     def _sentinel(self, batch: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
         measurer = self._measurer
-        if not isinstance(measurer, Remeasurer) or not measurer.sentinel or batch % measurer.sentinel:
+        if not isinstance(measurer, Remeasurer) or not measurer.sentinel_every or batch % measurer.sentinel_every:
             return None
-        first = sentinel(self._trials)
+        first = sentinel_trial(self._trials)
         if first is None:
             return None
         try:
@@ -272,7 +272,7 @@ class RunLoop:
             return
         records = [record for record in self._log.records if record.program]
         configs = [record.trial.config for record in records]
-        programs = self._measurer.programs(self._run.space, configs)
+        programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
             text = f"{self._log.path} was written by other code, and its programs cannot be compared with today's"
             warn(text)

@@ -263,9 +263,9 @@ class Run:
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
-        is_defined = kind_of(self.workload)[0] in BUILTIN_KINDS
+        is_builtin = kind_of(self.workload)[0] in BUILTIN_KINDS
         computation = None
-        if not is_defined:
+        if not is_builtin:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
                 computation = Computation.from_workload(workload)
         return Header(

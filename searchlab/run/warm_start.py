@@ -15,7 +15,7 @@ from ..costmodel import BoundCostModel, OtherTask, scores_of
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import real_path
-from ..log.format import Log, decode_log, find_logs, read_bytes, read_log, workload_name, workload_of
+from ..log.format import Log, decode_log, find_logs, read_log, read_log_bytes, workload_name, workload_of
 from ..log.programs import ChangedProgram
 from ..log.result import Result
 from ..measure.suite import SuiteTable, find_suite
@@ -103,7 +103,7 @@ class EarlierRun:
 
 def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = None) -> EarlierRun:
     """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
-    data = read_bytes(path)
+    data = read_log_bytes(path)
     log = decode_log(path, data)
     return EarlierRun(log, hashlib.sha256(data[: log.size]).hexdigest()[:32], statistic, directory)
 
@@ -308,9 +308,9 @@ def find_run(directories: Sequence[Path], digest: str, statistic: Statistic) -> 
     for directory in directories:
         for path in find_logs(directory):
             sha, size = hashlib.sha256(), 0
-            for line in read_bytes(path).splitlines(keepends=True):
+            for line in read_log_bytes(path).splitlines(keepends=True):
                 sha.update(line)
                 size += len(line)
                 if sha.hexdigest().startswith(digest):
-                    return EarlierRun(decode_log(path, read_bytes(path)[:size]), digest, statistic, directory)
+                    return EarlierRun(decode_log(path, read_log_bytes(path)[:size]), digest, statistic, directory)
     return None

@@ -39,7 +39,7 @@ from searchlab.analysis.summary import summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.imports import As, import_file
 from searchlab.log.format import read_header, read_log
-from searchlab.log.result import sentences
+from searchlab.log.result import describe_reliability
 from searchlab.log.writer import examine
 from searchlab.measure.suite import find_suite, read_suite
 from searchlab.measure.table import TableMeasurer, TableSettings
@@ -114,7 +114,7 @@ def log(path: Path) -> None:
     refused(examine, path)
     whole = read_log(path)
     result = searchlab.load_log(path)
-    sentences(whole)
+    describe_reliability(whole)
     info_table(TableInfo(whole))
     result.to_frame()
     refused(lambda: result.best)

@@ -213,7 +213,7 @@ def code_of(mode: str) -> str:
 
 def measure(measurer: LocalMeasurer, mode: str, phase: str) -> str:
     """Measure the candidate for ``mode`` between correct ones. Return what went wrong, or ""."""
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     space = Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {mode: code_of(mode)})
     before, found, after = measurer.measure(space, [Config({"mode": name}) for name in (GOOD[0], mode, GOOD[1])])
     later = list(measurer.measure(space, [Config({"mode": name}) for name in GOOD[2:]]))

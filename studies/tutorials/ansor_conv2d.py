@@ -34,7 +34,7 @@ import numpy as np
 import tvm
 
 import searchlab
-from searchlab.apply import build_best, text_of
+from searchlab.apply import build_best, program_text
 from searchlab.machine.cuda import gpu_name
 from searchlab.measure.code import device_of
 from searchlab_spaces.sketch import Sketch
@@ -133,7 +133,7 @@ print(f"One run takes {seconds * 1e3:.4f} ms: {workload.flops / seconds / 1e9:.1
 best = result.best
 print("\nTensorIR:")
 print(module.script())
-lines = text_of(best, "kernel").splitlines()
+lines = program_text(best, "kernel").splitlines()
 title = "its CUDA kernel" if target.kind == "cuda" else "its innermost loop, in assembly"
 print(f"\nThe first of {len(lines)} lines of {title}:")
 print("\n".join(lines[:40]))

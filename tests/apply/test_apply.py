@@ -16,7 +16,7 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab import SearchlabError
-from searchlab.apply import TEXTS, text_of
+from searchlab.apply import TEXT_FORMS, program_text
 from searchlab.apply.best import export_library
 from searchlab.log.format import read_header
 from tests.support.apply.logs import command, made_log
@@ -59,28 +59,30 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
         "kernel": "\t",
         "asm": ".globl\t__tvm_ffi_main",
     }
-    assert set(told) == set(TEXTS)
+    assert set(told) == set(TEXT_FORMS)
     for what, some in told.items():
-        assert some in text_of(best, what), what
-    assert "T.sblock(" not in text_of(best, "lowered") and "__tvm_ffi_main" in text_of(best, "lowered")
+        assert some in program_text(best, what), what
+    assert "T.sblock(" not in program_text(best, "lowered") and "__tvm_ffi_main" in program_text(best, "lowered")
     with pytest.raises(SearchlabError, match="did you mean 'llvm'"):
-        text_of(best, "lvm")
+        program_text(best, "lvm")
     best = searchlab.load_log(cuda_log).best
-    assert "__global__" in text_of(best, "source") and "define " in text_of(best, "llvm")
-    assert text_of(best, "kernel").startswith('extern "C" __global__') and text_of(best, "kernel").endswith("}")
-    assert "#" not in text_of(best, "kernel").partition("{")[0]
-    assert "threadIdx" in text_of(best, "lowered")
+    assert "__global__" in program_text(best, "source") and "define " in program_text(best, "llvm")
+    assert program_text(best, "kernel").startswith('extern "C" __global__') and program_text(best, "kernel").endswith(
+        "}"
+    )
+    assert "#" not in program_text(best, "kernel").partition("{")[0]
+    assert "threadIdx" in program_text(best, "lowered")
 
 
 def test_ptx_where_there_is_a_compiler_of_it(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = searchlab.load_log(cuda_log).best
     if shutil.which("nvcc"):
-        assert ".visible .entry main_kernel" in text_of(best, "asm")
+        assert ".visible .entry main_kernel" in program_text(best, "asm")
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
     if not find_spec("cuda"):  # with nvrtc
         with pytest.raises(SearchlabError, match="add the CUDA toolkit's nvcc to PATH"):
-            text_of(best, "asm")
+            program_text(best, "asm")
 
 
 def test_show_of_the_command_line(real_log: Path) -> None:
@@ -89,7 +91,7 @@ def test_show_of_the_command_line(real_log: Path) -> None:
     assert code == 0 and record["config"] and "from_source" in record["python"]
     assert (
         command("best", real_log, "--show", "asm")[1].strip()
-        == text_of(searchlab.load_log(real_log).best, "asm").strip()
+        == program_text(searchlab.load_log(real_log).best, "asm").strip()
     )
 
 

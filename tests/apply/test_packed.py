@@ -120,4 +120,4 @@ def test_a_library_contains_the_function_that_packs(log: Path, tmp_path: Path) -
 def test_its_texts_contain_the_function_that_packs(log: Path) -> None:
     best = searchlab.load_log(log).best
     for name in ("tir", "python"):
-        assert "def pack_weight" in searchlab.apply.text_of(best, name)
+        assert "def pack_weight" in searchlab.apply.program_text(best, name)

@@ -13,7 +13,7 @@ from tvm.s_tir import Schedule
 
 from searchlab import SearchlabError, load_log, tune
 from searchlab.apply import verify
-from searchlab.apply.verify import fastest, sentences, verify_log
+from searchlab.apply.verify import describe_verification, fastest_programs, verify_log
 from searchlab.measure.contract import CannotMeasure
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Trial
@@ -93,7 +93,7 @@ def test_numpy_is_timed_only_where_it_has_a_library(workload: str, tmp_path: Pat
     tune(workload, space="knob-template", policy="random", trials=1, log=log, measure={"kind": "local", "repeat": 1})
     verification = verify_log(log)
     assert verification.right and not verification.numpy
-    assert not any("NumPy" in sentence for sentence in sentences(verification))
+    assert not any("NumPy" in sentence for sentence in describe_verification(verification))
 
 
 def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     (program,) = verification.programs
     assert verification.right and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
     assert program.speed_up is not None and program.speed_up.rounds == 0 and len(verification.untuned) <= 2
-    right, times, untuned, numpy = sentences(verification)
+    right, times, untuned, numpy = describe_verification(verification)
     assert " at best: " in numpy
     assert "correct on inputs from seeds 1, 2, 3" in right
     assert "beyond the repeats' noise" in times and untuned.endswith("not timed in turn)")
@@ -163,7 +163,7 @@ def test_a_changed_program_and_a_log_of_a_table_are_reported(real_log: Path, tmp
     assert program.seconds  # it is timed nevertheless
     assert (
         not verification.own
-        and "with the default settings" in sentences(verification)[0]
+        and "with the default settings" in describe_verification(verification)[0]
         and verification.settings.repeat == 3
     )
 
@@ -174,12 +174,12 @@ def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
     verification = verify_log(log)
     (program,) = verification.programs
     assert verification.right and verification.untuned == () and program.speed_up is not None and program.speed_up.least
-    assert any("untuned over 1 s: more than" in sentence for sentence in sentences(verification))
+    assert any("untuned over 1 s: more than" in sentence for sentence in describe_verification(verification))
 
 
 def test_the_fastest_are_different_programs(real_log: Path) -> None:
     result = load_log(real_log)
-    trials = fastest(result, 100)
+    trials = fastest_programs(result, 100)
     assert trials[0] == result.best.trial
     assert len({trial.measurement.program for trial in trials}) == len(trials)
 
@@ -191,7 +191,7 @@ def test_a_trial_without_a_time_is_none_of_the_fastest(real_log: Path, tmp_path:
     del lost["seconds"]
     lost["failure"] = "crash"
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    assert lost["index"] not in [trial.index for trial in fastest(load_log(tmp_path / "a.jsonl"), 100)]
+    assert lost["index"] not in [trial.index for trial in fastest_programs(load_log(tmp_path / "a.jsonl"), 100)]
 
 
 def test_of_none_nothing_is_said(real_log: Path) -> None:

@@ -13,7 +13,16 @@ import pytest
 
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record, read_log
-from searchlab.log.result import ROUNDS, disagreement, drift, largest_drift, load_log, noise, sentences, winner
+from searchlab.log.result import (
+    ROUNDS,
+    describe_reliability,
+    disagreement,
+    drift,
+    largest_drift,
+    load_log,
+    noise,
+    winner,
+)
 from searchlab.log.writer import LogWriter
 from searchlab.machine.host import busy_cores, busy_warning
 from searchlab.measure.contract import CannotMeasure, Remeasurer
@@ -67,9 +76,9 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
         )
     )
     assert drift(log) == pytest.approx([1.1, 0.5]) and largest_drift(log) == pytest.approx(0.5)
-    assert "0.50 to 1.10 times" in " ".join(sentences(log))
+    assert "0.50 to 1.10 times" in " ".join(describe_reliability(log))
     steady = read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))
-    assert drift(steady) == [] and largest_drift(steady) is None and sentences(steady) == []
+    assert drift(steady) == [] and largest_drift(steady) is None and describe_reliability(steady) == []
 
 
 def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
@@ -77,7 +86,7 @@ def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
         final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
         log = read_log(written(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
         text = disagreement(log)
-        assert bool(text) == doubted and (not doubted or text in sentences(log))
+        assert bool(text) == doubted and (not doubted or text in describe_reliability(log))
         if doubted:
             assert "trial 1, the best, took 1000 ms during the search" in text
             with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import searchlab
-from searchlab.apply import text_of
+from searchlab.apply import program_text
 from searchlab.apply.best import export_library
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.exchange.exports import export_logs
@@ -53,7 +53,7 @@ USES: dict[str, Callable[[Path, Path], object]] = {
     "schedule": lambda log, out: searchlab.load_log(log).best.schedule(),
     "apply_best": lambda log, out: searchlab.apply_best(log),
     "build_best": lambda log, out: searchlab.build_best(searchlab.load_log(log).best),
-    "tir": lambda log, out: text_of(searchlab.load_log(log).best, "tir"),
+    "tir": lambda log, out: program_text(searchlab.load_log(log).best, "tir"),
     "library": lambda log, out: export_library([log], out / "a.o"),
     "metaschedule": lambda log, out: export_logs([log], "metaschedule", out / "db"),
     "features": lambda log, out: evaluate([log], [searchlab.plugins.Plugin("random")], features="itervar"),

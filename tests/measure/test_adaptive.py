@@ -51,7 +51,7 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
         (1000, 3e-4, {2, 1 + (1 + 2), 2 + (1 + 2)}, 1),  # the run that is checked decides, and two repeats
         (300, 0.1, {full, *short}, 3),
     ):
-        local.known_programs.clear()
+        local.measurements.clear()
         measurement, count = one(local, space, us, best)
         assert count in runs and (len(measurement.seconds), measurement.pruned) == (repeats, repeats == 1)
         assert min(measurement.seconds) >= us * 1e-6
@@ -61,14 +61,14 @@ def test_how_often_a_program_is_run(local: LocalMeasurer, space: Counted, native
 
 
 def test_the_best_is_also_that_of_the_batch(local: LocalMeasurer, space: Counted) -> None:
-    local.known_programs.clear()
+    local.measurements.clear()
     configs = [Config({"us": us}) for us in (60000, 300, 50000)]
     first, best, last = local.measure(space, configs)
     assert [m.pruned for m in (first, best, last)] == [False, False, True]
 
 
 def test_a_slower_run_measures_in_full_what_another_pruned(local: LocalMeasurer, space: Counted) -> None:
-    local.known_programs.clear()
+    local.measurements.clear()
     pruned, _ = one(local, space, 4000, 3e-4)
     again, runs = one(local, space, 4000, 4e-4)
     assert pruned.pruned and again.reused and again.seconds == pruned.seconds and runs == 0

@@ -27,8 +27,7 @@ from searchlab.measure.code import Objects, compile_program, load_objects, reaso
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
-from searchlab.measure.worker import Program as Runnable
-from searchlab.measure.worker import Runner
+from searchlab.measure.worker import LoadableProgram, Runner
 from searchlab.records import FAILURES
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -68,7 +67,7 @@ def test_a_cuda_program_is_unpacked_in_another_process(tmp_path: Path) -> None:
     worker = MeasuringWorker(threads=1)
     try:
         assert isinstance(worker.recv(Started), Started)
-        assert isinstance(told(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)))), Ready)
+        assert isinstance(told(worker, SetUpBuilder(cloudpickle.dumps(FaultyCuda(WORKLOAD, CUDA)), "the space")), Ready)
         assert isinstance(told(worker, Build(Config({"fault": "none"}))), Scheduled)
         built = told(worker, Continue(True))
     finally:
@@ -145,7 +144,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
     assert {failure for failure in FAILURES if can_continue_after("llvm", failure)} == {"run_error", "wrong_answer"}
     assert not any(can_continue_after("cuda", failure) for failure in FAILURES)
     space = Faulty(WORKLOAD, measurer.target)
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     runners = []
     for fault in ("none", "does not link", "is wrong", "tiled", "segfaults"):
         list(measurer.measure(space, [Config({"fault": fault})]))
@@ -168,7 +167,7 @@ def test_a_failed_program_is_unloaded_only_after_the_answer() -> None:
 
     runner = Runner(WORKLOAD, LocalSettings().for_worker(), tvm.cpu())
     for earlier in range(3):
-        answer = runner.run(Runnable(load, {}))
+        answer = runner.run(LoadableProgram(load, {}))
         assert isinstance(answer, Failed) and answer.failure == "run_error"
         assert len(unloaded) == earlier
 
@@ -183,7 +182,7 @@ class Compiling:
 def test_the_compiler_that_a_worker_runs_is_killed_with_it(tmp_path: Path) -> None:
     worker = MeasuringWorker(threads=1, scratch=str(tmp_path))
     assert isinstance(worker.recv(Started), Started)
-    worker.send(SetUpBuilder(pickle.dumps(Compiling())))
+    worker.send(SetUpBuilder(pickle.dumps(Compiling()), "the space"))
     deadline = time.monotonic() + 60
     started: list[psutil.Process] = []
     while not started or started[0].environ().get("TMPDIR") != str(tmp_path):  # it has its own once it has called exec
@@ -292,7 +291,7 @@ def test_a_failing_kernel_costs_one_trial_and_the_next_works(fault: str) -> None
         before, failed, _ = measurer.measure(space, configs)
         assert failed.failure in expected[fault], failed.message
         assert "__CUDACC_RTC__" not in failed.message  # the source
-        measurer.known_programs.clear()
+        measurer.measurements.clear()
         (after,) = measurer.measure(space, configs[:1])
         for fine in (before, after):
             assert fine.seconds and min(fine.seconds) > 0, fine.message

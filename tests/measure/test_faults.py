@@ -33,7 +33,7 @@ def bounded(native: Target) -> Iterator[LocalMeasurer]:
 
 
 def measured(measurer: LocalMeasurer, *faults: str) -> list[Measurement]:
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     space = Hostile(WORKLOAD, measurer.target)
     return list(measurer.measure(space, [Config({"fault": fault}) for fault in faults]))
 
@@ -97,7 +97,7 @@ with LocalMeasurer(settings, resolve_target("native"), {}, 1) as measurer:
     measured(measurer, "none")
     for fault in ("schedule sleeps", "naps"):
         print(fault, flush=True)
-        measurer.known_programs.clear()
+        measurer.measurements.clear()
         print(measured(measurer, fault)[0].message, flush=True)
 """
 

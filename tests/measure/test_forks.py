@@ -31,7 +31,7 @@ class Says:
 
 
 def said(worker: MeasuringWorker, expression: str) -> str:
-    worker.send(SetUpBuilder(pickle.dumps(Says(expression))))
+    worker.send(SetUpBuilder(pickle.dumps(Says(expression)), "the space"))
     answer = worker.recv(Broken)
     return answer.text.removeprefix("ValueError: ")
 
@@ -86,7 +86,7 @@ def test_blas_has_as_many_threads_as_the_worker() -> None:
 
 
 def test_how_a_worker_ended_is_told(worker: MeasuringWorker) -> None:
-    worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)"))))
+    worker.send(SetUpBuilder(pickle.dumps(Says("__import__('os')._exit(7)")), "the space"))
     with pytest.raises(WorkerDied, match="ended with exit code 7"):
         worker.recv(Started)
     assert not worker.alive and worker._process.end and worker._process.end.megabytes > 10 and worker.cpu_seconds > 0

@@ -76,7 +76,7 @@ def test_a_candidate_that_misbehaves_costs_no_other_trial(measurer: LocalMeasure
 
 
 def measured(measurer: LocalMeasurer, code: str, phase: str = "building") -> Measurement:
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     space = hostile.Misbehaving(parse_workload("gemm:16x16x16"), measurer.target, phase, {"mode": code})
     (measurements,) = measurer.measure(space, [Config({"mode": "mode"})])
     assert isinstance(measurements, Measurement)
@@ -121,7 +121,7 @@ def test_a_config_that_spoils_its_process_harms_no_features(measurer: LocalMeasu
 def test_a_program_that_writes_to_its_inputs_harms_no_other(measurer: LocalMeasurer) -> None:
     from tests.support.measure.hostile import Hostile
 
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     space = Hostile(parse_workload("gemm:8x8x8"), measurer.target)
     measurements, fine = measurer.measure(
         space, [Config({"fault": fault}) for fault in ("writes to its inputs", "none")]

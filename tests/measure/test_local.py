@@ -69,7 +69,7 @@ def test_a_program_is_measured_once(native: Target) -> None:
 
 def test_measurements_come_in_order_and_as_they_are_done(measurer: LocalMeasurer) -> None:
     space = Faulty(WORKLOAD, measurer.target)
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "invalid", "tiled")])
     assert next(results).failure == "run_timeout"
     assert [result.failure for result in results] == ["invalid", None]
@@ -79,15 +79,15 @@ def test_a_killed_worker_is_replaced(measurer: LocalMeasurer) -> None:
     measured(measurer, "none")
     for worker in [*measurer._runners.processes, *measurer._builders.processes]:
         os.kill(worker.pid, signal.SIGKILL)
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     assert [result.failure for result in measured(measurer, "tiled", "none")].count(None) >= 1
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     assert [result.failure for result in measured(measurer, "tiled", "none")] == [None, None]
 
 
 def test_interrupted_while_building_and_used_again(measurer: LocalMeasurer) -> None:
     """A real Ctrl-C signal in the middle of a batch."""
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     measured(measurer, "none", "tiled")
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
@@ -115,7 +115,7 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def test_build_and_run_are_never_at_the_same_time(measurer: LocalMeasurer) -> None:
     """While results come in, no building process is using the CPU."""
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("none", "tiled", "is wrong")])
     next(results)

@@ -37,12 +37,12 @@ def configs(*faults: str) -> list[Config]:
 
 def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, space: Faulty) -> None:
     builds = pool.build(space, configs("none", "tiled", "none", "invalid", "does not compile"))
-    assert list(builds.programs) != [] and builds.programs[0] == builds.programs[2] != builds.programs[1]
-    assert builds.built.keys() == {builds.programs[0], builds.programs[1]}
+    assert list(builds.hashes) != [] and builds.hashes[0] == builds.hashes[2] != builds.hashes[1]
+    assert builds.built.keys() == {builds.hashes[0], builds.hashes[1]}
     assert {index: failed.failure for index, failed in builds.failures.items()} == {3: "invalid", 4: "build_error"}
-    assert builds.failures[4].program == builds.programs[4] and not builds.failures[3].program
-    again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.programs[0])
-    assert again.built.keys() == {builds.programs[1]} and not again.failures
+    assert builds.failures[4].program == builds.hashes[4] and not builds.failures[3].program
+    again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.hashes[0])
+    assert again.built.keys() == {builds.hashes[1]} and not again.failures
 
 
 def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
@@ -79,7 +79,7 @@ def test_a_failure_that_a_config_caused_is_not_its_programs(native: Target, code
     with LocalMeasurer(settings, native, {}, 1) as measurer:
         (spoilt,) = measurer.measure(space, [first])
         second, third = measurer.measure(space, others)
-        measurer.known_programs.clear()
+        measurer.measurements.clear()
         batch = list(measurer.measure(space, [first, *others]))
     assert spoilt.failure == failure and not spoilt.program
     assert second.failure is None and not second.reused and third.reused
@@ -124,4 +124,4 @@ def test_a_program_compiled_in_a_spoilt_process_is_recompiled(
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)
     builds = pool.build(space, configs("none", "none"))
-    assert spoilt and builds.built.keys() == {builds.programs[0]} == {builds.programs[1]} and not builds.failures
+    assert spoilt and builds.built.keys() == {builds.hashes[0]} == {builds.hashes[1]} and not builds.failures

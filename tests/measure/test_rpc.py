@@ -168,7 +168,7 @@ def test_every_fault_has_its_class_and_the_devices_go_on(measurer: RpcMeasurer) 
     }
     for fault, text in messages.items():
         assert text in results[fault].message
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
 
 
@@ -202,12 +202,12 @@ def test_a_fleet_goes_on_whatever_is_sent_to_its_ports(fleet: Fleet, measurer: R
                 connection.sendall(data)
                 if not stays:
                     connection.close()
-        measurer.known_programs.clear()
+        measurer.measurements.clear()
         assert [result.failure for result in measured(measurer, "none", "tiled")] == [None, None]
 
 
 def test_a_program_is_measured_once(measurer: RpcMeasurer) -> None:
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     first, twin = measured(measurer, "none", "none")
     assert not first.reused and twin.reused and twin.seconds == first.seconds
     again = measured(measurer, "none")[0]
@@ -235,11 +235,11 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: R
     wait_for(lambda: sum(queue.free for queue in listed(fleet, measurer.settings.key)) == 2)
     ready = measurer._runners.set_up(measurer._setup, 2)  # one of them may have just been replaced
     assert ready == measurer._runners.processes
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     space = Faulty(WORKLOAD, measurer.target)
     results = measurer.measure(space, [Config({"fault": fault}) for fault in ("hangs", "tiled", "none", "invalid")])
     assert next(results).failure == "run_timeout"
-    assert len(measurer.known_programs) == 3  # later configs of the batch are measured already
+    assert len(measurer.measurements) == 3  # later configs of the batch are measured already
     assert [result.failure for result in results] == [None, None, "invalid"]
 
 
@@ -312,7 +312,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
     thread = while_running(server, stop)
     measurements = measured(mortal, "naps", "none", "tiled")
     while not stopped:  # the other device had the program
-        mortal.known_programs.clear()
+        mortal.measurements.clear()
         measurements = measured(mortal, "naps", "none", "tiled")
     thread.join()
     assert [result.failure for result in measurements] == ["wrong_answer", None, None]
@@ -325,7 +325,7 @@ def test_a_device_that_hangs_is_replaced_and_goes_on_when_it_can(fleet: Fleet, m
 def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mortal: RpcMeasurer) -> None:
     measurer, server = mortal, fleet.server_at("mortal")
     measured(measurer, "none", "tiled")
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     # Both devices run a program that hangs when one of them is lost.
     thread = while_running(server, server.kill)
     measurements = measured(measurer, "hangs", "hangs too", "none", "tiled", "is wrong")
@@ -339,7 +339,7 @@ def test_a_lost_device_is_replaced_and_its_program_charged_once(fleet: Fleet, mo
 def test_a_program_that_every_device_is_lost_over_fails(fleet: Fleet, mortal: RpcMeasurer) -> None:
     """No process of a killed server is left, not even the session in which a program hangs."""
     measurer, server = mortal, fleet.server_at("mortal")
-    measurer.known_programs.clear()
+    measurer.measurements.clear()
     measurer.settings = msgspec.structs.replace(measurer.settings, retries=0, run_timeout=20.0)
     sessions: list[psutil.Process] = []
 
@@ -364,7 +364,7 @@ def test_a_device_that_comes_back_is_used(fleet: Fleet, mortal: RpcMeasurer) -> 
 
 
 def test_no_device_for_long_is_one_sentence(fleet: Fleet, mortal: RpcMeasurer) -> None:
-    mortal.known_programs.clear()
+    mortal.measurements.clear()
     mortal.settings = msgspec.structs.replace(mortal.settings, device_timeout=0.5)
     fleet.lose("mortal")
     with pytest.raises(SearchlabError, match=r"has no device with the key 'mortal'; .* for 0.5 s; start one with"):
