@@ -1,16 +1,14 @@
 """Logs as arrays, which hold the data for an analysis in a hundred bytes per trial instead of a thousand.
 
-:func:`read_columns` rejects the same logs as :func:`~searchlab.log.format.read_log`. It is faster if logs share
-configs, which are decoded only once. :func:`read_logs` keeps a cache, ``log-cache.pq``, in the directory that it
-reads. If a log file changes in any way, the log is read again. A cache that is damaged or belongs to a different user
-is ignored. If the directory is not writable, all logs are read every time.
+:func:`read_logs` keeps a cache, ``log-cache.pq``, in the directory that it reads. If a log file changes in any way, the
+log is read again. A cache that is damaged or belongs to a different user is ignored. If the directory is not writable,
+all logs are read every time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,12 +23,9 @@ import numpy as np
 from ..arrays import Array, Floats, Ints
 from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, write_file
-from ..parquet import PARQUET, decode, encode
-from ..records import FAILURES, Statistic, cost_of
-from ..schema import UNREADABLE
+from ..parquet import decode, encode
+from ..records import FAILURES
 from .format import (
-    SPENT,
-    START,
     Changed,
     ConfigJson,
     Ended,
@@ -38,14 +33,7 @@ from .format import (
     Header,
     Log,
     LoggedTrials,
-    Record,
-    batch_numbers,
-    check_bounds,
-    check_follows,
-    decode_log,
-    line_if_last,
-    minor_version,
-    read_log_bytes,
+    read_log,
 )
 
 METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
@@ -58,7 +46,6 @@ _FLAGS = ("nearest", "reused", "fill_in")
 _PER_TRIAL = ("costs", "batches", "spent", "failures", *_FLAGS, "sentinels", "counts")
 _KINDS = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG = msgspec.json.Decoder(ConfigJson)
-_NOTE = re.compile(rb'\n(\{"kind":"(?:finalists|ended|changed)",[^\n]*)')  # a line that is not a trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,21 +89,8 @@ class Columns(LoggedTrials):
     @classmethod
     def from_log(cls, log: Log, texts: Texts) -> Self:
         """Return the columns of ``log``, and add its configs to ``texts``."""
-        encoded = [msgspec.json.encode(record.config) for record in log.records]
-        configs = [texts.setdefault(text, text) for text in encoded]
-        return cls._from_rows(log.path, log.header, log.records, configs, log.final, log.ended, log.changes)
-
-    @classmethod
-    def _from_rows(
-        cls,
-        path: Path,
-        header: Header,
-        rows: Sequence[Record],
-        configs: Sequence[bytes],
-        final: Final | None,
-        ended: Ended | None,
-        changes: tuple[Changed, ...],
-    ) -> Self:
+        rows = log.records
+        configs = [texts.setdefault(text, text) for text in (msgspec.json.encode(row.config) for row in rows)]
         number = len(rows)
         seconds = [row.seconds for row in rows]
         counts = np.fromiter(map(len, seconds), np.int32, number)
@@ -125,22 +99,22 @@ class Columns(LoggedTrials):
         rounds = [index for index, row in enumerate(rows) if row.model]
         qualities = [[getattr(rows[index].model, name) for name in METRICS] for index in rounds]
         return cls(
-            path=path,
-            header=header,
-            costs=costs_of(readings, counts, failures, [row.statistic for row in rows]),
-            batches=batch_numbers(rows, header.batch).astype(np.int32),
-            spent=np.array(list(map(attrgetter(*SPENT[:4]), rows)), dtype=np.float64).reshape(-1, 4),
+            path=log.path,
+            header=log.header,
+            costs=log.costs,
+            batches=log.batches.astype(np.int32),
+            spent=log.spent,
             failures=failures,
             **{name: np.fromiter(map(attrgetter(name), rows), np.bool_, number) for name in _FLAGS},
             configs=objects(configs),
-            sentinels=np.array([row.sentinel for row in rows], dtype=np.float64),  # None becomes NaN
+            sentinels=log.sentinels,
             counts=counts,
             readings=readings,
             rounds=np.array(rounds, dtype=np.int32),
             qualities=np.array(qualities, dtype=np.float64).reshape(-1, len(METRICS)),
-            final=line_if_last(final, number),
-            ended=line_if_last(ended, number),
-            changes=changes,
+            final=log.final,
+            ended=log.ended,
+            changes=log.changes,
         )
 
     @property
@@ -176,22 +150,6 @@ class Columns(LoggedTrials):
         return replace(self, header=header, **arrays, final=None, ended=ended, changes=())
 
 
-def costs_of(readings: Floats, counts: Array, failures: Array, statistics: Sequence[Statistic]) -> Floats:
-    """Return each trial's cost, as defined by :attr:`searchlab.records.Measurement.cost`."""
-    costs = np.full(len(counts), np.inf)
-    ends = np.cumsum(counts)
-    for count in set(counts.tolist()) - {0}:
-        trial_indices = np.flatnonzero((counts == count) & (failures < 0))
-        block = np.sort(readings[(ends[trial_indices] - count)[:, np.newaxis] + np.arange(count)], axis=1)
-        costs[trial_indices] = (
-            block[:, (count - 1) // 2] + block[:, count // 2]
-        ) / 2  # in the same way as statistics.median
-    for index in [index for index, statistic in enumerate(statistics) if statistic != "median"]:
-        times = readings[ends[index] - counts[index] : ends[index]].tolist()
-        costs[index] = cost_of(times, None if failures[index] < 0 else FAILURES[failures[index]], statistics[index])
-    return costs
-
-
 def objects(values: Sequence[Any]) -> Array:
     """Return ``values`` as an array of objects, shape (values,)."""
     array = np.empty(len(values), dtype=object)
@@ -199,59 +157,12 @@ def objects(values: Sequence[Any]) -> Array:
     return array
 
 
-class _Row(Record, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="trial"):
-    """A record whose config is not decoded, because most configs in a study have already been decoded."""
-
-    config: msgspec.Raw  # type: ignore[assignment]
-
-
-_ROWS = msgspec.json.Decoder(_Row)
-_NOTES = msgspec.json.Decoder(Final | Ended | Changed)
-
-
 def read_columns(path: Path, texts: Texts) -> Columns:
     """Read the log at ``path``, ignoring an incomplete last line, and add its configs to ``texts``.
 
     Raises SearchlabError in the same cases as :func:`~searchlab.log.format.read_log`.
     """
-    data = read_log_bytes(path)
-    with suppress(*UNREADABLE):
-        if path.suffix != PARQUET and (columns := _quickly(path, data, texts)):
-            return columns
-    return Columns.from_log(decode_log(path, data), texts)  # raises an error that names the damaged line
-
-
-def _quickly(path: Path, data: bytes, texts: Texts) -> Columns | None:
-    """Decode a log, or return None if it is unusual in any way. Raises the errors in ``UNREADABLE``."""
-    data = data[: data.rfind(b"\n") + 1]
-    start = data.find(b"\n") + 1
-    if not start or not data.startswith(START):
-        return None
-    header = check_bounds(msgspec.json.decode(data[:start], type=Header))
-    rows: list[_Row] = []
-    latest: dict[type, Any] = {}
-    changes: list[Changed] = []
-    notes = list(_NOTE.finditer(data, start - 1))
-    for note in notes:
-        rows += _ROWS.decode_lines(data[start : note.start() + 1])
-        item = _NOTES.decode(note[1])
-        check_follows(item, len(rows))
-        latest[type(item)] = item
-        changes += [item] if isinstance(item, Changed) else []
-        start = note.end() + 1
-    rows += _ROWS.decode_lines(data[start:])
-    if minor_version(header.searchlab_log) is None or data.count(b"\n") != 1 + len(notes) + len(rows):
-        return None
-    if [row.index for row in rows] != list(range(len(rows))):
-        return None
-    if any(not row.seconds and row.failure is None for row in rows):
-        return None
-    configs = list(map(bytes, map(attrgetter("config"), rows)))
-    for text in set(configs).difference(texts):
-        _CONFIG.decode(text)
-        texts[text] = text
-    configs = [texts[text] for text in configs]
-    return Columns._from_rows(path, header, rows, configs, latest.get(Final), latest.get(Ended), tuple(changes))
+    return Columns.from_log(read_log(path), texts)
 
 
 CACHE = "log-cache.pq"

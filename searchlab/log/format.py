@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
@@ -569,8 +570,7 @@ class Log(LoggedTrials):
 
     @cached_property
     def spent(self) -> Floats:  # type: ignore[override]
-        spent = [[getattr(record, name) for name in SPENT[:4]] for record in self.records]
-        return np.array(spent, dtype=np.float64).reshape(-1, 4)
+        return np.array(list(map(attrgetter(*SPENT[:4]), self.records)), dtype=np.float64).reshape(-1, 4)
 
     @cached_property
     def sentinels(self) -> Floats:
@@ -726,7 +726,7 @@ def _header(line: bytes) -> Line:
 
 def check_bounds(header: Header) -> Header:
     """Return ``header``. Raises msgspec.ValidationError if a name or number in it is too large, or it is too deep."""
-    _check_plain(msgspec.structs.replace(header, computation=None))
+    _check_plain(msgspec.structs.replace(header, computation=None, random=None))
     if header.computation:
         _check_plain(msgspec.structs.replace(header.computation, content=""))
     return header

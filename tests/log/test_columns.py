@@ -101,6 +101,7 @@ def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budge
         (b'"seconds":[0.5]', b'"seconds":[0.0]'),
         (b'"config":{"a":1}', b'"config":{"a":{}}'),
         (b'"index":1', b'"index":7'),
+        (b'"batch":2', b'"batch":0'),
         (b'{"kind":"trial","index":1', b'\n{"kind":"trial","index":1'),
         (b'"ended","trials":2', b'"ended","trials":1'),
         (b'"searchlab_log":"1.2"', b'"searchlab_log":"2.0"'),
@@ -108,7 +109,8 @@ def test_a_budget_cuts_them_where_it_cuts_the_log(own: tuple[Record, ...], budge
     ],
 )
 def test_all_readers_report_the_same_damage(tmp_path: Path, old: bytes, new: bytes) -> None:
-    log = Log(tmp_path / "a.jsonl", HEADER, tuple(Record(index=i, config={"a": i}, seconds=(0.5,)) for i in range(2)))
+    rows = (Record(index=index, batch=index + 1, config={"a": index}, seconds=(0.5,)) for index in range(2))
+    log = Log(tmp_path / "a.jsonl", HEADER, tuple(rows))
     data = lines(Log(log.path, log.header, log.records, None, Ended(trials=2)))
     assert old in data
     log.path.write_bytes(data.replace(old, new))
