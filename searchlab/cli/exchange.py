@@ -63,7 +63,7 @@ def import_(
         say(f"skipped: {note}")
     for log in logs:
         use = "for analysis only" if log.analysis else f"in {log.header.space.name}"
-        say(f"{len(log.records):,} trials of {log.header.workload}, {use}: {log.path}")
+        say(f"{len(log.records):,} trial{'s' * (len(log.records) != 1)} of {log.header.workload}, {use}: {log.path}")
         if log.left_out:
             line, why = log.left_out[0]
             say(f"skipped records that are not in the space: {len(log.left_out):,}; the first is on line {line}: {why}")

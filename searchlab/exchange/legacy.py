@@ -7,6 +7,7 @@ cannot be expressed as an ``s_tir`` schedule, so a config contains each step as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol, runtime_checkable
@@ -205,16 +206,19 @@ ANSOR = Reader(
 def workload_of(name: str, args: Sequence[Any]) -> tuple[Workload | None, str]:
     """Return the workload for a task's name and arguments in the file, or None and the reason.
 
-    The known tasks are those in TVM's tutorials for AutoTVM and Ansor, TOPI's conv2d in NCHW, and functions called
-    ``gemm`` or ``matmul``, in any namespace. The latter must have three equal sizes, because the order of the sizes
-    varies.
+    The known tasks are those in TVM's tutorials for AutoTVM and Ansor; TOPI's conv2d in NCHW and dense, of which TopHub
+    publishes logs; and functions called ``gemm`` or ``matmul``, in any namespace. The latter must have three equal
+    sizes, because the order of the sizes varies.
     """
     plain = name.rpartition("/")[2]
+    topi = re.sub(r"^topi_(nn|x86)_", "", plain)  # as in format 0.1
     try:
         if plain in ("conv2d_no_batching", "conv2d_layer"):
             return _conv2d(args, fused=plain == "conv2d_layer"), ""
-        if plain.startswith(("conv2d_nchw", "conv2d_NCHWc")):
+        if topi == "conv2d" or topi.startswith(("conv2d_nchw", "conv2d_NCHWc", "conv2d_packed.")):
             return _topi_conv2d(args), ""
+        if topi == "dense" or topi.startswith("dense_"):
+            return _topi_dense(args), ""
         if name.startswith("tutorial/matmul"):
             (m, k, n), dtype = _sizes(args, 3)
             return gemm(m, n, k, dtype), ""
@@ -258,20 +262,43 @@ def _conv2d(args: Sequence[Any], fused: bool) -> Workload:
 
 
 def _topi_conv2d(args: Sequence[Any]) -> Workload:
-    """Parse (data, weight, strides, padding, dilation[, layout, out_layout], out_dtype), as in TOPI."""
-    data, weight, strides, padding, dilation, *layouts, out_dtype = args
-    shapes = [_tensor(tensor) for tensor in (data, weight)]
-    if any(layout != "NCHW" for layout in layouts):
-        raise ValueError(f"unsupported layouts {layouts}")
-    (n, ci, h, w), dtype = shapes[0]
-    (co, inner, kh, kw), _ = shapes[1]
-    if inner != ci or shapes[1][1] != dtype or ACCUMULATED_IN[dtype] != out_dtype:
+    """Parse (data, weight, strides, padding[, dilation][, layouts...], out_dtype), as in TOPI.
+
+    Logs in format 0.1 lack the dilation; those for x86 have the number of filters and the kernel's size after the
+    weight. VTA's tensors are packed: for example, ``NCHW1n16c`` has an inner batch of 1 and 16 inner channels.
+    """
+    data, weight, *rest, out_dtype = args
+    layouts = [value for value in rest if isinstance(value, str)]
+    numbers = [value for value in rest if not isinstance(value, str)]
+    strides, padding, *dilation = numbers[2:] if len(numbers) > 3 else numbers
+    if len(dilation) > 1 or not all(re.fullmatch(r"NCHW(\d+n\d+c)?", layout) for layout in layouts):
+        raise ValueError(f"unsupported layouts {layouts} or arguments {dilation[1:]}")
+    (n, ci, h, w), dtype = _tensor(data)
+    (co, inner, kh, kw), weight_dtype = _tensor(weight)
+    if inner != ci or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
         raise ValueError("unsupported groups or dtypes")
-    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), _pair(padding), _pair(dilation), dtype)
+    dilated = _pair(dilation[0]) if dilation else (1, 1)
+    return conv2d(n, h, w, co, ci, kh, kw, _pair(strides), _pair(padding), dilated, dtype)
 
 
-def _tensor(value: Any) -> tuple[list[int], str]:
+def _topi_dense(args: Sequence[Any]) -> Workload:
+    """Parse (data, weight, bias or None, out_dtype), as in TOPI. Unlike that of gemm, the weight is transposed."""
+    data, weight, bias, out_dtype = args
+    (m, k), dtype = _tensor(data, 2)
+    (n, inner), weight_dtype = _tensor(weight, 2)
+    if inner != k or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
+        raise ValueError("unsupported shapes or dtypes")
+    return gemm(m, n, k, dtype, bias=bias is not None)
+
+
+def _tensor(value: Any, axes: int = 4) -> tuple[list[int], str]:
+    """Return the shape, in which inner axes are merged with the outer ones, and the dtype."""
     tag, shape, dtype = value
-    if tag != "TENSOR" or len(shape) != 4 or dtype not in ACCUMULATED_IN:
-        raise ValueError(f"expected a tensor with four axes, not {value}")
+    if tag != "TENSOR" or dtype not in ACCUMULATED_IN:
+        raise ValueError(f"expected a tensor, not {value}")
+    if axes == 4 and len(shape) == 6:
+        first, second, height, width, inner_first, inner_second = shape
+        shape = [first * inner_first, second * inner_second, height, width]
+    if len(shape) != axes:
+        raise ValueError(f"expected a tensor with {axes} axes, not {value}")
     return list(shape), dtype

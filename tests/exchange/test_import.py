@@ -218,6 +218,8 @@ def test_an_incomplete_target_must_be_given_by_the_user(tmp_path: Path) -> None:
 
 TENSORS = [["TENSOR", [1, 64, 56, 56], "float32"], ["TENSOR", [128, 64, 3, 3], "float32"]]
 
+MATRICES = [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"]]
+
 
 @pytest.mark.parametrize(
     ("name", "args", "spelling"),
@@ -231,6 +233,8 @@ TENSORS = [["TENSOR", [1, 64, 56, 56], "float32"], ["TENSOR", [128, 64, 3, 3], "
             [*TENSORS, [1, 1], [0, 0], [2, 2], "NCHW", "NCHW", "float32"],
             "conv2d:1x56x56x128x64x3x3:d2",
         ),
+        ("dense_nopack.x86", [*MATRICES, None, "float32"], "gemm:1x1000x512"),
+        ("topi_nn_dense", [*MATRICES, ["TENSOR", [1000], "float32"], "float32"], "gemm:1x1000x512:bias"),
     ],
 )
 def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
@@ -241,7 +245,12 @@ def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:
     ("name", "args", "why"),
     [
         ("searchlab/matmul", [512, 256, 128, "float32"], "which of the sizes"),
-        ("dense_nopack.x86", [], "does not recognise the task"),
+        ("depthwise_conv2d_nchw.cuda", [], "does not recognise the task"),
+        (
+            "dense_nopack.x86",
+            [["TENSOR", [1, 512], "float32"], ["TENSOR", [9, 500], "float32"], None, "float32"],
+            "shapes",
+        ),
         ("conv2d_nchw.cuda", [TENSORS[0], ["TENSOR", [128, 32, 3, 3], "float32"], 1, 1, 1, "float32"], "groups"),
         ("conv2d_nchw.cuda", [*TENSORS, [1, 1], [0, 1, 1, 0], [1, 1], "float32"], "expected .height, width."),
         ("tutorial/matmul", [512, 256], "expected 3 sizes"),
@@ -327,6 +336,22 @@ def test_comments_of_tophub_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "comments.log").write_text("# a\n#b\n")
     with pytest.raises(SearchlabError, match="only comments"):
         import_file(tmp_path / "comments.log", tmp_path / "none", As())
+
+
+@pytest.mark.parametrize(
+    ("name", "workloads", "skipped"),
+    [
+        ("llvm_v0.01", ["conv2d:1x224x224x64x3x7x7:s2:p3", "conv2d:1x56x56x128x64x1x1:s2"], ""),
+        ("arm_cpu", ["conv2d:1x224x224x32x3x3x3:s2:p1"], "topi_nn_depthwise_conv2d_nchw"),
+        ("cuda_v0.10", ["conv2d:1x8x8x384x384x3x1:p1x0", "conv2d:1x8x8x384x448x3x3:p1"], ""),
+        ("adreno_v0.02", ["conv2d:1x128x128x32x256x1x1:float16"], "depthwise_conv2d_nchwc.image2d"),
+        ("vta_v0.10", ["conv2d:1x208x208x32x16x3x3:p1:int8", "conv2d:1x416x416x16x3x3x3:p1"], ""),
+    ],
+)
+def test_files_of_tophub_are_imported(name: str, workloads: list[str], skipped: str, tmp_path: Path) -> None:
+    logs, notes = import_file(DATA / "tophub" / f"{name}.log", tmp_path / "out", As())
+    assert [read_log(log.path).header.workload for log in logs] == workloads
+    assert len(notes) == bool(skipped) and skipped in "".join(notes)
 
 
 @pytest.mark.parametrize("line_ending", ["\n", "\r\n"])
