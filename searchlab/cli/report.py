@@ -26,7 +26,7 @@ from ..log.writer import is_locked
 from ..options import Share, Trials, check_option
 from ..policy import origins
 from ..run.study import Study
-from .terminal import AsJson, SuitePath, number, out, say, say_json, say_table
+from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table
 
 Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
 
@@ -170,7 +170,7 @@ def _of_study(where: Sequence[Path]) -> tuple[Study, Path]:
     others = [path for path in where if path.suffix != ".toml"]
     if len(files) > 1 or len(others) > 1 or not all(path.is_dir() for path in others):
         raise SearchlabError(f"pass at most one directory with the study {files[0]}: the one that contains its logs")
-    directory = others[0] if others else Path("results") / files[0].stem
+    directory = others[0] if others else logs_of(files[0])
     study = Study.load(files[0])
     planned = study.planned_runs()
     if not directory.is_dir():
@@ -228,7 +228,7 @@ def power(
     check_option("power", chance, Share)
     if tests and registered:
         raise SearchlabError("--tests and --registered cannot be combined; pass only one of them")
-    where = [Path("results") / path.stem if path.suffix == ".toml" else path for path in study]
+    where = [logs_of(path) if path.suffix == ".toml" else path for path in study]
     is_suite = len(study) == 1 and not study[0].exists() and study[0].parts[0] in installed_suites()
     if any((path / RESULT).is_file() for path in where):
         if len(where) > 1:

@@ -41,6 +41,7 @@ from .terminal import (
     err,
     interruptible,
     json_object,
+    logs_of,
     number,
     out,
     plugin,
@@ -99,7 +100,7 @@ def run(
     """Run a study, then report on it. To resume an interrupted study, repeat the command."""
     notes = err if as_json else out
     part, parts = parse_shard(shard) if shard else (1, 1)
-    directory = directory or Path("results") / study.stem
+    directory = directory or logs_of(study)
     loaded = Study.load(study)
     runs, left_out = loaded.plan()
     for reason in left_out:
@@ -284,7 +285,7 @@ def watch(
     """
     directory, read = study, partial(read_runs, readings=False)
     if study.suffix == ".toml":
-        directory = Path("results") / study.stem
+        directory = logs_of(study)
         read = partial(read_study_runs, Study.load(study))
     with suppress(KeyboardInterrupt), WatchServer(directory, read, port) as server:
         say(server.lines[0])

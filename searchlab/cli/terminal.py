@@ -22,7 +22,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from ..console import RUNS, Terminal, milliseconds, one_line, speed
-from ..errors import SearchlabError, SearchlabWarning
+from ..errors import SearchlabError, SearchlabWarning, warn
 from ..options import Batch, number_of
 
 if TYPE_CHECKING:
@@ -226,6 +226,18 @@ def plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
         else:
             pairs.append(part)
     return {"name": name, "options": dict(name_and_value(option) for option in [*pairs, *(options or [])])}
+
+
+def logs_of(study: Path) -> Path:
+    """Return the default directory for the logs of a study file: results/STUDY in the current directory.
+
+    Warns if only the directory of the study file contains results, since the user may have changed directory.
+    """
+    directory = Path("results") / study.stem
+    beside = study.parent / directory
+    if beside.is_dir() and not directory.exists():
+        warn(f"{directory} does not exist here, but {beside} does; specify it if it contains the logs of {study}")
+    return directory
 
 
 def _is_complete(option: str) -> bool:

@@ -359,6 +359,16 @@ def test_a_dry_run_says_what_would_be_run(study: Path, tmp_path: Path) -> None:
     assert "4 runs, 4 of them complete" in searchlab("run", study, "--dry-run", cwd=tmp_path).stdout
 
 
+def test_results_beside_the_study_file_are_pointed_out(study: Path, tmp_path: Path) -> None:
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results" / "study").mkdir(parents=True)
+    hint = "results/study does not exist here, but ../results/study does"
+    for command in (["run", "--dry-run"], ["report"], ["power"], ["watch"]):
+        done = searchlab(*command, f"../{study.name}", cwd=elsewhere)
+        assert hint in " ".join(done.stderr.split()), command
+        assert "results/study" in done.stdout if command[0] == "run" else done.returncode == 2
+
+
 @pytest.mark.parametrize("edited", ["objective", "proposer"])
 def test_a_study_whose_code_has_changed_is_refused_in_a_sentence(edited: str, tmp_path: Path) -> None:
     (tmp_path / "objective.py").write_text("def f(config):\n    return config['x']\n")
