@@ -160,10 +160,15 @@ class Row:
         return [column.number(self.values[measure.name]) for measure, column in self.columns() if column.name]
 
     def to_json(self) -> dict[str, Any]:
-        return {"strategy": self.strategy, **self.values}
+        """Return all values except those of each seed, which are those of the runs."""
+        plain = {name: msgspec.to_builtins(value) for name, value in self.values.items() if name != "score_by_seed"}
+        for value in plain.values():
+            if isinstance(value, dict):
+                value.pop("by_seed", None)
+        return {"strategy": self.strategy} | plain
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Row) and self.to_json() == other.to_json()
+        return isinstance(other, Row) and (self.strategy, self.values) == (other.strategy, other.values)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -27,7 +27,7 @@ from .contrasts import (
     p_values,
     with_adjusted,
 )
-from .measures import AREA, TRIALS, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
+from .measures import AREA, OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .model import (
     FOOTING,
     NO_NOISE,
@@ -43,7 +43,7 @@ from .model import (
     WorkloadSummary,
 )
 from .read import footing_notes
-from .runs import TARGET, By, ComparedRuns, WorkloadRuns, shared_prefix_length
+from .runs import TARGET, By, ComparedRuns, WorkloadRuns
 from .verdict import (
     answer,
     answer_word,
@@ -88,7 +88,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
         standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
-        text = verdict(rows, standing, TARGET, area=area, in_start=_in_start(runs, rows), so_far=bool(runs.waiting))
+        text = verdict(rows, standing, TARGET, area=area, so_far=bool(runs.waiting))
         workloads.append(msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text))
     answered = answers(tests.registered, workloads, combined, adjusted, area)
     waiting = any(item.waiting for item in comparison.values())
@@ -140,23 +140,6 @@ def _no_test(first: StrategySummary, second: StrategySummary) -> str:
     if first.one_run or second.one_run:
         return ONE_RUN
     return FOOTING if first.footing != second.footing else ""
-
-
-def _in_start(item: WorkloadRuns, rows: Sequence[StrategySummary]) -> str:
-    """Return a sentence on how many seeds reached the target during the start that the first two strategies share."""
-    if len(rows) < 2:
-        return ""
-    first, second = ({run.seed: run for run in item.strategies[row.strategy].compared} for row in rows[:2])
-    hits = rows[0].by_seed(TRIALS)
-    common = first.keys() & second.keys()
-    reached = sum(
-        hits[seed] <= shared_prefix_length([first[seed].log.configs, second[seed].log.configs]) for seed in common
-    )
-    return (
-        f"In {reached} of {counted(len(common), 'seed')}, their shared random start had already reached it."
-        if reached
-        else ""
-    )
 
 
 def _equal_proposals(item: WorkloadRuns) -> list[str]:
@@ -353,13 +336,13 @@ def _claims(pair: Pair, adjusted: Mapping[Key, float]) -> PairClaims:
 
 
 def _left_out(workloads: Sequence[WorkloadSummary], names: Sequence[str], by: By) -> list[str]:
-    """Return sentences about runs that the verdict omits because they stopped early, and about unequal trials."""
+    """Return sentences about runs that the verdict omits because they are not complete, and about unequal trials."""
     rows = [item.by_strategy[name] for item in workloads for name in names]
     sentences = []
     if stopped := [row for row in rows if row.interrupted]:
         runs = counted(sum(len(row.interrupted) for row in stopped), "run")
         strategies = listed(list(dict.fromkeys(row.strategy for row in stopped)))
-        sentences.append(f"Excluded because they were stopped early: {runs} of {strategies}.")
+        sentences.append(f"Excluded because they are not complete: {runs} of {strategies}.")
     unequal = [item for item in workloads if any(item.by_strategy[name].trials != item.horizon for name in names)]
     if unequal and by == "trials":
         budgets = listed([f"{item.horizon} on {item.workload}" for item in unequal])

@@ -113,7 +113,6 @@ def verdict(
     target: float,
     *,
     area: str = "area under the curve",
-    in_start: str = "",
     so_far: bool = False,
 ) -> str:
     """Return the verdict on one workload.
@@ -127,7 +126,6 @@ def verdict(
         standing: The leader's standing, or None if there is only one strategy.
         target: The fraction of the best known throughput that counts as converged.
         area: The name of the area by which strategies are compared.
-        in_start: A sentence about seeds that reached the target during the random start that two strategies share.
         so_far: Whether some runs have not begun yet. If so, or if seeds have different numbers of trials, the verdict
             says that it may change.
     """
@@ -144,7 +142,7 @@ def verdict(
         sentences.append(f"No strategy reaches {goal} in most of its seeds.")
     else:
         trials = {row.strategy: _median_text(row.trials_to_target) for row in rows[:2]}
-        sentences += [_values(f"Median trials to {goal}", trials), in_start]
+        sentences.append(_values(f"Median trials to {goal}", trials))
         timed = sorted(rows, key=_median_seconds)
         seconds = {row.strategy: _median_text(row.seconds_to_target) for row in timed[:2]}
         if timed[0] is not rows[0] and len(set(seconds.values())) > 1:

@@ -98,6 +98,7 @@ def made_up(table: Log, strategy: int, seed: int, trials: int) -> Iterator[Recor
         yield msgspec.structs.replace(
             table.records[place],
             index=index,
+            batch=None,
             at=(),
             propose_seconds=round(1e-4 + 1e-6 * batch, 7),
             train_seconds=round(1e-4 * (strategy % 2), 7),

@@ -342,7 +342,7 @@ def areas_in(file: Path, workloads: Sequence[str], strategies: Sequence[str]) ->
     """Return the mean areas in a report's ``summary.json``, of shape (strategies, workloads); NaN if one is missing."""
     try:
         found = {
-            (item["workload"], row["strategy"]): np.mean(row["area"]["by_seed"])
+            (item["workload"], row["strategy"]): row["area"]["value"]
             for item in msgspec.json.decode(file.read_bytes())["workloads"]
             for row in item["strategies"]
         }

@@ -83,7 +83,7 @@ def test_a_run_that_stopped_early_reaches_the_verdict(tmp_path: Path) -> None:
     facts = overall(tmp_path)
     assert facts is not None and facts.standing.leader == "good"
     assert " Some runs are not complete, so this may change. " in facts.verdict
-    assert facts.verdict.endswith(" Excluded because they were stopped early: 1 run of good.")
+    assert facts.verdict.endswith(" Excluded because they are not complete: 1 run of good.")
     assert facts.contrasts[0].runs == 8
 
 

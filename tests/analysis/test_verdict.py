@@ -120,14 +120,6 @@ def test_areas_are_shown_if_hardly_any_seed_reaches_the_target(tmp_path: Path) -
     )
 
 
-def test_a_target_reached_in_the_shared_start_is_mentioned(tmp_path: Path) -> None:
-    for seed, run in enumerate([[1, 10, 1, 1], [10, 1, 1, 1], [1, 1, 1, 10]]):
-        for name in "ab":
-            write(tmp_path, name, seed, run, shared=[f"start {seed} {trial}" for trial in range(2)])
-    text = summarize(read_runs(tmp_path)).workloads[0].verdict
-    assert "b 2. In 2 of 3 seeds, their shared random start had already reached it." in text
-
-
 def test_one_strategy(tmp_path: Path) -> None:
     summary = workload(tmp_path, {"a": [1]})
     assert summary.standing is None

@@ -49,6 +49,7 @@ AXES = ((BY_TRIALS, "trials"), (BY_SECONDS, "seconds of search and measurement")
 POINTS = 120  # maximum number of points in a line; a longer run is sampled
 PARTS = 8  # number of parts into which the budget is divided
 NEAR = 1.05  # a trial with at most this many times the lowest cost so far is near the best
+TWO_LINES = 28  # height of a row with a name of two lines, in pixels
 KNOBS = 6  # maximum number of knobs whose values are shown, the most important ones
 
 
@@ -563,7 +564,7 @@ def _differences(gaps: Sequence[Gap], styles: LineStyles, where: str) -> Chart:
         {"reference": ("each strategy minus ", styles.references(names))},
         y,
         colour,
-        height=len(names) - 1,
+        height=ROW * (len(names) - 1),
         layers=[
             {
                 "mark": {"type": "text", "align": "left", "dx": 8, "color": GREY},
@@ -633,7 +634,11 @@ def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) 
         strategies = [*strategies[1:], strategies[0]]
     views = ["all", *properties] if len(properties) > 1 else properties or ["all"]
     order = {"field": "order", "op": "min"}
-    y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order}
+    # A long name has two lines, so that it leaves room on a small screen.
+    lines = "split(replace(datum.label, regexp('^(.{8,26}[-:])'), '$1 '), ' ')"
+    label = f"length(datum.label) > 26 ? {lines} : datum.label"
+    axis = {"labelExpr": label, "labelLimit": 280, "labelLineHeight": 12, "labelOffset": -4}
+    y: Spec = {"field": "name", "type": "nominal", "title": None, "sort": order, "axis": axis}
 
     def spec(group: str) -> Spec:
         colour: Spec = {
@@ -652,7 +657,7 @@ def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) 
             {"strategy": ("strategy ", strategies), "reference": ("minus ", references)},
             y,
             colour,
-            height=len(groups),
+            height=TWO_LINES * len(groups),
             transform=[
                 {
                     "lookup": "workload",
@@ -670,7 +675,7 @@ def _workloads(pairs: Sequence[Row], groups: Sequence[Row], styles: LineStyles) 
             ],
             layers=[
                 {
-                    "mark": {"type": "tick", "thickness": 2, "size": ROW, "opacity": 0.5},
+                    "mark": {"type": "tick", "thickness": 2, "size": TWO_LINES, "opacity": 0.5},
                     "encoding": {"x": mean, "y": y, "color": colour},
                 }
             ],

@@ -349,7 +349,7 @@ def forest_chart(
             strategy's differences, ``strategy``.
         y: The encoding of the y axis.
         colour: The encoding of colours.
-        height: The number of rows.
+        height: The height in pixels.
         transform: Further transforms, which follow the choice of pairs.
         layers: Further layers, below the intervals.
         dots: Further channels of the dots' encoding.
@@ -361,7 +361,7 @@ def forest_chart(
     interval = "' [' + format(datum.from, '+.3f') + ', ' + format(datum.to, '+.3f') + ']'"
     return {
         "data": {"values": pairs},
-        "height": ROW * height,
+        "height": height,
         "params": [_select(name, label, options) for name, (label, options) in params.items()],
         "transform": [
             {"filter": f"({mirrored} || datum.second === reference){subject}"},

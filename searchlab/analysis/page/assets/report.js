@@ -50,7 +50,7 @@ function configure() {
   return {
     background: paper ? "white" : css("--card"), font: "system-ui, sans-serif", view: { stroke: null }, text: { fontSize: 12 },
     axis: { ...font, gridColor: line, domainColor: ink, tickColor: ink },
-    legend: { ...font, labelLimit: narrow ? 140 : 220, orient: narrow ? "bottom" : "right" },
+    legend: { ...font, labelLimit: narrow ? 300 : 220, orient: narrow ? "bottom" : "right" },
   };
 }
 
