@@ -132,16 +132,22 @@ def tune(
             progress=out,
         )
     say_table(
-        ("task", "trials", "best"),
+        ("task", "occurs", "MFLOP", "GFLOPS", "time", "total", "share", "trials", "ended"),
         (
             (
-                task,
-                len(result.trials),
-                time_text(min(trial.cost for trial in result.trials)),
+                row["task"],
+                row["occurs"],
+                f"{row['flops'] / 1e6:,.1f}" if row["flops"] else "",
+                f"{row['gflops']:.1f}" if row["gflops"] > 0 else "",
+                time_text(row["seconds"]),
+                time_text(row["total_seconds"]),
+                f"{row['share']:.0%}" if row["share"] >= 0 else "",
+                row["trials"],
+                "yes" if row["ended"] else "",
             )
-            for task, result in tuned.results.items()
+            for row in tuned.to_frame().to_dict("records")
         ),
-        right=("trials", "best"),
+        right=("occurs", "MFLOP", "GFLOPS", "time", "total", "share", "trials"),
     )
     for task, reason in tuned.left_out.items():
         say(f"not tuned: {task}: {reason}")

@@ -34,6 +34,7 @@ from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler, tell
 from .tasks import Task, lower, tasks_of, to_module
 
 if TYPE_CHECKING:
+    import pandas as pd
     import tvm
 
 LOGS = "tasks"
@@ -48,6 +49,7 @@ class TunedModel:
 
     Attributes:
         module: The lowered module with the best programs, which ``tvm.compile(module, target)`` accepts.
+        tasks: The tuned tasks.
         results: The result of each task's run, by workload.
         left_out: A mapping from each task that was not tuned to the reason.
         decisions: The scheduler's decisions, one for each round.
@@ -56,11 +58,41 @@ class TunedModel:
     """
 
     module: tvm.IRModule
+    tasks: Sequence[Task]
     results: Mapping[str, Result]
     left_out: Mapping[str, str]
     decisions: Sequence[Decision]
     comparison: ModelComparison | None = None
     library: Path | None = None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a data frame with a row for each tuned task.
+
+        Its columns are ``task``, ``occurs``, ``flops`` (0 if unknown), ``gflops`` (NaN if unknown), ``seconds`` (the
+        fastest trial's cost, infinite if none succeeded), ``total_seconds`` (``seconds`` times ``occurs``), ``share``
+        (of the sum of ``total_seconds``), ``trials``, and ``ended`` (whether the search ended by itself).
+        """
+        import pandas as pd
+
+        ended = {decision.task for decision in self.decisions if not decision.trials}
+        seconds = [min(trial.cost for trial in self.results[task.name].trials) for task in self.tasks]
+        totals = [task.occurs * cost for task, cost in zip(self.tasks, seconds, strict=True)]
+        model = sum(total for total in totals if math.isfinite(total))
+        rows = [
+            {
+                "task": task.name,
+                "occurs": task.occurs,
+                "flops": task.flops,
+                "gflops": task.flops / cost / 1e9 if task.flops else math.nan,
+                "seconds": cost,
+                "total_seconds": total,
+                "share": total / model if math.isfinite(total) else math.nan,
+                "trials": len(self.results[task.name].trials),
+                "ended": task.name in ended,
+            }
+            for task, cost, total in zip(self.tasks, seconds, totals, strict=True)
+        ]
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         trials = sum(len(result.trials) for result in self.results.values())
@@ -175,7 +207,7 @@ def tune_model(
     if compile:
         with machine_alone():
             comparison, library = compare_models(untuned, applied, resolved, Path(out) / LIBRARY, seed)
-    return TunedModel(applied, results, left_out, decisions, comparison, library)
+    return TunedModel(applied, tasks, results, left_out, decisions, comparison, library)
 
 
 def _works(result: Result) -> bool:

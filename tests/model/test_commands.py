@@ -42,6 +42,9 @@ def test_a_model_is_tuned_and_what_was_left_out_is_said(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "not tuned: transpose: it only moves" in done.stdout
+    header, *rows = done.stdout.splitlines()
+    assert header.split() == ["task", "occurs", "MFLOP", "GFLOPS", "time", "total", "share", "trials", "ended"]
+    assert sum(row.split()[-1] == "2" for row in rows if row.startswith("gemm:")) == 2
     assert "the model takes " in done.stdout and "its outputs differ by at most " in done.stdout
 
 

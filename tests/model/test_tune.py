@@ -58,6 +58,10 @@ def decisions(out: Path) -> list[Decision]:
 def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     done = tuned(tmp_path / "mlp", 8, compile=True)
     assert sum(len(result.trials) for result in done.results.values()) == 8
+    frame = done.to_frame().set_index("task")
+    assert list(frame.index) == list(done.results) and frame["trials"].sum() == 8 and not frame["ended"].any()
+    assert frame["share"].sum() == pytest.approx(1)
+    assert frame["gflops"].to_numpy() == pytest.approx((frame["flops"] / frame["seconds"] / 1e9).to_numpy())
     assert done.comparison is not None and done.comparison.difference < 1e-5
     assert all(seconds > 0 for seconds in (*done.comparison.before, *done.comparison.after))
     if done.library is None:
