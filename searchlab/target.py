@@ -80,6 +80,7 @@ CPU_CACHES = {
     "cortex-a76": (Cache(64 << 10, 4), Cache(512 << 10, 8), Cache(2 << 20, 16)),  # Raspberry Pi 5
     "carmel": (Cache(64 << 10, 4), Cache(2 << 20, 16), Cache(4 << 20, 16)),  # NVIDIA Jetson AGX Xavier
     "apple-a14": (Cache(128 << 10, 8), Cache(12 << 20, 12, 128)),  # Apple M1, a performance core
+    "cortex-m7": (Cache(16 << 10, 4, 32), Cache(512 << 10, 8, 32)),  # STM32H743; instead of an L2, its SRAM: a guess
 }
 """The default caches for targets with these CPUs, unless the target is the local machine."""
 
@@ -119,9 +120,19 @@ class Target:
     def tvm(self) -> tvm.target.Target:
         import tvm
 
-        # MetaSchedule divides the work by the number of cores and fails if it is missing.
-        cores = {"num-cores": self.cores} if self.kind == "llvm" else {}
-        return tvm.target.Target({**cores, **self.spec})
+        spec = self.spec
+        if self.kind == "llvm":
+            # MetaSchedule divides the work by the number of cores and fails if it is missing.
+            spec = {"num-cores": self.cores, **spec}
+            if "v" in self._features:
+                # For RISC-V's V, TVM makes vectors of any length, and then computes sums of products element by
+                # element. Without it, vectors have a fixed length, and LLVM uses the instructions, which are Zve64d's.
+                spec = {**spec, "mattr": [*spec.get("mattr", []), "-v"], "vector-width": 8 * self.simd_bytes}
+        return tvm.target.Target(spec)
+
+    @cached_property
+    def _features(self) -> set[str]:
+        return _features(self.spec)
 
     @cached_property
     def is_foreign(self) -> bool:
@@ -133,14 +144,22 @@ class Target:
 
     @cached_property
     def simd_bytes(self) -> int:
-        """The width of a vector register in bytes."""
+        """The width of a vector register in bytes, or 4 if the CPU has none."""
         from tvm.target import codegen
 
         if "vector-width" in self.spec:
             return int(self.spec["vector-width"]) // 8
-        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, so the CPU's features are used.
-        if "sse2" in (features := {str(name) for name in codegen.llvm_get_cpu_features(self.tvm)}):
+        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, and 128 for CPUs without vectors. The
+        # CPU's features are used instead.
+        features = self._features
+        if "sse2" in features:
             return 64 if "avx512f" in features else 32 if "avx" in features else 16
+        if widths := [int(match[1]) for name in features if (match := re.fullmatch(r"zvl(\d+)b", name))]:
+            return max(widths) // 8
+        if architecture(str(self.spec.get("mtriple"))).startswith("riscv") or features & {"mclass", "mve"} == {
+            "mclass"
+        }:
+            return 4
         return int(codegen.llvm_get_vector_width(self.tvm)) // 8
 
     def __eq__(self, other: object) -> bool:

@@ -31,6 +31,26 @@ def test_simd_width_follows_the_cpu(cpu: str, simd_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("triple", "cpu", "simd_bytes"),
+    [
+        ("riscv64-unknown-linux-gnu", "sifive-x280", 64),
+        ("riscv64-unknown-linux-gnu", "sifive-u74", 4),  # has no vectors
+        ("thumbv7em-none-eabihf", "cortex-m7", 4),  # nor has this one
+        ("thumbv8.1m.main-none-eabihf", "cortex-m55", 16),
+        ("aarch64-linux-gnu", "neoverse-n1", 16),
+    ],
+)
+def test_simd_width_follows_a_cpu_of_another_kind(triple: str, cpu: str, simd_bytes: int) -> None:
+    assert resolve_target({"kind": "llvm", "mtriple": triple, "mcpu": cpu}).simd_bytes == simd_bytes
+
+
+def test_a_microcontroller_has_small_caches() -> None:
+    l1, memory = resolve_target({"kind": "llvm", "mtriple": "thumbv7em-none-eabihf", "mcpu": "cortex-m7"}).caches
+    assert (l1.size, l1.ways, l1.line) == (16 << 10, 4, 32)
+    assert memory.size == 512 << 10
+
+
+@pytest.mark.parametrize(
     "spec",
     [
         "native",
@@ -48,7 +68,8 @@ def test_a_target_survives_json_and_pickle(spec: object) -> None:
 @pytest.mark.parametrize("cpu", CPU_CACHES)
 def test_known_cpus_can_be_built_for_and_bring_their_caches(cpu: str) -> None:
     arm = cpu.startswith(("neoverse", "cortex", "carmel", "apple"))
-    target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": f"{'aarch64' if arm else 'x86_64'}-linux-gnu"})
+    triple = "thumbv7em-none-eabihf" if cpu == "cortex-m7" else f"{'aarch64' if arm else 'x86_64'}-linux-gnu"
+    target = resolve_target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
     assert target.caches == CPU_CACHES[cpu]
     for cache in target.caches:  # a power of two of sets, unless the L3 is in slices, one a core
         sets = cache.size // (cache.ways * cache.line)

@@ -21,10 +21,18 @@ UNROLLED = 4
 
 
 def registers(target: Target) -> int:
-    """Return the number of vector registers: 16 on x86 before AVX-512, and 32 elsewhere."""
+    """Return the number of vector registers, or of registers for floating-point numbers if there are no vectors.
+
+    There are 16 on x86 before AVX-512 and in 32-bit Arm's NEON, 8 in its Helium (MVE), and 32 elsewhere.
+    """
     from tvm.target.codegen import target_has_features
 
-    return 16 if target_has_features("sse2", target.tvm) and not target_has_features("avx512f", target.tvm) else 32
+    def has(feature: str) -> bool:
+        return bool(target_has_features(feature, target.tvm))
+
+    if has("mve"):
+        return 8
+    return 16 if (has("sse2") and not has("avx512f")) or (has("neon") and has("aclass") and has("v7")) else 32
 
 
 def finish(sch: Schedule, block: SBlockRV) -> SBlockRV:

@@ -28,6 +28,9 @@ PACKINGS = [{"pack_a": a, "pack_b": b} for a in (True, False) for b in (True, Fa
 
 X86 = "x86_64-unknown-linux-gnu"
 NEOVERSE_N1 = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
+X280 = {"kind": "llvm", "mtriple": "riscv64-unknown-linux-gnu", "mcpu": "sifive-x280"}
+CORTEX_M7 = {"kind": "llvm", "mtriple": "thumbv7em-none-eabihf", "mcpu": "cortex-m7"}
+CORTEX_M55 = {"kind": "llvm", "mtriple": "thumbv8.1m.main-none-eabihf", "mcpu": "cortex-m55"}
 
 
 def samples(space: GuidedGemm, count: int = 1) -> list[Config]:
@@ -293,10 +296,15 @@ CPUS = [
     ({"kind": "llvm", "mcpu": "haswell", "mtriple": X86}, 16, r"vfn?madd\d+ps\s.*%ymm", r"vfn?madd\d+ss\s"),
     ({"kind": "llvm", "mcpu": "skylake-avx512", "mtriple": X86}, 32, r"vfn?madd\d+ps\s.*%zmm", r"vfn?madd\d+ss\s"),
     (NEOVERSE_N1, 32, r"fmla\s+v\d+\.4s, v\d+\.4s, v\d+\.", r"fmadd\s"),
+    # TVM uses NEON on a CPU with SVE.
+    ({**NEOVERSE_N1, "mcpu": "neoverse-v1"}, 32, r"fmla\s+v\d+\.4s, v\d+\.4s, v\d+\.", r"fmadd\s|\bz\d+\.s"),
+    (X280, 32, r"vfm(acc|add)\.v[fv]\s", r"\sfmadd\.s\s"),
 ]
 
 
-@pytest.mark.parametrize(("spec", "count", "fused", "scalar"), CPUS, ids=["avx2", "avx512", "neon"])
+@pytest.mark.parametrize(
+    ("spec", "count", "fused", "scalar"), CPUS, ids=["avx2", "avx512", "neon", "neon-of-sve", "riscv-v"]
+)
 @pytest.mark.parametrize("options", [{}, {"pack_a": False, "pack_b": False}], ids=["packed", "in-place"])
 @pytest.mark.parametrize("algorithm", ["B3A2C0", "C3A2B0", "C3B2A0"])
 def test_micro_kernels_are_vector_multiply_adds_elsewhere(
@@ -312,11 +320,35 @@ def test_micro_kernels_are_vector_multiply_adds_elsewhere(
     assert not re.search(scalar, assembly)
 
 
-def test_int8_is_widened_in_vectors() -> None:
-    space = GuidedGemm(gemm(64, 64, 64, "int8"), resolve_target(NEOVERSE_N1))
+@pytest.mark.parametrize(
+    ("spec", "dtype", "instruction"),
+    [
+        (NEOVERSE_N1, "int8", r"smlal2?\s+v\d+\.4s"),
+        (NEOVERSE_N1, "uint8", r"umlal2?\s+v\d+\.4s"),
+        (X280, "int8", r"vwmacc\.v[vx]\s"),
+        (X280, "int16", r"vwmacc\.v[vx]\s"),
+    ],
+)
+def test_integers_are_widened_in_vectors(spec: dict[str, str], dtype: str, instruction: str) -> None:
+    space = GuidedGemm(gemm(64, 64, 64, dtype), resolve_target(spec))
     config = Config({"mr": 4, "nr": 2 * space.lanes})
     assembly = tvm.compile(space.schedule(config).mod, target=space.target.tvm).mod.inspect_source("asm")
-    assert len(re.findall(r"smlal2?\s+v\d+\.4s", assembly)) >= 4 * 2 * UNROLLED
+    assert len(re.findall(instruction, assembly)) >= 4 * 2 * UNROLLED
+
+
+@pytest.mark.parametrize(
+    ("spec", "lanes", "count", "instruction"),
+    [(CORTEX_M7, 1, 32, r"vfma\.f32\s+s\d"), (CORTEX_M55, 4, 8, r"vfma\.f32\s+q\d")],
+    ids=["scalar", "helium"],
+)
+def test_microcontrollers_multiply_and_add_in_registers(
+    spec: dict[str, str], lanes: int, count: int, instruction: str
+) -> None:
+    space = GuidedGemm(gemm(61, 67, 71), resolve_target(spec))
+    assert (space.lanes, registers(space.target)) == (lanes, count)
+    config = Config({"mr": 2, "nr": 2 * lanes})
+    assembly = tvm.compile(space.schedule(config).mod, target=space.target.tvm).mod.inspect_source("asm")
+    assert len(re.findall(instruction, assembly)) >= 2 * 2 * UNROLLED
 
 
 @pytest.mark.parametrize(("n", "lanes"), [(1000, 8), (1024, 16), (1001, 16)])
