@@ -149,8 +149,8 @@ class Target:
 
         if "vector-width" in self.spec:
             return int(self.spec["vector-width"]) // 8
-        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, and 128 for CPUs without vectors. The
-        # CPU's features are used instead.
+        # llvm_get_vector_width returns 512 for any x86 CPU, even one with only SSE, and 128 for CPUs without vectors.
+        # The features are used instead.
         features = self._features
         if "sse2" in features:
             return 64 if "avx512f" in features else 32 if "avx" in features else 16
