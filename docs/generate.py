@@ -64,6 +64,8 @@ def write_all() -> None:
     folder.mkdir(exist_ok=True)
     for name, text in pages.items():
         write(folder / f"{name}.md", text)
+    for name in SCRIPTS:
+        write(folder / f"{name}.ipynb", script_notebook(name))
     for name in NOTEBOOKS:
         write(DOCS / "tutorials" / f"{name}.ipynb", notebook(name))
 
@@ -361,10 +363,8 @@ def tutorial(name: str) -> str:
     if unknown := set(outputs) - {title for title, _ in cells}:
         raise ValueError(f"{name}.py has no cells {sorted(unknown)}: rerecord it with python docs/record.py {name}")
     for title, code in cells:
-        comment = re.match(r"(?:#[^\n]*\n)*", code)
-        assert comment is not None
-        text = re.sub(r"^# ?", "", comment[0], flags=re.MULTILINE)
-        lines += [f"## {title}", "", text, f"```python\n{code[comment.end() :].strip()}\n```", ""]
+        text, code = comment_of(code)
+        lines += [f"## {title}", "", text, f"```python\n{code}\n```", ""]
         if printed := outputs.get(title, "").strip():
             lines += [f"```text\n{printed}\n```", ""]
     return "\n".join(lines)
@@ -386,6 +386,37 @@ def notebook(name: str) -> str:
         if cell["cell_type"] == "code" and (plot := re.search(r"\.(plot_\w+)\(\)$", "".join(cell["source"]))):
             cell["metadata"] = {"mystnb": {"image": {"alt": NOTEBOOKS[name][plot[1]]}}}
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def script_notebook(name: str) -> str:
+    """Return a tutorial's script as a notebook without outputs, in which programs and traces are highlighted."""
+    script = (ROOT / "studies" / "tutorials" / f"{name}.py").read_text("utf-8")
+    docstring = re.match(r'"""(.*?)"""', script, re.DOTALL)
+    assert docstring is not None
+    cells = [("markdown", docstring[1].strip())]
+    for title, code in cells_of(script):
+        text, code = comment_of(code)
+        cells += [("markdown", f"## {title}\n\n{text}".strip())]
+        code = re.sub(r"print\((.+)\.script\(\)\)", r"\1.show()", code)
+        cells += [("code", re.sub(r"print\((.+\.trace)\)", r"\1.show()", code))]
+    empty = {"code": {"execution_count": None, "outputs": []}}
+    content = {
+        "cells": [
+            {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, **empty.get(kind, {}), "source": source}
+            for number, (kind, source) in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def comment_of(code: str) -> tuple[str, str]:
+    """Return the comment at the beginning of a cell as Markdown, and the rest of the cell."""
+    comment = re.match(r"(?:#[^\n]*\n)*", code)
+    assert comment is not None
+    return re.sub(r"^# ?", "", comment[0], flags=re.MULTILINE), code[comment.end() :].strip()
 
 
 def cells_of(script: str) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ Of 300 random configs of that space, 71 were within the limits of an sm_90, so 2
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
@@ -137,12 +138,12 @@ print(f"Its config 9881539: {theirs.show(published)}\n")
 # ``xgb`` searches like AutoTVM's XGBTuner: simulated annealing on the predictions of an XGBoost model that is trained
 # on all trials so far. The first 8 trials are random. Every trial is logged before the next batch begins: when you run
 # the script again, it does not repeat logged trials, and with more ``--trials``, it continues.
+#
+# At level INFO, the logger ``searchlab`` reports each new trial with its result, the best one so far and its config. On
+# the command line, ``searchlab tune -v`` does the same.
+logging.basicConfig(stream=sys.stdout, format="  %(message)s")
+logging.getLogger("searchlab").setLevel(logging.INFO)
 log = args.out / f"autotvm_conv2d-{'small-' if args.small else ''}{target.kind}.jsonl"
-
-
-def show(trial: searchlab.Trial, replayed: bool) -> None:
-    said = trial.measurement.failure or f"{workload.flops / trial.cost / 1e9:7.1f} GFLOPS"
-    print(f"  trial {trial.index:3d}: {said}", flush=True)
 
 
 result = searchlab.tune(
@@ -152,7 +153,6 @@ result = searchlab.tune(
     trials=trials,
     seed=0,
     log=log,
-    on_trial=show,
 )
 
 # %% The best config

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.s_tir import Schedule
 
@@ -141,6 +142,17 @@ for seed in SEEDS[:2]:
     drawn = Schedule(workload.module, seed=seed)
     stochastic(drawn)
     print(drawn.trace)
+
+# What does a sample change? Not the program: the factors are variables, and only the trace knows their values. The
+# program changes in the next step, which uses them.
+step_by_step = Schedule(workload.module, seed=SEEDS[0])
+_, j, _ = step_by_step.get_loops(step_by_step.get_sblock("gemm"))
+factors = step_by_step.sample_perfect_tile(j, n=2, max_innermost_factor=64)
+same = tvm_ffi.structural_equal(step_by_step.mod, workload.module)
+print(f"\nA sampled factor is a variable, {type(factors[0]).__name__}, with the value {step_by_step.get(factors[0])}.")
+print(f"After sampling, the program is {'the same' if same else 'another'}. After the split, it is:")
+step_by_step.split(j, factors)
+print(step_by_step.mod.script())
 
 # %% The function is a space
 # In searchlab, this function is a search space: whatever it samples is a knob, and a config contains the decisions.

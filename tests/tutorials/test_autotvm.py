@@ -19,6 +19,9 @@ def test_small_run(tmp_path: Path) -> None:
     assert "ConfigSpace (len=10454400, range_length=10454400, space_map=" in text
     assert "('tile_rc', [-1, 4, 1])" in text and ",None,9881539\n" in text
 
+    for index in range(9):
+        assert len(re.findall(rf"^  conv2d:.*, xgb, seed 0, trial {index}: .* \(best .*\) with {{", text, re.M)) == 1
+
     result = load_log(tmp_path / "autotvm_conv2d-small-llvm.jsonl")
     assert [trial.index for trial in result.trials] == list(range(9))
     (shown, index) = re.findall(r"^(\[.*'pack_weight', .*\]),None,(\d+)$", text, re.MULTILINE)[0]
