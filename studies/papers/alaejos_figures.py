@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from searchlab.target import Target, resolve_target
 from searchlab.workload import PACK, Conv2d, Gemm, parse_workload
 from searchlab.workload.base import arguments_of
 from searchlab_spaces.guided.gemm import GuidedGemm
-from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS
+from searchlab_spaces.guided.gemm_algorithms import ALGORITHMS, DIMS, EXTENT, Algorithm
 from searchlab_spaces.guided.words import missing_instruction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -51,6 +51,7 @@ leave_folder()
 STUDIES = Path(__file__).parents[1]
 KEPT = STUDIES / "reference" / "alaejos"
 PAGE = STUDIES.parent / "docs" / "results" / "manual-versus-automatic.md"
+DIAGRAM = PAGE.with_name("gemm-algorithms.svg")
 MEASURE = {"kind": "local", "repeat": 3, "min_repeat_ms": 10}
 
 TALK = "gemm:2000x2000x2000"
@@ -557,6 +558,60 @@ the counterpart of each of its figures, with the command that measures and draws
 """
 
 
+STYLE = """
+  .diagram {
+    --ink: var(--pst-color-text-base, #222832); --soft: var(--pst-color-text-muted, #48566b);
+    --box: var(--pst-color-surface, #f3f4f5); --hue: var(--pst-color-primary, #0a7d91);
+  }
+  @media (prefers-color-scheme: dark) {
+    .diagram {
+      --ink: var(--pst-color-text-base, #e6edf3); --soft: var(--pst-color-text-muted, #b0bac6);
+      --box: var(--pst-color-surface, #22272e); --hue: var(--pst-color-primary, #3fb1c5);
+    }
+  }
+  .diagram text { font: 11.5px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--soft); }
+  .diagram text { text-anchor: middle; }
+  .diagram .name { font-size: 14px; font-weight: 600; fill: var(--ink); }
+  .diagram rect { fill: var(--box); stroke: var(--hue); stroke-width: 1.5; }
+"""
+
+
+def places(algorithm: Algorithm) -> dict[str, str]:
+    """Return what each level of the memory holds, from the registers to the L3 cache, such as ``A: mc x kc``."""
+
+    def part(operand: str, sizes: Mapping[str, str]) -> str:
+        return f"{operand}: {' x '.join(f'{EXTENT[dim]}{sizes[dim]}' for dim in DIMS[operand])}"
+
+    outer, inner, resident = algorithm.operands
+    blocks, tile = dict.fromkeys("ijp", "c"), dict.fromkeys("ijp", "r")
+    return {
+        "registers": part(resident, tile),
+        "L1": f"micro-panel of {part(outer, {**tile, algorithm.s: 'c'})}",
+        "L2": part(inner, blocks),
+        "L3": part(outer, blocks),
+    }
+
+
+def diagram() -> str:
+    """Return a drawing of the six algorithms: where the operands live, and the order of the loops."""
+    width, height = 232, 214
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {3 * width} {2 * height}" class="diagram">']
+    parts.append(f"<style>{STYLE}</style>")
+    for index, (name, algorithm) in enumerate(ALGORITHMS.items()):
+        left, top = index // 2 * width, index % 2 * height
+        middle = left + width // 2
+        parts.append(f'<text class="name" x="{middle}" y="{top + 20}">{name}</text>')
+        for level, (place, content) in enumerate(places(algorithm).items()):
+            size, y = 160 + 18 * level, top + 30 + 34 * level
+            parts.append(f'<rect x="{middle - size // 2}" y="{y}" width="{size}" height="28" rx="4"/>')
+            parts.append(f'<text x="{middle}" y="{y + 18}">{place}, {content}</text>')
+        published = replace(algorithm, published=True)
+        for line, (label, order) in enumerate({"published": published, "default": algorithm}.items()):
+            loops = ", ".join(order.order(one_pass=False))
+            parts.append(f'<text x="{middle}" y="{top + 182 + 16 * line}">{label}: {loops}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 def page() -> Iterator[str]:
     """Yield the parts of the page."""
     yield HEAD
@@ -566,6 +621,11 @@ def page() -> Iterator[str]:
         if tested
         else "They have not been run yet.\n"
     )
+    yield "## Where the operands live\n"
+    yield "In the name XnYmZ0, a block of X stays in the L3 cache, one of Y in the L2 cache, and a micro-tile of Z in"
+    yield "registers. The loops are listed from the outside; `order` selects those that the authors published. With the"
+    yield "default order, a block of B or A in the L3 cache is packed in the full depth of k if C is in registers.\n"
+    yield f"![The operands in registers and caches, and the loops, of {', '.join(ALGORITHMS)}]({DIAGRAM.name})\n"
     for name, figure in FIGURES.items():
         yield f"## {figure.title}\n"
         yield f"{figure.says}\n"
@@ -609,6 +669,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except SearchlabError as error:
         sys.exit(str(error))
     if options.page or options.record:
+        DIAGRAM.write_text(diagram(), "utf-8")
         PAGE.write_text("\n".join(page()).rstrip() + "\n", "utf-8")
 
 

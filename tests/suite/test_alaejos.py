@@ -95,6 +95,23 @@ def test_an_unknown_figure_is_refused(figures: ModuleType) -> None:
 def test_the_page_follows_the_records(figures: ModuleType) -> None:
     """If this fails, run ``python studies/papers/alaejos_figures.py --page``."""
     assert figures.PAGE.read_text("utf-8") == "\n".join(figures.page()).rstrip() + "\n"
+    assert figures.DIAGRAM.read_text("utf-8") == figures.diagram()
+
+
+def test_the_diagram_places_the_operands(figures: ModuleType) -> None:
+    goto, other = (figures.places(figures.ALGORITHMS[name]) for name in ("B3A2C0", "A3C2B0"))
+    assert goto == {
+        "registers": "C: mr x nr",
+        "L1": "micro-panel of B: kc x nr",
+        "L2": "A: mc x kc",
+        "L3": "B: kc x nc",
+    }
+    assert other == {
+        "registers": "B: kr x nr",
+        "L1": "micro-panel of A: mc x kr",
+        "L2": "C: mc x nc",
+        "L3": "A: mc x kc",
+    }
 
 
 def test_the_page_states_the_command_of_each_figure(
