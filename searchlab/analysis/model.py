@@ -154,12 +154,6 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         return {"unit": self.unit, "goal": f"{100 * target:g} %"}
 
     @property
-    def score_ranges(self) -> str:
-        """The trials that scores cover, such as "17 to 52"; several ranges if spaces differ. Empty without scores."""
-        ranges = {(row.score_first, row.score_trials) for row in self.strategies if row.score}
-        return " or ".join(f"{first} to {last}" for first, last in sorted(ranges, key=str))
-
-    @property
     def by_strategy(self) -> dict[str, StrategySummary]:
         return {row.strategy: row for row in self.strategies}
 

@@ -160,7 +160,7 @@ class StrategyRuns:
     def scores(self) -> Floats | None:
         """The score of each run that is compared, shape (runs,), or None if runs in the space cannot be scored."""
         search = self.workload.random_search.get(self.space)
-        return search.mean_scores(self.workload.score_curves[self.strategy]) if search else None
+        return search.scores(self.lowest) if search else None
 
     @property
     def search(self) -> RandomSearch | None:
@@ -398,15 +398,6 @@ class WorkloadRuns:
         for group in self.strategies.values():
             by_space.setdefault(group.space, []).append(group)
         return by_space
-
-    @cached_property
-    def score_curves(self) -> dict[str, Floats]:
-        """The scores at each trial up to the cutoff, for each strategy that can be scored: shape (runs, trials)."""
-        return {
-            name: search.score_curves(group.lowest)
-            for name, group in self.strategies.items()
-            if (search := self.random_search.get(group.space))
-        }
 
 
 ComparedRuns = dict[str, WorkloadRuns]

@@ -174,7 +174,7 @@ FEWEST = 200
 STALE = 0.02
 """The largest share of logs that may be missing from the cache without causing the cache to be rewritten."""
 
-_CONFIGS = "configs-3"  # the key of all configs in this version
+_CONFIGS = "configs-4"  # the key of all configs in this version
 _TAIL = 4096  # bytes
 _READINGS = ("counts", "readings")
 _DTYPES = {

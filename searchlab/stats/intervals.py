@@ -76,20 +76,6 @@ def mean_interval(values: Floats) -> Interval:
     return t_interval(value, float(np.var(values, ddof=1)) / len(values), len(values) - 1)
 
 
-def mean_intervals(values: Floats) -> Floats:
-    """Return the mean of each column of ``values``, shape (runs, n), and the ends of its :func:`mean_interval`.
-
-    The result has shape (3, n). The ends are NaN where there is no interval.
-    """
-    runs = len(values)
-    rows = np.ascontiguousarray(values.T)  # so that the sums are bitwise equal to those of single columns
-    means, half = rows.mean(axis=1), np.full(len(rows), np.nan)
-    if runs > 1:
-        half = float(stdtrit(runs - 1, 1 - _TAIL)) * np.sqrt(rows.var(axis=1, ddof=1) / runs)
-        half[np.round(np.ptp(rows, axis=1), DECIMALS) == 0] = np.nan
-    return np.stack((means, means - half, means + half))
-
-
 def mean_of_means_interval(sample: Sample) -> Interval:
     """Return the mean over workloads of the mean over runs, with its interval for these workloads.
 

@@ -255,17 +255,13 @@ class RandomSearch:
         """The last trial of a score."""
         return len(self.baseline)
 
-    def score_curves(self, so_far: Floats) -> Floats:
-        """Return :func:`score_curve` up to the last trial; ``so_far`` are lowest seconds, shape (runs, trials)."""
-        logs = np.minimum(np.log(so_far), self.slowest)
-        return score_curve(logs[:, : self.last], self.baseline, self.best)
+    def scores(self, so_far: Floats) -> Floats | None:
+        """Return the score of each run, or None if nothing can be gained.
 
-    def mean_scores(self, curves: Floats) -> Floats | None:
-        """Return the score of each run, given its :meth:`score_curves`, or None if nothing can be gained."""
-        start = self.first - 1
+        Args:
+            so_far: The lowest seconds after each trial, shape (runs, trials).
+        """
+        logs = np.minimum(np.log(so_far), self.slowest)
+        curves, start = score_curve(logs[:, : self.last], self.baseline, self.best), self.first - 1
         scores = mean_score(curves[:, start:], self.baseline[start:], self.best)
         return scores if np.isfinite(scores).all() else None
-
-    def scores(self, so_far: Floats) -> Floats | None:
-        """Return the score of each run, given its lowest seconds so far, or None if nothing can be gained."""
-        return self.mean_scores(self.score_curves(so_far))

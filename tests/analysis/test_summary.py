@@ -404,7 +404,6 @@ def test_the_shared_random_start_is_excluded_from_the_score(tmp_path: Path) -> N
     item = only(tmp_path)
     rows = item.by_strategy
     assert {row.score_first for row in rows.values()} == {5} and rows["random"].score_trials == 8
-    assert item.score_ranges == "5 to 8"
     assert rows["learns"].score_by_seed == rows["own"].score_by_seed == pytest.approx([1] * 3)
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from random import Random
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from searchlab.stats.intervals import (
     improvement_interval,
     interquartile_interval,
     mean_interval,
-    mean_intervals,
     mean_of_means_interval,
     median_interval,
     share_interval,
@@ -195,13 +193,3 @@ def test_intervals_cover_what_they_say(name: str, seeds: int) -> None:
         for lower, upper in [ends(interval)]
     ]
     assert 0.915 <= np.mean(covered) <= (1 if name == "share" else 0.98)
-
-
-@given(st.integers(1, 5), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_intervals_of_many_means_are_those_of_each(runs: int, columns: int, random: Random) -> None:
-    values = np.array([[random.choice([0.5, random.random()]) for _ in range(columns)] for _ in range(runs)])
-    intervals = mean_intervals(values.reshape(runs, columns))
-    for own, (value, lower, upper) in zip(values.T, intervals.T, strict=True):
-        interval = mean_interval(own)
-        assert value == interval.value
-        np.testing.assert_array_equal((lower, upper), np.array((interval.lower, interval.upper), dtype=np.float64))
