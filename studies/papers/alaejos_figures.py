@@ -169,6 +169,12 @@ def algorithms(settings: Settings) -> Iterator[Row]:
     yield from best_of(settings, spaces | {"B3A2C0, jc pc ic": {"order": "published", "kc": "paper"}})
 
 
+def loop_orders(settings: Settings) -> Iterator[Row]:
+    """Yield a row for each order of the three loops of the definition."""
+    orders = ("ijk", "ikj", "jik", "jki", "kij", "kji")
+    yield from best_of(settings, {order: {"variant": "basic", "loops": order} for order in orders})
+
+
 def parallel_loops(settings: Settings) -> Iterator[Row]:
     """Yield a row for each loop of B3A2C0 that may be parallel, and each number of threads."""
     yield from best_of(settings, {loop: {"parallel": loop} for loop in ("none", "auto", "jc", "ic", "jr", "ir")})
@@ -454,6 +460,15 @@ FIGURES = {
         bars,
         LAYERS,
         55,
+    ),
+    "loop-orders": Figure(
+        "Three loops in any order",
+        "The definition without blocks or packing, vectorised over j: the best of four widths for each order.",
+        loop_orders,
+        bars,
+        LAYERS,
+        15,
+        trials=4,
     ),
     "parallel": Figure(
         "The parallel loop",

@@ -38,6 +38,7 @@ def rows(figures: ModuleType, out: Path, name: str, *options: str, workload: str
     [
         ("packing", ["neither", "A", "B", "A and B"]),
         ("algorithms", ["B3A2C0", "A3B2C0", "C3A2B0", "A3C2B0", "C3B2A0", "B3C2A0", "B3A2C0, jc pc ic"]),
+        ("loop-orders", ["ijk", "ikj", "jik", "jki", "kij", "kji"]),
         ("parallel", ["none", "auto", "jc", "ic", "jr", "ir"]),
     ],
 )

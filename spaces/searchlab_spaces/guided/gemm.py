@@ -80,6 +80,7 @@ class GuidedGemm(ProductSpace):
             pc, or packs each block of a resident A or B once. ``"published"`` uses the order of the authors' programs,
             which is jc, pc, ic for B3A2C0: a block of B, kc x nc, is packed in each pass over k, and all tasks use it
             before the next pass.
+        loops: The order of the three loops of the variant ``"basic"``, from the outside; j is over vectors.
         pack_a: Whether to pack A, or ``"knob"`` to search both possibilities. By default, both operands are packed in
             the last two variants. An operand that is not packed is read in place; if its sizes are not multiples of the
             tile's, loads at the edges are conditional. Copying A pays off with many columns; copying B pays off with
@@ -119,6 +120,7 @@ class GuidedGemm(ProductSpace):
         variant: Variant = "micro-kernel",
         algorithm: AlgorithmName = "B3A2C0",
         order: Literal["tasks", "published"] = "tasks",
+        loops: Literal["ijk", "ikj", "jik", "jki", "kij", "kji"] = "ijk",
         pack_a: Packing = None,
         pack_b: Packing = None,
         parallel: Literal["auto", "none", "i", "ic", "ir", "jc", "jr"] = "auto",
@@ -133,11 +135,16 @@ class GuidedGemm(ProductSpace):
             raise UnsupportedWorkload(f"guided-gemm supports only CPUs (llvm), not {target.kind}")
         self.variant: Variant = variant
         self.algorithm = replace(ALGORITHMS[algorithm], published=order == "published")
-        if parallel not in (loops := ("auto", "none", *self._spatial_loops())):
+        if parallel not in (spatial := ("auto", "none", *self._spatial_loops())):
             raise SearchlabError(
-                f"option 'parallel' cannot be {parallel!r} with these options{did_you_mean(parallel, loops)}"
+                f"option 'parallel' cannot be {parallel!r} with these options{did_you_mean(parallel, spatial)}"
             )
         self.parallel = parallel
+        if variant != "basic" and loops != "ijk":
+            raise SearchlabError(
+                f"option 'loops' requires variant 'basic', not {variant!r}; remove it, or use that variant"
+            )
+        self.loops = loops
         self.blocks = blocks
         self.kc = kc
         self.tiles = tiles
@@ -230,7 +237,7 @@ class GuidedGemm(ProductSpace):
         sizes = {name: int(value) for name, value in config.items() if not isinstance(value, str)}  # type: ignore[arg-type]
         if self.variant == "basic":
             parallel = self.parallel == "i" or (self.parallel == "auto" and self._pays(self.workload.m))
-            return basic(self.workload, sizes["nr"], self.lanes, parallel)
+            return basic(self.workload, self.loops, sizes["nr"], self.lanes, parallel)
         if "tile" in config:
             sizes["mr"], sizes["nr"] = map(int, str(config["tile"]).split("x"))
         tile = {dim: sizes.get(f"{EXTENT[dim]}r", UNROLLED) for dim in "ijp"}

@@ -34,8 +34,11 @@ class Plan:
     parallel: str  # the parallel loop, such as ic or jr; or ""
 
 
-def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
-    """Schedule the three loops of the definition. Vectors hold nr elements of a row of C, and rows may be parallel."""
+def basic(workload: Gemm, loops: str, nr: int, lanes: int, parallel: bool) -> Schedule:
+    """Schedule the three loops of the definition, in the order ``loops``, such as ``ijk``.
+
+    Vectors hold nr elements of a row of C, and rows may be parallel.
+    """
     from ..unchecked import Unchecked
 
     sch = Unchecked(workload.module)
@@ -46,8 +49,10 @@ def basic(workload: Gemm, nr: int, lanes: int, parallel: bool) -> Schedule:
     result = _epilogue(sch, gemm)
     i, j, p = sch.get_loops(gemm)
     jo, jv, jl = sch.split(j, [None, nr // lanes, lanes])
-    sch.reorder(i, jo, p, jv, jl)
-    sch.reverse_compute_at(result, jo, preserve_unit_loops=True)
+    nest = [{"i": i, "j": jo, "k": p}[name] for name in loops]
+    sch.reorder(*nest, jv, jl)
+    if (outside := loops.index("k")) > 0:
+        sch.reverse_compute_at(result, nest[outside - 1], preserve_unit_loops=True)
     sch.vectorize(jl)
     sch.unroll(jv)
     sch.annotate(jo, EDGE, 1)

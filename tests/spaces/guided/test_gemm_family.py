@@ -105,6 +105,17 @@ def test_every_variant_is_right(variant: Variant, workload: str, measurer: Local
     assert_right(measurer, GuidedGemm(parse_workload(workload), native, variant=variant))
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("loops", ["ijk", "ikj", "jik", "jki", "kij", "kji"])
+def test_the_three_loops_may_be_in_any_order(loops: str, cores: int, measurer: LocalMeasurer) -> None:
+    target = resolve_target({"kind": "native", "num-cores": cores})
+    space = GuidedGemm(gemm(103, 101, 107, bias=True), target, variant="basic", loops=loops)
+    sch = space.schedule(space.config_at(0))
+    nest = [sch.get(loop).loop_var.name for loop in sch.get_loops(sch.get_sblock("gemm_update"))]
+    assert "".join(name[0] for name in nest[:3]).replace("p", "k") == loops
+    assert_right(measurer, space)
+
+
 @pytest.mark.parametrize("algorithm", ["A3B2C0", "C3B2A0", "A3C2B0"])
 @pytest.mark.parametrize("variant", ["blocked", "packed"])
 def test_variants_without_a_register_tile_follow_the_algorithm(
@@ -281,6 +292,7 @@ def test_knobs_are_those_of_the_resident_micro_tile() -> None:
         ({"algorithm": "A3B2C0", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"blocks": "knobs", "variant": "basic"}, "variant 'basic' has no blocks"),
         ({"order": "published", "variant": "basic"}, "variant 'basic' has no blocks"),
+        ({"loops": "ikj"}, "option 'loops' requires variant 'basic'"),
         ({"order": "publish"}, "option 'order' cannot be 'publish'; did you mean 'published'?"),
         ({"kc": "papre"}, "option 'kc' cannot be 'papre'; did you mean 'paper'?"),
         ({"kc": "paper", "variant": "basic"}, "computed with variant='basic' and blocks='model'; remove 'kc'"),
