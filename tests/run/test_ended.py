@@ -82,7 +82,7 @@ def test_a_policy_that_ends_sooner_than_its_log_is_found_out(table: Path, tmp_pa
     run(table, log, trials=10)
     options = f'"{STOPS}","options":{{"limit":6}}'
     log.write_text(log.read_text().replace(f'"{STOPS}"', options))
-    with pytest.raises(SearchlabError, match="trial 6 is .* the policy now has nothing more to propose"):
+    with pytest.raises(SearchlabError, match="Trial 6 is .* the policy now has nothing more to propose"):
         run(table, log, trials=12, policy={"name": STOPS, "options": {"limit": 6}})
 
 
