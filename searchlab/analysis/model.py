@@ -282,8 +282,11 @@ class Summary(msgspec.Struct, frozen=True):
         return " to ".join("-".join(map(str, sorted({min(own), max(own)}))) for own in ends if own)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as plain dicts, lists, strings and finite numbers."""
-        return dict(msgspec.to_builtins(self, enc_hook=Row.to_json))
+        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers."""
+        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=Row.to_json)
+        for item in [*data["workloads"], data["overall"] or {}]:
+            item.pop("contrasts", None)
+        return data
 
 
 class BestProgram(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from ..log.result import best_of
 from . import measures
 from .charts.figures import all_charts
 from .charts.vegalite import Format, LineStyles, save_charts
-from .measures import Cell, OverallStrategy, Row, Shown, StrategySummary, get_path
+from .measures import Cell, OverallStrategy, Shown, StrategySummary, get_path
 from .model import BestProgram, ClaimVerdict, Comparand, Summary
 from .page.render import page
 from .read import REPORT, planned_claims, read_runs
@@ -51,7 +51,7 @@ def report(
     - ``report.html``: the report as one page that needs no other files and no network.
     - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
     - ``runs.csv.gz``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
-    - ``contrasts.csv``: a row for each pair of strategies and workload. ``workload`` is empty in rows over all
+    - ``contrasts.csv.gz``: a row for each pair of strategies and workload. ``workload`` is empty in rows over all
       workloads.
     - ``overall.csv``: a row for each strategy over several workloads. ``lead.csv``: a row for each comparison of the
       best strategy with another.
@@ -94,10 +94,10 @@ def write_report(
     summary = summarize(comparison, claims)
     styles = LineStyles.from_summary(summary, comparison)
     charts = all_charts(summary, comparison, styles)
-    write_json(out / "summary.json", summary)
+    write_file(out / "summary.json", msgspec.json.encode(summary.to_json()) + b"\n", under=out)
     for name, rows in number_tables(summary, comparison, programs).items():
         if (summary.overall or name not in OVER_ALL) and (summary.claims or name != PUBLISHED):
-            write_csv(out / f"{name}.csv{'.gz' if name in FOR_EACH_RUN else ''}", *rows, under=out)
+            write_csv(out / f"{name}.csv{'.gz' if name in COMPRESSED else ''}", *rows, under=out)
     if figures:
         save_charts(out, charts, figures)
     text = page(summary, comparison, charts, styles, best_programs(programs), out)
@@ -313,7 +313,7 @@ RUN_COLUMNS = (
     *("workload", "space", "strategy", "seed", "trials", "compared", "area", "area_by_seconds", "score", "best_gflops"),
     *("trials_to_target", "seconds_to_target", "failed_trials", "optimum_gflops", "unit"),
 )
-FOR_EACH_RUN = ("runs", "programs")  # the tables with a row for each run, which are compressed
+COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each run or pair
 OVER_ALL = ("overall", "lead")  # the tables over all workloads, which are empty for a single workload
 PUBLISHED = "published_claims"  # the table of published claims, which is empty for most studies
 CLAIM_STYLES = {"holds": "green", "fails": "red"}
@@ -383,10 +383,6 @@ def run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[tuple[Any, 
                 optimum_gflops = run.log.flops / optimum / 1e9 if optimum else None
                 failed = int((run.log.failures >= 0).sum())
                 yield *labels, *own_areas, best, *own_times, failed, optimum_gflops, run.log.unit
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_file(path, msgspec.json.encode(value, enc_hook=Row.to_json) + b"\n", under=path.parent)
 
 
 # --- the best programs ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from searchlab.analysis import report
@@ -148,7 +149,7 @@ def test_it_is_written(tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text())["overall"] == summary.to_json()["overall"]
     best, _ = csv.DictReader((out / "overall.csv").open())
     assert (best["strategy"], best["rank"]) == ("good", "1.0") and float(best["score"]) > 0.5
-    rows = list(csv.DictReader((out / "contrasts.csv").open()))
+    rows = pd.read_csv(out / "contrasts.csv.gz", keep_default_na=False).to_dict("records")
     assert [row["workload"] for row in rows] == [*WORKLOADS, ""]
     assert all(row["p"] for row in rows)
     lower, *rest = (float(rows[-1][f"improvement{end}"]) for end in ("_lower", "", "_upper"))
