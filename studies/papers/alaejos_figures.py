@@ -17,6 +17,7 @@ import datetime
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -82,7 +83,7 @@ class Figure:
     measure: Callable[[Settings], Iterable[Row]]
     draw: Callable[[pd.DataFrame], alt.TopLevelMixin] | None  # None for a table
     workloads: Sequence[str]
-    minutes: int  # about how long it takes on two idle cores
+    minutes: int  # about how long it takes on two idle cores; 0 if nothing is timed
     trials: int = 16
     threads: Sequence[int] = (1,)
 
@@ -318,7 +319,8 @@ def library_files() -> dict[str, list[Path]]:
     if (blis := peers.blis_file()) is not None:
         files["BLIS"] = [blis]
     if (mkl := peers.mkl_file()) is not None:
-        files["MKL"] = sorted(mkl.parent.glob("libmkl_*.so*"))
+        needed = re.compile(r"libmkl_(rt|core|intel_lp64|intel_thread|def|avx2|avx512)\.so")
+        files["MKL, core and kernels"] = [file for file in mkl.parent.iterdir() if needed.match(file.name)]
     runtime = Path(tvm.__file__).parent
     files["TVM's runtime, which programs need"] = [
         *runtime.rglob("libtvm_runtime.so"),
@@ -490,11 +492,12 @@ FIGURES = {
     ),
     "memory": Figure(
         "Memory",
-        "Bytes on one thread. A program is a stripped shared library; the workspace is what it allocates in a call.",
+        "Bytes. A program for one thread is a stripped shared library; the workspace is what it allocates in a call.\n"
+        "Packed weights are made once. Libraries contain all of their functions, for all CPUs.",
         memory,
         None,
         (TALK, "resnet50/gemm2.1a", "resnet50/gemm5.1b"),
-        1,
+        0,
     ),
 }
 
@@ -518,7 +521,7 @@ def record(name: str, options: argparse.Namespace) -> None:
         "machine": f"{available_cores()} cores of {cpu_model()}",
         "busy": bool(busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1)),
     }
-    if options.record and about["busy"]:
+    if options.record and about["busy"] and figure.minutes:
         raise SearchlabError(f"{name} is not recorded, because the machine is busy; stop other processes first")
     rows = list(figure.measure(settings))
     out.mkdir(parents=True, exist_ok=True)
@@ -647,7 +650,7 @@ def page() -> Iterator[str]:
         file = KEPT / f"{name}.json"
         if not file.exists():
             command = f"python studies/papers/alaejos_figures.py {name} --record"
-            yield f"Not measured yet. On two idle cores, this takes about {figure.minutes} min: `{command}`\n"
+            yield f"Not measured yet. On two idle cores, this takes about {max(1, figure.minutes)} min: `{command}`\n"
             continue
         about = json.loads(file.read_text("utf-8"))
         yield f"`{about['command']}`, on {about['machine']}, {about['date']}.\n"
