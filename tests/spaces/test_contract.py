@@ -31,6 +31,7 @@ WORKLOADS = [
     "conv2d:1x9x9x16x8x3x3:p1:bias:relu",
     "conv2d:2x7x8x12x6x3x2:s2x1:p1x0:d2x1",
     "conv2d:1x5x5x32x16x1x1:relu",
+    "conv2d:1x9x9x8x8x3x3:p1:g8:bias:relu",
 ]
 SEEDS = range(3)
 
@@ -64,7 +65,7 @@ CELLS = [
     for name in [*WITH_PROGRAMS, *VARIANTS]
     for workload in WORKLOADS
     for kind in TARGETS
-    if (name not in VARIANTS or (workload.split(":")[0], kind) == (VARIANTS[name][0], "cpu"))
+    if (name not in VARIANTS or (parse_workload(workload).op, kind) == (VARIANTS[name][0], "cpu"))
     and space_of(name, workload, kind)
 ]
 ON_CPU = [cell for cell in CELLS if cell.values[2] == "cpu"]

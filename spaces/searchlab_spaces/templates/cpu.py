@@ -99,6 +99,44 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     sch.decompose_reduction(block, rc_outer)
 
 
+@template("grouped_conv2d_cpu", op="grouped-conv2d", target="llvm")
+def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
+    """Grouped and depthwise convolution on NCHW tensors, vectorised over columns, which are contiguous in memory.
+
+    A register tile has vectorised columns by unrolled rows of one channel. Images, channels and rows of tiles run in
+    parallel. The image is padded at once, or for each row of tiles.
+    """
+    block = sch.get_sblock("conv2d")
+    n, c, y, x, rc, ry, rx = sch.get_loops(block)
+    cfg.define_split("tile_oh", y, 2, max_factor=UNROLLED)
+    cfg.define_split("tile_ow", x, 2, max_factor=VECTORISED)
+    cfg.define_knob("unroll_kernel", [0, 1])
+    cfg.define_knob("pad_place", [0, 1] if "pad" in _blocks(sch) else [0])
+
+    sums = [] if _consumers(sch) else [sch.cache_write(block, 0, "global")]
+    y_outer, y_inner = cfg["tile_oh"].apply(sch, y)
+    x_outer, x_inner = cfg["tile_ow"].apply(sch, x)
+    sch.reorder(n, c, y_outer, x_outer, rc, ry, rx, y_inner, x_inner)
+    sch.unroll(y_inner)
+    sch.vectorize(x_inner)
+    if cfg["unroll_kernel"].val:
+        sch.unroll(ry)
+        sch.unroll(rx)
+    *inlined, end = sums or _consumers(sch)
+    for before in inlined:
+        sch.compute_inline(before)
+    sch.reverse_compute_at(end, x_outer, preserve_unit_loops=True)
+    sch.vectorize(sch.get_loops(end)[-1])
+    if "pad" in _blocks(sch):
+        pad = sch.get_sblock("pad")
+        if cfg["pad_place"].val:
+            sch.compute_at(pad, y_outer, preserve_unit_loops=True)
+        else:
+            _parallel(sch, target, *sch.get_loops(pad)[:2])
+    _parallel(sch, target, n, c, y_outer)
+    sch.decompose_reduction(block, rc)
+
+
 def _blocks(sch: Schedule) -> list[str]:
     """Return the names of the blocks of ``main``, in order."""
     root = sch.get_sblock("root")

@@ -36,6 +36,12 @@ def published_conv2d_no_batching(cfg: TemplateConfig, sch: Schedule, target: Tar
     _conv2d(cfg, sch, rows="tile_rx", columns="tile_ry")
 
 
+@template("grouped_conv2d_cuda", op="grouped-conv2d", target="cuda")
+def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
+    """Grouped and depthwise convolution, tiled like ``conv2d_no_batching``."""
+    _conv2d(cfg, sch)
+
+
 def _conv2d(cfg: TemplateConfig, sch: Schedule, rows: str = "tile_ry", columns: str = "tile_rx") -> None:
     """Schedule direct convolution; the knobs ``rows`` and ``columns`` tile those of the kernel."""
     conv = sch.get_sblock("conv2d")

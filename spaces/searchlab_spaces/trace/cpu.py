@@ -148,6 +148,44 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
     sch.decompose_reduction(block, rc0)
 
 
+def stochastic_schedule_grouped_conv2d(sch: Schedule) -> None:
+    """Schedule grouped or depthwise convolution on NCHW tensors, vectorised over columns, which are contiguous.
+
+    A register tile has vectorised columns by unrolled rows of one channel. If the workload has padding, the function
+    also samples whether the image is padded at once or for each row of tiles.
+    """
+    block = sch.get_sblock("conv2d")
+    n, c, y, x, rc, ry, rx = sch.get_loops(block)
+    rows = sch.sample_perfect_tile(y, n=2, max_innermost_factor=PIXELS)
+    columns = sch.sample_perfect_tile(x, n=2, max_innermost_factor=CHANNELS)
+    unroll_kernel = _pick(sch, 2)
+    blocks = _blocks(sch)
+    pad_place = _pick(sch, 2) if "pad" in blocks else 0
+    last_sample(sch)
+
+    ends = [sch.get_sblock(name) for name in EPILOGUE if name in blocks] or [sch.cache_write(block, 0, "global")]
+    y0, y1 = sch.split(y, rows)
+    x0, x1 = sch.split(x, columns)
+    sch.reorder(n, c, y0, x0, rc, ry, rx, y1, x1)
+    sch.unroll(y1)
+    sch.vectorize(x1)
+    if unroll_kernel:
+        sch.unroll(ry)
+        sch.unroll(rx)
+    for before in ends[:-1]:
+        sch.compute_inline(before)
+    sch.reverse_compute_at(ends[-1], x0, preserve_unit_loops=True)
+    sch.vectorize(sch.get_loops(ends[-1])[-1])
+    if "pad" in blocks:
+        pad = sch.get_sblock("pad")
+        if pad_place:
+            sch.compute_at(pad, y0, preserve_unit_loops=True)
+        else:
+            _parallel(sch, *sch.get_loops(pad)[:2])
+    _parallel(sch, n, c, y0)
+    sch.decompose_reduction(block, rc)
+
+
 def _pick(sch: Schedule, count: int) -> int:
     """Sample a whole number below ``count``."""
     return int(sch.get(sch.sample_categorical(list(range(count)), [1 / count] * count)))

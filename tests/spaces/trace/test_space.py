@@ -249,6 +249,8 @@ def test_a_decision_that_is_given_is_no_knob(native: Target) -> None:
         "conv2d:2x9x12x6x4x3x3:p1x2:d2x1:s1x2:bias:relu",
         "conv2d:1x7x9x5x3x3x3:p2:d2:float64:relu",
         "conv2d:1x6x6x4x3x3x3:p1:int8",
+        "conv2d:1x9x12x8x8x3x3:p1:g8",
+        "conv2d:2x9x8x12x6x3x2:s2:g2:bias:relu",
     ],
 )
 @pytest.mark.parametrize("cores", [1, 2])
@@ -306,6 +308,13 @@ def test_conv2d_is_vectorised_and_unrolled_within_the_registers(native: Target) 
     wide = space.schedule(space.repair({"tile_f": (2, 16), "tile_y": (14, 2), "tile_x": (1, 7, 4)}, rng))
     assembly = tvm.compile(wide.mod, target=native.tvm).mod.inspect_source("ll")
     assert "<16 x float>" in assembly
+
+
+def test_a_depthwise_convolution_is_vectorised_over_columns(native: Target) -> None:
+    space = Trace(parse_workload("conv2d:1x16x16x8x8x3x3:p1:g8"), native)
+    rng = np.random.default_rng(0)
+    wide = space.schedule(space.repair({"tile_y": (8, 2), "tile_x": (1, 16), "pick": 1}, rng))
+    assert "<16 x float>" in tvm.compile(wide.mod, target=native.tvm).mod.inspect_source("ll")
 
 
 def test_same_choices_same_program_in_every_process(native: Target) -> None:
