@@ -18,7 +18,7 @@ from ..errors import RunsFailed, SearchlabError
 from ..log.forecast import RunStatus, duration, forecast, total_left
 from ..log.writer import OtherRun
 from ..options import Jobs, Seed, Trials
-from ..plugins import is_registered, reference_of
+from ..plugins import is_registered, reference_of, unregistered_code
 from ..run.open import open_runs
 from ..run.plan import Run, in_shard, parse_shard
 from ..run.study import Study
@@ -264,7 +264,9 @@ def tune(
         names = ", ".join(str(trial.index) for trial in best.tied)
         say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
-        trust = "" if is_registered(reference_of(type(result.space))) else " --trust"
+        is_trusted = is_registered(reference_of(type(result.space)))
+        is_trusted = is_trusted and not unregistered_code(result.log.header.space.options)
+        trust = "" if is_trusted else " --trust"
         say(f"show the program: searchlab best {log} --show tir{trust}")
 
 

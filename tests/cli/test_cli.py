@@ -138,6 +138,20 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(tmp_path: Path) -> None:
     assert len(read_log(log).records) == done + 1
 
 
+def test_the_hint_of_tune_works_for_a_function_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "columns.py").write_text(
+        "def split(sch):\n"
+        "    _, j, _ = sch.get_loops(sch.get_sblock('gemm'))\n"
+        "    sch.split(j, sch.sample_perfect_tile(j, n=2))\n"
+    )
+    words = ["--space", "trace,function=columns:split", "--policy", "random", "--trials", 2, "--log", "a.jsonl"]
+    done = searchlab("tune", "gemm:8x8x8", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "show the program: searchlab best a.jsonl --show tir --trust\n" in done.stdout
+    assert searchlab("best", "a.jsonl", "--show", "tir", "--trust", cwd=tmp_path).returncode == 0
+    assert searchlab("best", "a.jsonl", "--show", "tir", cwd=tmp_path).returncode == 2
+
+
 def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     log = tmp_path / "a[red].jsonl"
     words = ["tune", "gemm:16x16x16", "--space", "knob-template", "--log", log, "--batch", 4]
@@ -145,7 +159,7 @@ def test_tune_resumes_goes_on_and_refuses(tmp_path: Path) -> None:
     first = log.read_bytes()
     done = searchlab(*words, "--policy", "random", "--trials", 6)
     assert done.returncode == 0 and "best of 6" in done.stdout
-    assert f"show the program: searchlab best {log} --show tir" in done.stdout
+    assert f"show the program: searchlab best {log} --show tir\n" in done.stdout
     after = log.read_bytes()
     lines = [json.loads(line) for line in after.splitlines()]
     assert after.startswith(first) and [line["index"] for line in lines if "config" in line] == list(range(6))
