@@ -115,10 +115,10 @@ class Verification:
     note: str
     numpy: Readings  # NumPy's own, if it has a library for the operation; else empty
     settings: LocalSettings  # how programs were timed
-    own: bool  # whether these are the settings with which the log's trials were measured
+    uses_log_settings: bool  # whether these are the settings with which the log's trials were measured
 
     @property
-    def right(self) -> bool:
+    def all_correct(self) -> bool:
         """Whether every program was built, matches the measured program, and always returned the correct result."""
         return all(program.failure is None for program in self.programs)
 
@@ -132,8 +132,9 @@ class Verification:
             }
             for program in self.programs
         ]
-        rest = {"log": str(self.log), "settings": msgspec.to_builtins(self.settings), "programs": programs}
-        return {**asdict(self), **rest, "right": self.right}
+        fields = asdict(self) | {"own": self.uses_log_settings, "right": self.all_correct}
+        del fields["uses_log_settings"]
+        return fields | {"log": str(self.log), "settings": msgspec.to_builtins(self.settings), "programs": programs}
 
 
 class Untuned(Space):
@@ -188,15 +189,17 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
                 Untuned(space.workload, space.target), [Config({})], min(trial.cost for trial in alive)
             )
             untuned = Trial(0, Config({}), measurement)
-        apart, beside, plain = _time_in_turn(measurer, space, alive, untuned)
-    timed = iter(zip(apart, beside, strict=True))
+        alive = [trial for trial in alive if _can_be_timed(measurer, space, trial)]
+        timings = _time_in_turn(measurer, space, alive, untuned)
     floor = noise(result.log) or 0.0
+    positions = {trial.index: position for position, trial in enumerate(alive)}
     for index, program in enumerate(programs):
-        seconds, others = next(timed) if program.runs else ((), ())
-        if seconds:
+        position = positions.get(program.trial)
+        if position is not None:
+            seconds = timings.alone[position]
             spread = _spread_of(seconds) + max(floor, _spread_of(program.logged))
-            over = _speed_up(others, plain, settings.run_timeout, untuned)
-            programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=over)
+            speed_up = _speed_up(timings, position, settings.run_timeout, untuned)
+            programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
         elif program.failure is None:
             programs[index] = replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return Verification(
@@ -205,7 +208,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         header.space.name,
         seeds,
         tuple(programs),
-        plain,
+        timings.untuned,
         _note(space.target, untuned),
         _time_numpy(space, settings) if alive else (),
         settings,
@@ -234,7 +237,7 @@ def _logged_readings(log: Log, trial: Trial) -> Readings:
 def describe_verification(verification: Verification) -> list[str]:
     """Return sentences that describe the verification."""
     texts = []
-    if not verification.own:
+    if not verification.uses_log_settings:
         texts.append("this log's trials come from a table, so their programs are timed with the default settings")
     for program in verification.programs:
         seeds = ", ".join(map(str, verification.seeds))
@@ -246,13 +249,13 @@ def describe_verification(verification: Verification) -> list[str]:
                 f"  logged {_ms(program.logged)}, now {_ms(program.seconds)}: {program.ratio:.3g} times as long, "
                 f"{within} the repeats' noise ({100 * program.noise:.1f} %)"
             )
-        if (over := program.speed_up) and over.least:
+        if (speed_up := program.speed_up) and speed_up.least:
             time = f"over {verification.settings.run_timeout:g} s"
-            texts.append(f"  untuned {time}: more than {over.low:.3g} times as long as now")
-        elif over:
+            texts.append(f"  untuned {time}: more than {speed_up.low:.3g} times as long as now")
+        elif speed_up:
             texts.append(
-                f"  untuned {_ms(verification.untuned)}: {over.ratio:.3g} times as long as now (quartiles "
-                f"{over.low:.3g} and {over.high:.3g}{'' if over.rounds else ', not timed in turn'})"
+                f"  untuned {_ms(verification.untuned)}: {speed_up.ratio:.3g} times as long as now (quartiles "
+                f"{speed_up.low:.3g} and {speed_up.high:.3g}{'' if speed_up.rounds else ', not timed in turn'})"
             )
         if verification.numpy and program.seconds:
             best = min(verification.numpy)  # on a busy machine, threads that wait for each other take far longer
@@ -361,39 +364,45 @@ def _check_remeasured(
     return program
 
 
-def _time_in_turn(
-    measurer: LocalMeasurer, space: Space, alive: Sequence[Trial], untuned: Trial | None
-) -> tuple[list[Readings], list[Readings], Readings]:
-    """Time programs in turn, in at most :data:`ROUNDS` rounds.
+@dataclass(frozen=True)
+class _Timings:
+    """The readings of programs that were timed in turn.
 
-    Returns:
-        Each program's readings in as many rounds as possible, its readings in the rounds with the untuned program, and
-        the untuned program's readings in these rounds. If the untuned program is too slow for any rounds, its first
-        readings are returned instead. A program that fails has no readings, and the others are timed without it.
+    Attributes:
+        alone: Each program's readings in as many rounds as possible.
+        with_untuned: Each program's readings in the rounds with the untuned program, or None if there were none.
+        untuned: The untuned program's readings in these rounds, or else the first ones; empty if it cannot be timed.
     """
-    if not alive:
-        return [], [], ()
+
+    alone: Sequence[Readings]
+    with_untuned: Sequence[Readings] | None = None
+    untuned: Readings = ()
+
+
+def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial], untuned: Trial | None) -> _Timings:
+    """Time programs in turn, in at most :data:`ROUNDS` rounds, together with the untuned program if it can be timed.
+
+    Raises:
+        SearchlabError: If a program that could be timed alone fails.
+    """
+    if not trials:
+        return _Timings([])
     settings = measurer.settings
-    plain = untuned if untuned and untuned.measurement.failure is None else None
-    rounds = _rounds(settings, [*alive, plain], UNTUNED_SECONDS) if plain else 0
-    own_rounds = max(1, _rounds(settings, alive, 0.8 * settings.run_timeout * len(alive)))
-    together: list[Readings] = []
+    working = untuned if untuned and untuned.measurement.failure is None else None
+    rounds = _rounds(settings, [*trials, working], UNTUNED_SECONDS) if working else 0
+    if working and rounds and not _can_be_timed(measurer, space, working):
+        working, rounds = None, 0
+    own_rounds = max(1, _rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
     try:
-        if plain and rounds:
-            together = measurer.remeasure(space, [*alive, plain], rounds)
-        apart = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, alive, own_rounds)
-    except CannotMeasure:  # time each program alone to find out which ones fail
-        works = [_can_be_timed(measurer, space, trial) for trial in alive]
-        beside = untuned if plain is None or _can_be_timed(measurer, space, plain) else None
-        if all(works) and beside is untuned:  # they fail only in turn
-            return [()] * len(alive), [()] * len(alive), ()
-        left = [trial for trial, is_usable in zip(alive, works, strict=True) if is_usable]
-        *timed, readings = _time_in_turn(measurer, space, left, beside)
-        apart, others = ([next(times) if is_usable else () for is_usable in works] for times in map(iter, timed))
-        return apart, others, readings
+        together = measurer.remeasure(space, [*trials, working], rounds) if working and rounds else []
+        alone = together[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
+    except CannotMeasure as error:
+        raise SearchlabError(
+            f"each program can be timed alone, but not in turn with the others: {error}; verify fewer of them (--top)"
+        ) from None
     if together:
-        return apart, together[:-1], together[-1]
-    return apart, apart, plain.measurement.seconds if plain else ()
+        return _Timings(alone, together[:-1], together[-1])
+    return _Timings(alone, None, working.measurement.seconds if working else ())
 
 
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
@@ -434,19 +443,23 @@ def _rounds(settings: RunSettings, trials: Sequence[Trial], limit: float) -> int
     return min(ROUNDS, int(limit / sum(trial.cost + max(least, settings.number * trial.cost) for trial in trials)))
 
 
-def _speed_up(seconds: Readings, readings: Readings, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
-    """Return a program's speed-up over the untuned program, or None if the latter has no readings."""
+def _speed_up(timings: _Timings, index: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
+    """Return the speed-up of a program in ``timings``, or None if the untuned program has no readings."""
+    seconds, readings = timings.alone[index], timings.untuned
     if untuned and untuned.measurement.failure == "run_timeout":
         ratio = run_timeout / statistics.median(seconds)
         return SpeedUp(ratio, run_timeout / _quartiles(seconds)[1], ratio, rounds=0, least=True)
     if not readings:
         return None
-    ratio = statistics.median(readings) / statistics.median(seconds)
-    if len(readings) == len(seconds):
+    if timings.with_untuned is not None:
+        seconds = timings.with_untuned[index]
         ratios = [slow / fast for slow, fast in zip(readings, seconds, strict=True)]
-        return SpeedUp(ratio, *_quartiles(ratios), rounds=len(ratios))
-    low, high = _quartiles(seconds)
-    return SpeedUp(ratio, min(readings) / high, max(readings) / low, rounds=0)
+        low, high = _quartiles(ratios)
+    else:
+        ratios = []
+        fast, slow = _quartiles(seconds)
+        low, high = min(readings) / slow, max(readings) / fast
+    return SpeedUp(statistics.median(readings) / statistics.median(seconds), low, high, rounds=len(ratios))
 
 
 def _spread_of(seconds: Readings) -> float:

@@ -150,7 +150,7 @@ def verify(
     else:
         for sentence in describe_verification(verified):
             say(sentence)
-    if not verified.right:
+    if not verified.all_correct:
         raise typer.Exit(1)
 
 

@@ -92,7 +92,7 @@ def test_numpy_is_timed_only_where_it_has_a_library(workload: str, tmp_path: Pat
     log = tmp_path / "a.jsonl"
     tune(workload, space="knob-template", policy="random", trials=1, log=log, measure={"kind": "local", "repeat": 1})
     verification = verify_log(log)
-    assert verification.right and not verification.numpy
+    assert verification.all_correct and not verification.numpy
     assert not any("NumPy" in sentence for sentence in describe_verification(verification))
 
 
@@ -103,12 +103,22 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
         patch.setattr(verify, "UNTUNED_SECONDS", 0.0)
         verification = verify_log(log)
     (program,) = verification.programs
-    assert verification.right and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
+    assert verification.all_correct and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
     assert program.speed_up is not None and program.speed_up.rounds == 0 and len(verification.untuned) <= 2
     right, times, untuned, numpy = describe_verification(verification)
     assert " at best: " in numpy
     assert "correct on inputs from seeds 1, 2, 3" in right
     assert "beyond the repeats' noise" in times and untuned.endswith("not timed in turn)")
+
+
+def test_readings_not_taken_in_turn_are_not_compared_by_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "UNTUNED_SECONDS", 0.0)  # the untuned program counts as slow
+    monkeypatch.setattr(verify, "ROUNDS", MEASURE["repeat"])  # as many as the untuned program's first readings
+    log = made_log(tmp_path / "a.jsonl", [{"fault": "none"}], measure=MEASURE | {"prune_factor": 1e9})
+    verification = verify_log(log)
+    (program,) = verification.programs
+    assert len(program.seconds) == len(verification.untuned)
+    assert program.speed_up is not None and program.speed_up.rounds == 0
 
 
 def test_wrong_and_crashing_programs_give_exit_code_1(tmp_path: Path) -> None:
@@ -156,13 +166,13 @@ def test_a_changed_program_and_a_log_of_a_table_are_reported(real_log: Path, tmp
     verification = verify_log(log)
     (program,) = verification.programs
     assert (
-        not verification.right
+        not verification.all_correct
         and program.failure == "another_program"
         and "0123456789abcdef was measured" in program.message
     )
     assert program.seconds  # it is timed nevertheless
     assert (
-        not verification.own
+        not verification.uses_log_settings
         and "with the default settings" in describe_verification(verification)[0]
         and verification.settings.repeat == 3
     )
@@ -173,7 +183,12 @@ def test_an_untuned_program_that_takes_too_long(tmp_path: Path) -> None:
     log = made_log(tmp_path / "a.jsonl", [{}], "tests.apply.test_verify:Beside", "gemm:8x8x8", measure=measure)
     verification = verify_log(log)
     (program,) = verification.programs
-    assert verification.right and verification.untuned == () and program.speed_up is not None and program.speed_up.least
+    assert (
+        verification.all_correct
+        and verification.untuned == ()
+        and program.speed_up is not None
+        and program.speed_up.least
+    )
     assert any("untuned over 1 s: more than" in sentence for sentence in describe_verification(verification))
 
 
