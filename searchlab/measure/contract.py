@@ -7,15 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 
 from ..arrays import Floats
+from ..machine.host import host_model
 from ..options import Between, Megabytes, Milliseconds, Repeats, TimeLimit
 from ..records import Measurement, Statistic, Trial
 from ..schema import check_fields
 from ..space import Config, Space
+from ..target import Target
 
 MeasurementsByProgram = MutableMapping[str, Measurement]
 """Measurements by program hash, all under the same conditions. These programs are not measured again."""
@@ -129,7 +131,47 @@ class Remeasurer(Measurer):
         """
 
 
-class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """The base class for the settings of a kind of measurement, specified under ``measure`` in a study file.
+
+    In all methods, ``base`` is the directory that relative paths start from.
+
+    Attributes:
+        exclusive: Whether this machine is measured, so that simultaneous runs would disturb each other.
+        replays: Whether recorded measurements are returned instead of new ones.
+        not_identity: The names of the settings that do not affect trials' measurements.
+    """
+
+    exclusive: ClassVar[bool] = False
+    replays: ClassVar[bool] = False
+    not_identity: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that determine the measurements; log headers record them as ``measure``."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in fields.items() if name not in self.not_identity}
+
+    def default_target(self, base: Path = Path()) -> str | dict[str, Any]:
+        """Return the target to use if none is specified, as :func:`~searchlab.target.resolve_target` accepts it."""
+        return "native"
+
+    def measurable(self, base: Path = Path()) -> set[tuple[str, str]] | None:
+        """Return the workload and space fingerprint of each run that can be measured, or None if all can."""
+        return None
+
+    def machine(self, target: Target, base: Path = Path()) -> str:
+        """Return the name of the measured machine, as in :attr:`Header.measured_on`, or "" if it is unknown."""
+        return ", ".join(host_model(target.kind).values())
+
+    def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> Measurer:
+        """Create the measurer. Programs in ``measurements`` are not measured again."""
+        raise NotImplementedError
+
+
+class RunSettings(MeasureSettings, frozen=True):
     """The settings for building and timing programs on any device.
 
     Attributes:
@@ -159,21 +201,12 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
     workers: Annotated[int, Between(0, 1024)] = 0
     statistic: Statistic = "median"
 
-    not_identity: ClassVar[tuple[str, ...]] = ("workers",)  # settings that do not affect trials' measurements
-    replays: ClassVar[Literal[False]] = False
+    not_identity: ClassVar[tuple[str, ...]] = ("workers",)
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if not (self.prune_factor == 0 or self.prune_factor > 1):
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
-
-    def identity(self) -> dict[str, Any]:
-        """Return the settings that determine the measurements; log headers record them as ``measure``."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return {name: value for name, value in fields.items() if name not in self.not_identity}
-
-    def measurable(self, base: Path = Path()) -> None:
-        return None
 
     def is_known(self, program: str, measurements: MeasurementsByProgram, best: float) -> bool:
         """Check whether ``measurements`` contains a measurement of ``program`` that this run can use.

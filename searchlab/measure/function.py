@@ -6,27 +6,25 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import cloudpickle
-import msgspec
 
 from ..errors import SearchlabError
-from ..machine.host import available_cores, host_model
+from ..machine.host import available_cores
 from ..machine.lock import MACHINE
 from ..options import Between, Megabytes, Repeats, TimeLimit
 from ..records import Measurement, Statistic
-from ..schema import check_fields
 from ..space import Config, Space
 from ..target import Target
 from ..workload import Function
-from .contract import MeasurementsByProgram, Measurer
+from .contract import MeasurementsByProgram, Measurer, MeasureSettings
 from .messages import Call, Failed, Ran, SetUpFunction
 from .pool import JobBatch, WorkerPool
 from .process import MeasuringWorker, WorkerDied, failure_of
 
 
-class FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="function"):
+class FunctionSettings(MeasureSettings, frozen=True, tag="function"):
     """Call a Python function in worker processes on this machine. This is the default for workloads of kind ``python``.
 
     Attributes:
@@ -43,24 +41,7 @@ class FunctionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     workers: Annotated[int, Between(1, 1024)] = 1
     statistic: Statistic = "median"
 
-    exclusive: ClassVar[Literal[True]] = True
-    replays: ClassVar[Literal[False]] = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def identity(self) -> dict[str, Any]:
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
-
-    def default_target(self, base: Path = Path()) -> str:
-        return "native"
-
-    def measurable(self, base: Path = Path()) -> None:
-        return None
-
-    def machine(self, target: Target, base: Path = Path()) -> str:
-        return ", ".join(host_model(target.kind).values())
+    exclusive: ClassVar[bool] = True
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> FunctionMeasurer:
         return FunctionMeasurer(self)

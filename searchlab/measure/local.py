@@ -7,11 +7,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from ..errors import SearchlabError
 from ..machine.cuda import INSTEAD, check_can_measure
-from ..machine.host import available_cores, host_model
+from ..machine.host import available_cores
 from ..machine.lock import MACHINE
 from ..options import Between, Natural
 from ..records import Failure, Measurement, Trial
@@ -41,13 +41,7 @@ class LocalSettings(RunSettings, frozen=True, tag="local"):
     programs: str = ""
 
     not_identity: ClassVar[tuple[str, ...]] = (*RunSettings.not_identity, "sentinel", "finalists", "programs")
-    exclusive: ClassVar[Literal[True]] = True
-
-    def default_target(self, base: Path = Path()) -> str:
-        return "native"
-
-    def machine(self, target: Target, base: Path = Path()) -> str:
-        return ", ".join(host_model(target.kind).values())
+    exclusive: ClassVar[bool] = True
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> LocalMeasurer:
         return LocalMeasurer(self, target, measurements, self.workers or available_cores())

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from ..errors import SearchlabError
 from ..machine.cuda import compile_mode
@@ -54,7 +54,6 @@ class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
         "retries",
         "cc",
     )
-    exclusive: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

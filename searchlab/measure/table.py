@@ -28,7 +28,7 @@ from ..records import Measurement, Statistic, Trial, cost_of
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from .contract import MeasurementsByProgram, Measurer, RunSettings, Whole
+from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, Whole
 from .pool import BuildPool
 
 WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
@@ -39,15 +39,7 @@ _CHECKED_TABLES: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
 """The digests of the tables whose programs have been compared with those of a space."""
 
 
-class TableSettings(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    tag_field="kind",
-    tag="table",
-    omit_defaults=True,
-    dict=True,
-):
+class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=True, dict=True):
     """Use the measurements in recorded logs instead of measuring.
 
     Attributes:
@@ -68,8 +60,7 @@ class TableSettings(
     name: str = ""
     digest: str = ""
 
-    exclusive: ClassVar[Literal[False]] = False
-    replays: ClassVar[Literal[True]] = True
+    replays: ClassVar[bool] = True
 
     def __reduce__(self) -> Any:  # otherwise, unpickled defaults would no longer be omitted from the identity
         return msgspec.convert, (msgspec.to_builtins(self), TableSettings)
