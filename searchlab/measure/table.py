@@ -71,12 +71,12 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def content_digest(self, base: Path = Path()) -> str:
         """Return the digest of the logs' content, which a table in a suite has already."""
-        return self.digest or files_digest([log for path in self._paths(base) for log in find_logs(path)])
+        return self.digest or files_digest([log for path in self.paths(base) for log in find_logs(path)])
 
     def headers(self, base: Path) -> Mapping[Path, Header]:
         """Return the headers of all logs. They are read only once for each ``base``; see :func:`read_headers`."""
         if base not in self._headers:
-            self._headers[base] = read_headers(self._paths(base))
+            self._headers[base] = read_headers(self.paths(base))
         return self._headers[base]
 
     def default_target(self, base: Path = Path()) -> dict[str, Any]:
@@ -121,10 +121,10 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         return names.pop() if len(names) == 1 else ""
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base: Path = Path()) -> TableMeasurer:
-        paths, headers = self._paths(base), self.headers(base)
-        return TableMeasurer(paths, self.missing, self.noise, self.statistic, headers, self.name)
+        return TableMeasurer(self, base)
 
-    def _paths(self, base: Path) -> list[Path]:
+    def paths(self, base: Path) -> list[Path]:
+        """Return the logs and directories of logs."""
         return [base / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
     @cached_property
@@ -174,10 +174,8 @@ class TableMeasurer(Measurer):
     config.
 
     Args:
-        paths: Logs and directories of logs.
-        missing, noise, statistic: See :class:`TableSettings`.
-        headers: The logs' headers, if they have already been read.
-        name: The name of the suite's table, if it is one.
+        settings: The logs, and how to use them.
+        base: The directory that relative paths start from.
 
     Raises:
         SearchlabError: If no log is found, or if the logs were recorded with different numbers of build workers. Also
@@ -186,22 +184,11 @@ class TableMeasurer(Measurer):
 
     repeatable = True
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        missing: Literal["refuse", "nearest"] = "refuse",
-        noise: bool = False,
-        statistic: Statistic = "median",
-        headers: Mapping[Path, Header] | None = None,
-        name: str = "",
-    ) -> None:
-        self.where = ", ".join(str(path) for path in paths)
-        self.missing = missing
-        self.noise = noise
-        self.statistic = statistic
-        self.name = name
+    def __init__(self, settings: TableSettings, base: Path = Path()) -> None:
+        self.settings = settings
+        self.where = ", ".join(map(str, settings.paths(base)))
         self.begin(seed=0)
-        self._headers = headers if headers is not None else read_headers(paths)
+        self._headers = settings.headers(base)
         self._tables: dict[tuple[str, str], _Table] = {}
         built_on = sorted({header.workers for header in self._headers.values()})
         if len(built_on) > 1:
@@ -221,7 +208,7 @@ class TableMeasurer(Measurer):
         table = self._table(space)
         for config in configs:
             measurement = table.measurement(config) or self._nearest(table, config)
-            yield self._noisy(config, measurement) if self.noise else measurement
+            yield self._noisy(config, measurement) if self.settings.noise else measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's features. Rows are kept for later runs, which are likely to search the same configs."""
@@ -267,7 +254,7 @@ class TableMeasurer(Measurer):
                     f"for {workloads}, each with its own space and target; omit the target to use the recorded one"
                 )
             self._check_machine(paths)
-            table = _Table(paths, space, self.statistic)
+            table = _Table(paths, space, self.settings.statistic)
             self._check_programs(paths, space, table)
             self._tables[key] = table
         return self._tables[key]
@@ -301,12 +288,12 @@ class TableMeasurer(Measurer):
         tables = _CHECKED_TABLES.setdefault(space, set())
         if (key := files_digest(paths)) in tables:
             return
-        header, where = self._headers[paths[0]], self.name or str(paths[0])
+        header, where = self._headers[paths[0]], self.settings.name or str(paths[0])
         compared = True
         try:
             compared = check_sample(where, list(table.sample(SAMPLE)), space, header.versions) > 0
         except ChangedProgram as error:
-            if not self.name:
+            if not self.settings.name:
                 raise
             logging.getLogger(__name__).info(
                 "the table contains the times of other programs than the space builds now: %s", error.where_and_what
@@ -319,7 +306,7 @@ class TableMeasurer(Measurer):
             )
 
     def _nearest(self, table: _Table, config: Config) -> Measurement:
-        if self.missing == "refuse" or not len(table):
+        if self.settings.missing == "refuse" or not len(table):
             raise SearchlabError(
                 f"the logs in {self.where} contain no measurement of {config.to_json()}; use a table that contains "
                 f'every config that a policy may propose, or set missing = "nearest"'

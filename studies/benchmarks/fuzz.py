@@ -128,7 +128,7 @@ def table(path: Path) -> None:
     refused(settings.default_target)
     refused(settings.measurable)
     header = read_header(path)
-    with TableMeasurer([path], missing="nearest") as measurer:
+    with TableMeasurer(TableSettings(str(path), missing="nearest")) as measurer:
         # Only these attributes of the space are used.
         of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint, has_programs=False)
         measurer.optimum(of_log)

@@ -18,7 +18,7 @@ from searchlab.exchange.kernel_tuner import plausible
 from searchlab.exchange.legacy import workload_of
 from searchlab.log.format import Log, read_log
 from searchlab.log.result import load_log
-from searchlab.measure.table import TableMeasurer
+from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.plugins import Plugin
 from searchlab.run.tune import tune
 from searchlab.space import SPACES, Value
@@ -144,7 +144,7 @@ def test_autotvm_entities_become_configs_of_the_template(tutorial: Path, tmp_pat
 def test_an_imported_log_serves_as_a_table(tutorial: Path, tmp_path: Path) -> None:
     log = imported(tutorial, tmp_path / "a.jsonl", repeats=1, space=TEMPLATE)
     space = SPACES.make(TEMPLATE, parse_workload(CONV2D), resolve_target(HOPPER))
-    table = TableMeasurer([log.path])
+    table = TableMeasurer(TableSettings(str(log.path)))
     configs = [log.trials[2].config, log.trials[0].config]
     assert [m.seconds for m in table.measure(space, configs)] == [(3e-3, 6e-3), (1e-3, 2e-3)]
 

@@ -13,7 +13,7 @@ from searchlab.costmodel.features import ProgramFeatures, extracted_by, make_fea
 from searchlab.errors import SearchlabWarning
 from searchlab.measure import table
 from searchlab.measure.pool import BuildPool
-from searchlab.measure.table import TableMeasurer
+from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.plugins import Plugin
 from searchlab.run.tune import tune
 from searchlab.space import SPACES, Config, Space
@@ -95,12 +95,12 @@ def test_a_table_has_processes_for_a_large_batch_only(
     space = toys.Small(toys.WORKLOAD, native)
     path = write_table(tmp_path / "small.jsonl", space, toys.smooth)
     configs = list(space.enumerate())[:24]
-    with TableMeasurer([path]) as measurer:
+    with TableMeasurer(TableSettings(str(path))) as measurer:
         rows = measurer.extract(space, "program", configs)
         assert measurer._pool is None
     monkeypatch.setattr(table, "WORTH_PROCESSES", 20)
     monkeypatch.setenv("TVM_NUM_THREADS", "1")  # this is one of several jobs
-    with TableMeasurer([path]) as measurer:
+    with TableMeasurer(TableSettings(str(path))) as measurer:
         again = measurer.extract(space, "program", configs)
         assert measurer._pool is None
         monkeypatch.setattr(table, "make_features", None)

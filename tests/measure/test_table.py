@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record, read_log
 from searchlab.log.writer import compress
-from searchlab.measure.table import Nearest, TableMeasurer, draw_weights
+from searchlab.measure.table import Nearest, TableMeasurer, TableSettings, draw_weights
 from searchlab.records import Measurement, Statistic, Trial
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
@@ -29,7 +29,7 @@ def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:
     write_table(tmp_path / "logs" / "a.jsonl", space, toys.flaky)
     configs = list(space.enumerate())[::7]
     for place in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
-        with TableMeasurer([place]) as measurer:
+        with TableMeasurer(TableSettings(str(place))) as measurer:
             assert list(measurer.measure(space, configs)) == [toys.flaky(config) for config in configs]
 
 
@@ -42,7 +42,9 @@ def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic
     shutil.copy(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     compress(tmp_path / "b.jsonl", tmp_path / "b.parquet")
     configs = list(space.enumerate())
-    log, table = (TableMeasurer([tmp_path / name], statistic=statistic) for name in ("a.jsonl", "b.parquet"))
+    log, table = (
+        TableMeasurer(TableSettings(str(tmp_path / name), statistic=statistic)) for name in ("a.jsonl", "b.parquet")
+    )
     assert list(log.measure(space, configs)) == list(table.measure(space, configs))
     turned = [Config(dict(reversed(config.items()))) for config in configs]
     assert (
@@ -56,7 +58,7 @@ def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic
 def test_several_tables_stand_side_by_side(tmp_path: Path) -> None:
     write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.smooth)
-    measurer = TableMeasurer([tmp_path])
+    measurer = TableMeasurer(TableSettings(str(tmp_path)))
     for kind in (toys.Small, toys.Dependent):
         space = kind()
         assert len(list(measurer.measure(space, list(space.enumerate())))) == space.size()
@@ -68,9 +70,9 @@ def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
         path.write_text(path.read_text().replace('"host":{}', f'"host":{{"cpu":"CPU {name}"}}', 1))
     space = toys.Small()
     for path in sorted(tmp_path.iterdir()):
-        assert len(list(TableMeasurer([path]).measure(space, list(space.enumerate()))))
+        assert len(list(TableMeasurer(TableSettings(str(path))).measure(space, list(space.enumerate()))))
     with pytest.raises(SearchlabError, match="a.jsonl was measured on CPU a, but .*b.jsonl on CPU b"):
-        TableMeasurer([tmp_path]).all_costs(space)
+        TableMeasurer(TableSettings(str(tmp_path))).all_costs(space)
 
 
 def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path) -> None:
@@ -78,28 +80,28 @@ def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path)
     other = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))
     for space in (toys.Dependent(), other):
         with pytest.raises(SearchlabError, match="no log in .* matches .*, this space and this target"):
-            list(TableMeasurer([path]).measure(space, []))
+            list(TableMeasurer(TableSettings(str(path))).measure(space, []))
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:50]))
     space = toys.Small()
     with pytest.raises(SearchlabError, match="contain no measurement of"):
-        list(TableMeasurer([path]).measure(space, list(space.enumerate())))
+        list(TableMeasurer(TableSettings(str(path))).measure(space, list(space.enumerate())))
 
 
 def test_building_is_charged_on_the_workers_it_was_recorded_on(tmp_path: Path) -> None:
     first = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
     first.write_text(first.read_text().replace('"workers":1', '"workers":3', 1))
-    assert TableMeasurer([first]).workers == 3
+    assert TableMeasurer(TableSettings(str(first))).workers == 3
     write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.smooth)
     with pytest.raises(SearchlabError, match="recorded with 1 and 3 build workers"):
-        TableMeasurer([tmp_path])
+        TableMeasurer(TableSettings(str(tmp_path)))
 
 
 def test_no_log_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match=r"no logs \(\*.jsonl\)"):
-        TableMeasurer([tmp_path])
+        TableMeasurer(TableSettings(str(tmp_path)))
     with pytest.raises(SearchlabError, match="cannot read the log"):
-        TableMeasurer([tmp_path / "absent.jsonl"])
+        TableMeasurer(TableSettings(str(tmp_path / "absent.jsonl")))
 
 
 # --- compressed ---------------------------------------------------------------------------------------
@@ -113,7 +115,9 @@ def test_a_compressed_table_is_the_table(tmp_path: Path) -> None:
     plain.unlink()
     configs = list(space.enumerate())
     for place in (packed, packed.parent):
-        assert list(TableMeasurer([place]).measure(space, configs)) == [toys.flaky(config) for config in configs]
+        assert list(TableMeasurer(TableSettings(str(place))).measure(space, configs)) == [
+            toys.flaky(config) for config in configs
+        ]
 
 
 def test_compressed_logs_are_read_only_and_broken_ones_refused(tmp_path: Path) -> None:
@@ -219,8 +223,8 @@ def test_nearest_answers_are_marked_and_warned_of_once(tmp_path: Path) -> None:
     # The log of that run contains only what the table contains.
     missing = next(trial.config for trial in trials if trial.measurement.nearest)
     with pytest.raises(SearchlabError, match="contain no measurement of"):
-        list(TableMeasurer([log]).measure(space, [missing]))
-    assert list(TableMeasurer([log]).measure(space, list(held))) == list(held.values())
+        list(TableMeasurer(TableSettings(str(log))).measure(space, [missing]))
+    assert list(TableMeasurer(TableSettings(str(log))).measure(space, list(held))) == list(held.values())
 
 
 def test_a_log_says_nearest_only_where_it_is(tmp_path: Path) -> None:
@@ -378,4 +382,4 @@ def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
     error = lowest.std(axis=0) / np.sqrt(len(lowest))
     assert (np.abs(lowest.mean(axis=0) - known.expected) <= 4 * error + 1e-9).all()
     write_table(tmp_path / "part.jsonl", space, toys.smooth)
-    assert TableMeasurer([tmp_path / "part.jsonl"]).all_costs(space) is None
+    assert TableMeasurer(TableSettings(str(tmp_path / "part.jsonl"))).all_costs(space) is None
