@@ -104,9 +104,9 @@ class RecordedTable:
     @cached_property
     def columns(self) -> Columns:
         """The table's columns as a run would have them if its strategy took no time."""
-        columns = Columns.from_log(self.log, {})
-        columns.spent[:, :2] = 0.0
-        return columns
+        spent = self.log.spent.copy()
+        spent[:, :2] = 0.0
+        return replace(Columns.from_log(self.log, {}), spent=spent)
 
     @cached_property
     def optimum(self) -> float | None:
