@@ -106,8 +106,8 @@ def run(
     for reason in left_out:
         notes.print(f"note: {reason}", soft_wrap=True)
     if dry_run:
-        here = executor is None and loaded.spec.executor is None
-        _say_forecast(loaded, in_shard(runs, part, parts), directory, here, as_json)
+        is_local = executor is None and loaded.spec.executor is None
+        _say_forecast(loaded, in_shard(runs, part, parts), directory, is_local, as_json)
         return
     failed = summary = None
     with interruptible():
