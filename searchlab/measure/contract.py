@@ -36,7 +36,7 @@ class CannotMeasure(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class SpaceCosts:
     """The costs of all configs in a space that has been measured completely.
 
     Attributes:
@@ -46,6 +46,11 @@ class Whole:
 
     costs: Floats
     weights: Floats
+
+    @property
+    def optimum(self) -> float:
+        """The lowest cost."""
+        return float(self.costs.min())
 
 
 class Measurer(ABC):
@@ -87,17 +92,12 @@ class Measurer(ABC):
         """Return the hash of each config's program, "" for configs without one, or None without build processes."""
         return None
 
-    def all_costs(self, space: Space) -> Whole | None:
+    def all_costs(self, space: Space) -> SpaceCosts | None:
         """Return the costs of all configs in ``space``, or None if they are unknown or every config fails.
 
         Repeated calls return the same object.
         """
         return None
-
-    def optimum(self, space: Space) -> float | None:
-        """Return the lowest cost in ``space``, in seconds, or None if :meth:`all_costs` returns None."""
-        table_costs = self.all_costs(space)
-        return float(table_costs.costs.min()) if table_costs else None
 
     def close(self) -> None:
         """End all processes. The measurer must not be used again."""

@@ -28,7 +28,7 @@ from ..records import Measurement, Statistic, Trial, cost_of
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
-from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, Whole
+from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
 from .pool import BuildPool
 
 WORTH_PROCESSES = 512  # for fewer configs, processes are not started, because starting them takes longer than it saves
@@ -240,7 +240,7 @@ class TableMeasurer(Measurer):
         """Return the measurements in ``space``, one for each config."""
         return self._table(space).measurements
 
-    def all_costs(self, space: Space) -> Whole | None:
+    def all_costs(self, space: Space) -> SpaceCosts | None:
         return self._table(space).all_costs
 
     def _table(self, space: Space) -> _Table:
@@ -375,12 +375,12 @@ class _Table:
         return {Config(msgspec.json.decode(text)): text for text in self._records}
 
     @cached_property
-    def all_costs(self) -> Whole | None:
+    def all_costs(self) -> SpaceCosts | None:
         """The costs of all configs, or None if the logs do not contain every config or if every config fails."""
         if self._size is None or len(self) < self._size or not np.isfinite(self._costs).any():
             return None
         product = isinstance(self._space, ProductSpace)
-        return Whole(self._costs, np.ones(len(self)) if product else draw_weights(list(self._texts)))
+        return SpaceCosts(self._costs, np.ones(len(self)) if product else draw_weights(list(self._texts)))
 
     @cached_property
     def _costs(self) -> Floats:

@@ -24,7 +24,7 @@ from ..log.format import Changed, Ended, Final, Finalist, Log, RandomDraws, Reco
 from ..log.result import MARGIN, ROUNDS, sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
-from ..measure.contract import CannotMeasure, Measurer, Remeasurer, Whole
+from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
 from ..plugins import noting_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures
@@ -76,12 +76,12 @@ def search(run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> Log
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def random_draws(table_costs: Whole | None, trials: int) -> RandomDraws | None:
+def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
     """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
-    if table_costs is None:
+    if all_costs is None:
         return None
     draws = Draws.from_costs(
-        table_costs.costs, min(trials, len(table_costs.costs)), table_costs.weights
+        all_costs.costs, min(trials, len(all_costs.costs)), all_costs.weights
     )  # each config is drawn once
     expected = tuple(round(value, DIGITS) for value in draws.expected.tolist())
     return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
@@ -95,8 +95,9 @@ class RunLoop:
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnTrial | None = None) -> None:
-        random = random_draws(measurer.all_costs(run.space), run.trials)
-        header = run.header(measurer.workers, measurer.optimum(run.space), random)
+        all_costs = measurer.all_costs(run.space)
+        optimum = all_costs.optimum if all_costs else None
+        header = run.header(measurer.workers, optimum, random_draws(all_costs, run.trials))
         self._run = run
         self._measurer = measurer
         self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)

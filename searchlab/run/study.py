@@ -23,7 +23,7 @@ from ..executors.contract import EXECUTORS, RunExecutor, adapt, parse_executor, 
 from ..files import MAX_NAME, file_name, read_text, resolve_inside
 from ..log.plan import JSON, TOML, UNLIMITED, Budget, Claim, PlannedRun, keep_study, write_plan
 from ..log.result import Result, Results, html_facts
-from ..measure.contract import Whole
+from ..measure.contract import SpaceCosts
 from ..measure.settings import FunctionSettings, LocalSettings, Settings, settings_for, with_kind
 from ..measure.suite import Suite, SuiteTable, check_table, find_suite
 from ..options import Batch, Jobs, Seconds, Seed, SeedCount, Trials, checks_arguments
@@ -242,12 +242,12 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cost_model_entries(self) -> list[CostModelEntry]:
         return [CostModelEntry(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
-    def budget(self, entry: PolicyEntry, table_costs: Callable[[], Whole | None] = lambda: None) -> Budget:
+    def budget(self, entry: PolicyEntry, all_costs: Callable[[], SpaceCosts | None] = lambda: None) -> Budget:
         """Return the budget for a policy's runs in a space.
 
         Args:
             entry: The policy.
-            table_costs: A function that returns all costs in the space if they are in a complete table, and None
+            all_costs: A function that returns all costs in the space if they are in a complete table, and None
                 otherwise. It is called only if the number of trials depends on the space's difficulty.
 
         Raises:
@@ -256,7 +256,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parts = ("trials", "seconds", "stop_after")
         trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
         if isinstance(trials, str):
-            trials = _trials_of(trials, table_costs())
+            trials = _trials_of(trials, all_costs())
         return budget_of(trials, seconds, stop_after)
 
 
@@ -268,14 +268,14 @@ def schema_of_studies() -> dict[str, Any]:
     return schema
 
 
-def _trials_of(text: str, table_costs: Whole | None) -> int:
+def _trials_of(text: str, all_costs: SpaceCosts | None) -> int:
     """Return the number of trials that corresponds to a :data:`Difficulty`."""
-    if table_costs is None:
+    if all_costs is None:
         raise SearchlabError(
             f"trials = {text!r} requires a complete table of each space, from which the difficulty is computed; "
             f"specify a number of trials instead"
         )
-    return difficulty_trials(text, table_costs.costs)
+    return difficulty_trials(text, all_costs.costs)
 
 
 def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
@@ -500,7 +500,7 @@ class Study:
         for group in self._space_groups(left_out):
             planned: list[Run] = []
             for folder, space_choice, settings in group:
-                table_costs = cache(partial(self._all_costs, space_choice, settings))
+                all_costs = cache(partial(self._all_costs, space_choice, settings))
                 for entry, strategy in strategies:
                     if entry.spaces and space_choice.name not in entry.spaces:
                         continue
@@ -513,7 +513,7 @@ class Study:
                             space_choice,
                             strategy,
                             settings,
-                            spec.budget(entry, table_costs),
+                            spec.budget(entry, all_costs),
                             seed=spec.seed_list[0],
                             batch=entry.batch or spec.batch,
                             log=log,
@@ -535,7 +535,7 @@ class Study:
             earlier[sources].check_used(used)
         return runs, left_out
 
-    def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> Whole | None:
+    def _all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
         """Return the costs of all configs in a space if they are in a complete table, or None otherwise."""
         if not settings.replays:
             return None

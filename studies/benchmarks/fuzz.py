@@ -131,7 +131,7 @@ def table(path: Path) -> None:
     with TableMeasurer(TableSettings(str(path), missing="nearest")) as measurer:
         # Only these attributes of the space are used.
         of_log: Any = SimpleNamespace(workload=header.workload, fingerprint=header.fingerprint, has_programs=False)
-        measurer.optimum(of_log)
+        measurer.all_costs(of_log)
 
 
 def refused(read: Callable[..., object], *arguments: object) -> None:

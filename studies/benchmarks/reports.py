@@ -30,7 +30,7 @@ import psutil
 
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.log.format import Header, Log, RandomDraws, Record, read_log
-from searchlab.measure.contract import Whole
+from searchlab.measure.contract import SpaceCosts
 from searchlab.plugins import Plugin
 from searchlab.run.loop import random_draws
 
@@ -45,7 +45,7 @@ def make_logs(out: Path, logs: int, trials: int) -> int:
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:
         table = read_log(path)
-        draws = random_draws(Whole(table.costs, np.ones(len(table.costs))), trials)
+        draws = random_draws(SpaceCosts(table.costs, np.ones(len(table.costs))), trials)
         for strategy in range(STRATEGIES):
             for seed in range(seeds):
                 file = out / table.path.name.removesuffix(".parquet") / f"s{strategy:02}" / f"seed{seed}.jsonl"
