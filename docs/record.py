@@ -18,7 +18,7 @@ from pathlib import Path
 
 from generate import DOCS, ROOT, SCRIPTS
 
-from searchlab.machine.host import available_cores, busy_cores, busy_warning, cpu_model
+from searchlab.machine.host import available_cores, cpu_model, observe_load
 
 FOLDER = ROOT / "studies" / "tutorials"
 
@@ -29,7 +29,7 @@ def record(name: str, options: Sequence[str] = ()) -> None:
     marked = first + f"# %% {rest[0]}{rest[1]}"
     for title, code in zip(rest[2::2], rest[3::2], strict=True):
         marked += f"print({'# %% ' + title!r}, flush=True){code}"
-    if warning := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
+    if warning := observe_load():
         sys.exit(f"{name} is not recorded: {warning}")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"{name}.py"

@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ..errors import SearchlabError
+from ..errors import SearchlabError, warn
 from ..log.format import Log
 from ..log.programs import program_change, recorded_program
 from ..log.result import ROUNDS, Result, load_log, noise
 from ..machine.cuda import check_can_measure, gpu_name
-from ..machine.host import available_cores, cpu_model
+from ..machine.host import available_cores, cpu_model, observe_load
 from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
@@ -44,6 +44,9 @@ PRUNE_FACTOR = 3.0
 
 UNTUNED_SECONDS = 5.0
 """The time limit in seconds for timing programs in turn with the untuned one. If it is slow, there are few rounds."""
+
+STEADY_RATIO = 1.25
+"""NumPy's median time divided by its shortest one, above which its readings scatter too widely for a comparison."""
 
 Readings = tuple[float, ...]
 """The execution times of a program in seconds, one reading per round."""
@@ -116,6 +119,7 @@ class Verification:
     numpy: Readings  # NumPy's own, if it has a library for the operation; else empty
     settings: LocalSettings  # how programs were timed
     uses_log_settings: bool  # whether these are the settings with which the log's trials were measured
+    busy: bool  # whether other processes kept the machine busy when the verification began
 
     @property
     def all_correct(self) -> bool:
@@ -159,6 +163,9 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
 
     Raises:
         SearchlabError: If no program can be verified, or if the trials were measured on a different kind of machine.
+
+    Warns:
+        SearchlabWarning: If other processes keep this machine busy.
     """
     if top < 1 or seed < 1:
         raise SearchlabError(f"top and seed must each be at least 1; got top={top} and seed={seed}")
@@ -173,6 +180,8 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     space, header = result.space, result.log.header
     settings, has_settings = _settings(result.log)
     _check_machine(result.log, space.target)
+    if load := observe_load():
+        warn(load)
     # Slow programs are not repeated, so the untuned one takes no longer than necessary.
     settings = msgspec.structs.replace(
         settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
@@ -213,6 +222,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         _time_numpy(space, settings) if alive else (),
         settings,
         has_settings,
+        busy=bool(load),
     )
 
 
@@ -258,12 +268,20 @@ def describe_verification(verification: Verification) -> list[str]:
                 f"{speed_up.low:.3g} and {speed_up.high:.3g}{'' if speed_up.rounds else ', not timed in turn'})"
             )
         if verification.numpy and program.seconds:
-            best = min(verification.numpy)  # on a busy machine, threads that wait for each other take far longer
-            ratio = best / statistics.median(program.seconds)
-            texts.append(
-                f"  NumPy's {_blas()}, with as many threads, {_ms([best])} at best: {ratio:.3g} times as long as now"
-            )
+            texts.append(f"  NumPy's {_blas()}, with as many threads, {_compare_numpy(verification, program.seconds)}")
     return texts + [verification.note] * bool(verification.note)
+
+
+def _compare_numpy(verification: Verification, seconds: Readings) -> str:
+    """Compare NumPy's time with a program's, unless other processes may have prolonged NumPy's.
+
+    Even a little other work makes BLAS's threads wait for each other, which takes far longer than the product.
+    """
+    best, typical = min(verification.numpy), statistics.median(verification.numpy)
+    if verification.busy or typical > STEADY_RATIO * best:
+        reason = "other processes ran at the same time" if verification.busy else "these readings scatter too widely"
+        return f"{_ms([best])} to {_ms([max(verification.numpy)])}: no comparison, because {reason}"
+    return f"{_ms([best])} at best: {best / statistics.median(seconds):.3g} times as long as now"
 
 
 def _ms(seconds: Sequence[float]) -> str:

@@ -121,6 +121,11 @@ def busy_warning(busy: float, load: float, cores: int) -> str:
     )
 
 
+def observe_load() -> str:
+    """Return the :func:`busy_warning` for this machine's current load."""
+    return busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1)
+
+
 def machine(threads: int) -> dict[str, Any]:
     """Return the facts about this machine that influence measured times, except for the CPU's name.
 

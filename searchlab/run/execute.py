@@ -25,7 +25,7 @@ from ..executors.contract import EXECUTORS, RunExecutor
 from ..log.format import Log, read_existing_log, read_log, read_log_bytes
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, move_aside
-from ..machine.host import busy_cores, busy_warning, this_machine
+from ..machine.host import observe_load, this_machine
 from ..machine.lock import machine_alone
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Conditions, MeasurementsByProgram, Measurer, conditions
@@ -167,7 +167,7 @@ def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:
     """Warn if this machine is about to be measured while other processes keep it busy."""
     if not any(run.settings.exclusive for run in runs):
         return
-    if text := busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1):
+    if text := observe_load():
         warn(text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from tvm.s_tir import Schedule
 from searchlab import SearchlabError, load_log, tune
 from searchlab.apply import verify
 from searchlab.apply.verify import describe_verification, fastest_programs, verify_log
+from searchlab.errors import SearchlabWarning
+from searchlab.machine import host
 from searchlab.measure.contract import CannotMeasure
 from searchlab.measure.local import LocalMeasurer
 from searchlab.records import Trial
@@ -96,6 +98,21 @@ def test_numpy_is_timed_only_where_it_has_a_library(workload: str, tmp_path: Pat
     assert not any("NumPy" in sentence for sentence in describe_verification(verification))
 
 
+def test_numpy_is_compared_only_on_a_quiet_machine(real_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "busy_cores", lambda: 2.0)
+    with pytest.warns(SearchlabWarning, match=r"other processes keep about 2\.0 of"):
+        verification = verify_log(real_log)
+    steady = replace(verification, numpy=(1e-3, 1.1e-3, 9e-3))
+    scattered = (1e-3, 2e-3, 9e-3)
+    expected = [
+        (steady, "1 ms to 9 ms: no comparison, because other processes ran at the same time"),
+        (replace(steady, busy=False, numpy=scattered), "1 ms to 9 ms: no comparison, because these readings scatter"),
+        (replace(steady, busy=False), "1 ms at best: "),
+    ]
+    for result, text in expected:
+        assert text in describe_verification(result)[-1]
+
+
 def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> None:
     """Also if the untuned program was too slow to be timed in turn."""
     log = edited(real_log, tmp_path / "absurd.jsonl", 1e-6)
@@ -106,7 +123,7 @@ def test_a_time_that_does_not_hold_is_said(real_log: Path, tmp_path: Path) -> No
     assert verification.all_correct and program.ratio is not None and program.ratio > 1e4 and program.as_logged is False
     assert program.speed_up is not None and program.speed_up.rounds == 0 and len(verification.untuned) <= 2
     right, times, untuned, numpy = describe_verification(verification)
-    assert " at best: " in numpy
+    assert "NumPy" in numpy
     assert "correct on inputs from seeds 1, 2, 3" in right
     assert "beyond the repeats' noise" in times and untuned.endswith("not timed in turn)")
 

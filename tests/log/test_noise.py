@@ -24,10 +24,10 @@ from searchlab.log.result import (
     winner,
 )
 from searchlab.log.writer import LogWriter
+from searchlab.machine import host
 from searchlab.machine.host import busy_cores, busy_warning
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
-from searchlab.run import execute
 from searchlab.run.execute import warn_of_results
 from searchlab.run.loop import measure_finalists
 from searchlab.run.tune import tune
@@ -108,7 +108,7 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     finally:
         spinner.kill()
         spinner.wait()
-    monkeypatch.setattr(execute, "busy_cores", lambda: 2.0)
+    monkeypatch.setattr(host, "busy_cores", lambda: 2.0)
     write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
     replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}
     tune(toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=2, measure=replay)
