@@ -144,7 +144,7 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     assert any("was measured with 2 threads instead of 3" in one for one in said)
     said = spoilt("suite.toml", toml.replace('workload = "gemm:4x5x6"', 'workload = "gemm:4x5x7"').encode())
     assert any("was not measured in the space that suite.toml specifies" in one for one in said)
-    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.runs.csv.gz", b"x"))
+    assert any("there are no trajectories" not in one for one in spoilt("baselines/xgb.runs.parquet", b"x"))
     assert problems(copy) == []
 
 
@@ -191,7 +191,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                 log = read_log(results / name / one.strategy / f"seed{run.seed}.jsonl")
                 columns = tables[name].run_columns(one, run)
                 assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
-                unlogged = {"propose_seconds": 0.0, "train_seconds": 0.0, "model": None}
+                unlogged = {"propose_seconds": 0.0, "train_seconds": 0.0, "model": None, "fill_in": False}
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
                 expected = Columns.from_log(replace(log, records=records), {})
                 assert bool(columns.ended) == bool(log.ended)
@@ -433,9 +433,9 @@ def test_the_commands_of_a_suite(copy: Path, tmp_path: Path, results: Path) -> N
     report = searchlab("suite", "report", copy, "--baselines", "random,xgb", "--out", tmp_path / "page")
     assert report.returncode == 0 and "across all 4 workloads" in " ".join(report.stdout.split()), report.stderr
     assert (tmp_path / "page" / "report.html").exists()
-    (copy / "baselines" / "random.runs.csv.gz").unlink()
+    (copy / "baselines" / "random.runs.parquet").unlink()
     gone = searchlab("suite", "verify", copy)
-    assert gone.returncode == 1 and "baselines/random.runs.csv.gz is missing" in gone.stdout
+    assert gone.returncode == 1 and "baselines/random.runs.parquet is missing" in gone.stdout
     unknown = searchlab("suite", "run", copy, "--policy", "random", "--against", "evolutionry")
     assert unknown.returncode == 2 and "no baseline 'evolutionry'; did you mean 'evolutionary'" in unknown.stderr
 
@@ -447,14 +447,14 @@ def test_results_are_compared_with_each_other_and_with_baselines(sealed: Path, r
     words = ("suite", "report", f"{sealed}/test", kept, "--baselines", "random", "--out", tmp_path / "page")
     twice = searchlab(*words)
     assert twice.returncode == 2 and "two results are called 'random'; omit one" in twice.stderr
-    (kept / "random.runs.csv.gz").unlink()
+    (kept / "random.runs.parquet").unlink()
     report = searchlab(*words)
     assert report.returncode == 0, report.stderr
     compared = json.loads((tmp_path / "page" / "summary.json").read_text())["overall"]["strategies"]
     assert sorted(one["strategy"] for one in compared) == ["evolutionary", "random", "xgb"]
     (tmp_path / "none").mkdir()
     none = searchlab("suite", "report", sealed, tmp_path / "none")
-    assert none.returncode == 2 and "contains no runs (*.runs.csv.gz)" in none.stderr
+    assert none.returncode == 2 and "contains no runs (*.runs.parquet)" in none.stderr
 
 
 def test_a_suite_is_described_without_tvm(copy: Path) -> None:
