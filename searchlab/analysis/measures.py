@@ -516,7 +516,8 @@ class StrategySummary(Row):
     score = OnWorkload(
         "Mean over seeds of the score relative to random search in the same space, in log latency, over the trials "
         "shown next to it, with its 95 % interval; it ends where random search itself comes close to the best known "
-        "program. Scores in different spaces are not comparable.",
+        "program. Scores in different spaces are not comparable. Without a complete table, a space has scores only if "
+        "there are four random draws for each compared trial.",
         lambda runs: mean_interval(runs.scores).within(-math.inf, 1) if runs.scores is not None else None,
         *_estimate(
             "score",

@@ -24,10 +24,19 @@ from ..stats.curves import (
     precision_targets,
     seconds_of_hits,
 )
-from ..stats.random_search import Draws, RandomSearch
+from ..stats.random_search import EXACT_GAIN, Draws, RandomSearch
 from .knobs import MeasuredSpace, measured_spaces
 
 RANDOM = "random"  # the policy relative to which all others are scored
+
+DRAWS_PER_TRIAL = 4
+"""The number of random draws per compared trial from which the score's random search can be estimated.
+
+With few draws, the fastest of them is almost sure to be among as many trials, so the estimate ends at this program.
+"""
+
+MEASURED_GAIN = 0.01
+"""The ``least_gain`` of a random search that is estimated from measured draws, whose noise is about one percent."""
 By = Literal["trials", "seconds"]
 """What strategies are compared over: the area under the curve over trials, or over charged seconds."""
 
@@ -368,13 +377,18 @@ class WorkloadRuns:
 
     @cached_property
     def random_search(self) -> dict[str, RandomSearch]:
-        """Random search in each space with :attr:`draws`."""
+        """Random search in each space that has a complete table or :data:`DRAWS_PER_TRIAL` random draws per trial."""
         searches: dict[str, RandomSearch] = {}
         for space, draws in self.draws.items():
             groups = self._by_space[space]
             runs = [run for group in groups for run in group.runs]
+            is_exact = any(run.log.header.random for run in runs)
+            if not is_exact and sum(run.log.trials for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon:
+                continue
             best = min(*(float(run.lowest[-1]) for run in runs), least_optimum(runs))
-            searches[space] = RandomSearch.from_draws(draws, best, self.horizon, _of_half(_shares(groups).values()))
+            start = _of_half(_shares(groups).values())
+            least_gain = EXACT_GAIN if is_exact else MEASURED_GAIN
+            searches[space] = RandomSearch.from_draws(draws, best, self.horizon, start, least_gain)
         return searches
 
     @cached_property

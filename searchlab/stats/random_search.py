@@ -12,6 +12,8 @@ from ..arrays import Floats
 
 PART = 0.96  # the fraction of the way from the median to the optimum at which random search ends a score
 
+EXACT_GAIN = 1e-9  # excludes only the rounding error of the sums, which is what remains in an exhausted space
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
 
@@ -234,7 +236,7 @@ class RandomSearch:
     slowest: float  # log latency that counts for a run that has not found a working program
 
     @classmethod
-    def from_draws(cls, draws: Draws, best: float, trials: int, start: int = 0) -> Self:
+    def from_draws(cls, draws: Draws, best: float, trials: int, start: int = 0, least_gain: float = EXACT_GAIN) -> Self:
         """Choose the trials that a score covers: after the start, as many as :func:`cutoff` returns.
 
         Args:
@@ -242,10 +244,10 @@ class RandomSearch:
             best: The lowest latency known in the space, in seconds.
             trials: The maximum number of trials in a score.
             start: The number of initial trials that all runs share. They are excluded unless there are no others.
+            least_gain: The least difference from the best log latency that counts, because scores are divided by it.
         """
         baseline = draws.expected[:trials]
-        # In an exhausted space, what remains is the rounding error of the sums.
-        baseline = np.where(baseline - math.log(best) < 1e-9, math.log(best), baseline)
+        baseline = np.where(baseline - math.log(best) < least_gain, math.log(best), baseline)
         start = start if start < len(baseline) else 0
         last = start + cutoff(draws.median, baseline, math.log(best))
         return cls(baseline[:last], start + 1, math.log(best), draws.slowest)

@@ -189,9 +189,16 @@ def test_without_random_search_there_is_no_score() -> None:
 
 def test_scores_end_where_random_search_does() -> None:
     generator = np.random.default_rng(10)
-    (drawn, *_), (other, *_) = runs(generator, 1, [0.0, 0.0])
-    rows = summary({"random": [drawn[:9]], "other": [other]}).workloads[0].strategies
+    draws, others = runs(generator, 4, [0.0, 0.0])
+    rows = summary({"random": [drawn[:9] for drawn in draws], "other": others}).workloads[0].strategies
     assert {(row.score_first, row.score_trials) for row in rows} == {(1, 9)}, "both go as random search does"
+
+
+def test_too_few_random_draws_give_no_score() -> None:
+    """Once, the estimate ended at the fastest draw, and scores were divided by almost nothing."""
+    draws, others = runs(np.random.default_rng(10), 3, [0.0, 0.0])
+    rows = summary({"random": draws, "other": others}).workloads[0].strategies
+    assert {(row.score, row.score_first, row.score_trials) for row in rows} == {(None, None, None)}
 
 
 def test_a_baseline_that_covers_the_space_is_exact() -> None:
