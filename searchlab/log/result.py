@@ -463,10 +463,9 @@ def describe_reliability(log: Log) -> list[str]:
     if (spread := noise(log)) is not None:
         texts.append(f"the repeats of a trial spread by {100 * spread:.1f} % (median)")
     if readings := drift(log):
-        texts.append(
-            f"the machine drifted: its first program took {min(readings):.2f} to {max(readings):.2f} times as long "
-            f"({len(readings)} readings)"
-        )
+        extremes = sorted({f"{ratio:.2f}" for ratio in (min(readings), max(readings))}, key=float)
+        count = "1 reading" if len(readings) == 1 else f"{len(readings)} readings"
+        texts.append(f"the machine drifted: its first program took {' to '.join(extremes)} times as long ({count})")
     return texts
 
 

@@ -77,6 +77,8 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
     )
     assert drift(log) == pytest.approx([1.1, 0.5]) and largest_drift(log) == pytest.approx(0.5)
     assert "0.50 to 1.10 times" in " ".join(describe_reliability(log))
+    once = read_log(written(tmp_path / "once.jsonl", record(0, 2.0), record(1, 1.0, sentinel=1.0)))
+    assert "took 0.50 times as long (1 reading)" in " ".join(describe_reliability(once))
     steady = read_log(written(tmp_path / "b.jsonl", record(0, 1.0)))
     assert drift(steady) == [] and largest_drift(steady) is None and describe_reliability(steady) == []
 
