@@ -174,8 +174,8 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """All verdicts: on published claims, on registered contrasts, over all workloads, and on each workload."""
-        if len(self.verdicts) == 1:
-            sentences = list(self.verdicts.values())
+        if len(set(self.verdicts.values())) == 1:
+            sentences = list(self.verdicts.values())[:1]
         else:
             sentences = [f"{workload}: {texts}" for workload, texts in self.verdicts.items()]
         over_all = [self.summary.overall.verdict] if self.summary.overall else []

@@ -151,7 +151,9 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     """
     parts: list[RenderableType] = claim_texts(summary.claims)
     parts += [Text(answer.says, "bold") for answer in summary.answers]
-    for item in summary.workloads if full or summary.overall is None else ():
+    items = summary.workloads if full or summary.overall is None else []
+    is_shared = len(items) > 1 and len({item.verdict for item in items}) == 1
+    for item in items:
         words = item.words(summary.target)
         title = f"{item.workload}: nothing known yet"
         if item.best:
@@ -160,9 +162,12 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
                 finder += f" in trial {item.best.trial}, after the {item.horizon} that are compared"
             title = f"{item.workload}: best known {speed(item.best.gflops, item.unit)}, {finder}"
         parts.append(_StrategyTable(title, measures.table(item.strategies, Shown.TERMINAL, **words)))
-        parts.append(Text(" ".join([item.verdict, *item.notes])))
+        if texts := item.notes if is_shared else [item.verdict, *item.notes]:
+            parts.append(Text(" ".join(texts)))
         if full:
             parts.append(_StrategyTable("", measures.table(item.strategies, Shown.COSTS, **words)))
+    if is_shared:
+        parts.append(Text(items[0].verdict))
     about_tests = [Text(summary.family.says)] if full or summary.family.late else []
     return [*parts, *overall_tables(summary), *about_tests]
 

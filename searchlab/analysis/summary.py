@@ -88,7 +88,8 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         runs, compared = comparison[workload], with_adjusted(workload, contrasts_of[workload], adjusted)
         rows = draft.strategies
         standing = standing_of_first([row.strategy for row in rows], compared, tests) if len(rows) > 1 else None
-        text = verdict(rows, standing, TARGET, area=area, so_far=bool(runs.waiting))
+        over_table = any(run.log.header.table for run in runs.runs)
+        text = verdict(rows, standing, TARGET, area=area, so_far=bool(runs.waiting), is_suite_table=over_table)
         workloads.append(msgspec.structs.replace(draft, contrasts=compared, standing=standing, verdict=text))
     answered = answers(tests.registered, workloads, combined, adjusted, area)
     waiting = any(item.waiting for item in comparison.values())

@@ -114,6 +114,7 @@ def verdict(
     *,
     area: str = "area under the curve",
     so_far: bool = False,
+    is_suite_table: bool = False,
 ) -> str:
     """Return the verdict on one workload.
 
@@ -128,13 +129,19 @@ def verdict(
         area: The name of the area by which strategies are compared.
         so_far: Whether some runs have not begun yet. If so, or if seeds have different numbers of trials, the verdict
             says that it may change.
+        is_suite_table: Whether the runs were over a table in a suite.
     """
     if not rows:
         return "No trials have been measured yet."
     if all(row.best_gflops.upper == 0 for row in rows):
         return "No trials have succeeded: see the failures."
     if standing is None:
-        return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
+        hint = (
+            " To compare a result of `suite run --out DIR` with the baselines, use `searchlab report DIR` "
+            "or, in Python, searchlab.suite.compare.against_baselines(DIR)."
+        )
+        alone = f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
+        return alone + hint if is_suite_table else alone
     sentences = standing_sentences(standing, area)
     goal = f"{100 * target:g} % of the best known"
     sentences.append(_mean_areas(rows, area))

@@ -35,8 +35,9 @@ def report(
     where: Annotated[
         list[Path],
         Argument(
-            help="A study's directory or any other directory of logs; individual logs, `*.jsonl`; or a "
-            "study file, followed by the directory of its logs unless that is results/STUDY.",
+            help="A study's directory or any other directory of logs; individual logs, `*.jsonl`; a directory from "
+            "`suite run --out`, to compare its strategy with the baselines; or a study file, followed by the directory "
+            "of its logs unless that is results/STUDY.",
             metavar="PATH...",
         ),
     ],
@@ -88,6 +89,9 @@ def report(
     In a study's directory, only the runs that are currently part of the study are compared: those of the last
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
+    from ..suite.compare import against_baselines  # imported here because other reports do not need suites
+    from ..suite.verify import RESULT
+
     if site:
         if directory or everything or figures or latex or by or as_json:
             raise SearchlabError(
@@ -97,7 +101,10 @@ def report(
         cards = publish(site, [_result(folder, suite) for folder in where])
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
-    if any(path.suffix == ".toml" for path in where):
+    if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
+        runs, _ = against_baselines(where[0], suite)
+        summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
+    elif any(path.suffix == ".toml" for path in where):
         study, folder = _of_study(where)
         where = [folder]
         summary = report_on_study(study, folder, directory, everything=everything, figures=figures, by=by)
@@ -128,7 +135,7 @@ def _result(directory: Path, suite: str) -> Publication:
     if not file.is_file():
         return study_result(directory)
     result = read_trajectories(file)
-    comparison, strategy = against_baselines(file, suite)
+    comparison, strategy = against_baselines(directory, suite)
     trust = f" --policy {result.policy.name}" if ":" in result.policy.name else ""
     return Publication(
         f"{strategy} on {result.suite}",
@@ -235,7 +242,7 @@ def power(
             raise SearchlabError(
                 "pass only the directory from `suite run --out`: it is compared with its suite's baselines"
             )
-        runs, name = against_baselines(where[0] / RESULT, suite)
+        runs, name = against_baselines(where[0], suite)
         strategy = strategy or name
     elif is_suite:
         named_suite = find_suite(study[0])

@@ -29,7 +29,7 @@ from ..measure.suite import Suite, find_suite
 from ..policy import POLICIES
 from ..run.study import Study
 from ..stats.random_search import difficulty_trials
-from .trajectories import RecordedTables, Trajectories, baselines, collect, read_trajectories
+from .trajectories import RecordedTables, Trajectories, baselines, collect, read_results
 from .verify import check_baselines
 
 STYLES = {"better": "green", "worse": "red"}
@@ -169,11 +169,11 @@ def study_runs(study: Study, out: Path) -> ComparedRuns:
     return compare(study.suite, new, shipped, study.spec.seed_list)
 
 
-def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]:
-    """Return the runs in a file written by ``suite run --out``, and those of its suite's baselines on the same tables.
+def against_baselines(result: str | Path, where: str = "") -> tuple[ComparedRuns, str]:
+    """Return the runs in a result of ``suite run --out``, and those of its suite's baselines on the same tables.
 
     Args:
-        result: The path of the file.
+        result: The result's directory or file.
         where: The path of the suite, if it cannot be found by name.
 
     Returns:
@@ -182,7 +182,7 @@ def against_baselines(result: Path, where: str = "") -> tuple[ComparedRuns, str]
     Raises:
         SearchlabError: If the file is damaged or the suite cannot be found.
     """
-    new = read_trajectories(result)
+    new = read_results([Path(result)])[0]
     suite = find_suite(where or new.suite).part(None)
     seeds = {run.seed for runs in new.tables.values() for run in runs.runs}
     return compare(restrict_to_runs(suite, new), [new], baselines(suite), seeds), new.strategy

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis import summarize
+from searchlab.analysis import Comparison, summarize
+from searchlab.analysis import compare as searchlab_compare
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns
 from searchlab.log.format import Passes, read_log
@@ -25,7 +26,7 @@ from searchlab.plugins import trust_plugins
 from searchlab.stats.random_search import difficulty_trials, draws_for, expected_draws
 from searchlab.suite import verify
 from searchlab.suite.cards import TableCard
-from searchlab.suite.compare import compare, dev_areas
+from searchlab.suite.compare import against_baselines, compare, dev_areas
 from searchlab.suite.trajectories import (
     RecordedTable,
     RecordedTables,
@@ -270,6 +271,17 @@ def test_a_users_policy_is_compared_and_replayed_by_others(
     compared = json.loads((tmp_path / "out" / "report" / "summary.json").read_text())
     assert {row["strategy"] for row in compared["overall"]["strategies"]} >= {"evolutionary", "xgb", "HillClimb"}
     assert [answer["second"] for answer in compared["answers"]] == ["random", "xgb"]
+    report = searchlab("report", tmp_path / "out", "--suite", sealed, "--json", cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
+    names = {row["strategy"] for row in json.loads(report.stdout)["overall"]["strategies"]}
+    assert names >= {"evolutionary", "random", "xgb", "HillClimb"}
+    verdict = Comparison(against_baselines(tmp_path / "out", str(sealed))[0]).verdict
+    assert verdict.startswith("HillClimb is ")
+    alone = searchlab("report", tmp_path / "out", "--all", "--full", cwd=tmp_path).stdout
+    assert (
+        " ".join(alone.split()).count("HillClimb is the only strategy here") == 1 and "against_baselines(DIR)" in alone
+    )
+    assert len(searchlab_compare(tmp_path / "out").verdict.splitlines()) == 1
     refused = searchlab("suite", "verify", tmp_path / "out", "--suite", sealed, cwd=tmp_path)
     assert refused.returncode == 2 and "pass --policy mine:HillClimb if you trust it" in refused.stderr
     trusting = ("suite", "verify", tmp_path / "out", "--suite", sealed, "--policy", "mine:HillClimb")
