@@ -174,7 +174,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """All verdicts: on published claims, on registered contrasts, over all workloads, and on each workload."""
-        if len(set(self.verdicts.values())) == 1:
+        if self.summary.overall is None and len(set(self.verdicts.values())) == 1:
             sentences = list(self.verdicts.values())[:1]
         else:
             sentences = [f"{workload}: {texts}" for workload, texts in self.verdicts.items()]

@@ -152,7 +152,7 @@ def summary_table(summary: Summary, *, full: bool = True) -> list[RenderableType
     parts: list[RenderableType] = claim_texts(summary.claims)
     parts += [Text(answer.says, "bold") for answer in summary.answers]
     items = summary.workloads if full or summary.overall is None else []
-    is_shared = len(items) > 1 and len({item.verdict for item in items}) == 1
+    is_shared = summary.overall is None and len(items) > 1 and len({item.verdict for item in items}) == 1
     for item in items:
         words = item.words(summary.target)
         title = f"{item.workload}: nothing known yet"
