@@ -279,7 +279,14 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
 
     @functools.wraps(function)
     def checking(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        arguments = signature.bind(*args, **kwargs)  # raises Python's own TypeError
+        try:
+            arguments = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            text = str(error)
+            if unknown := [name for name in kwargs if name not in signature.parameters]:
+                meant = unknown[0].removeprefix("n_")  # as in scikit-learn and Optuna
+                text = f"there is no argument {unknown[0]!r}{did_you_mean(meant, signature.parameters)}"
+            raise TypeError(f"{function.__qualname__}(): {text}") from None
         for name, value in arguments.arguments.items():
             is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
             if not is_variadic and (declared := _hint(function, name)) is not None:

@@ -68,8 +68,10 @@ def test_arguments_are_checked_by_annotation() -> None:
     ]:
         with pytest.raises(SearchlabError, match=name):
             example(*args, **given)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"example\(\): missing a required argument: 'count'"):
         example()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"example\(\): there is no argument 'n_share'; did you mean 'share'\?"):
+        example(1, n_share=0.5)  # type: ignore[call-arg]
 
 
 def test_workloads_accept_numpy_extents() -> None:
