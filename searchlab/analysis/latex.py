@@ -16,16 +16,25 @@ from .verdict import signed
 from .words import p_text
 
 TABLES, REFERENCES = "tables.tex", "references.bib"
+
+TITLE, YEAR = "searchlab: which search strategy finds a fast tensor program soonest?", "2026"  # as in CITATION.cff
+
+_NAME = r"(?:van )?[A-Z][\w-]+"
+_CITATION = re.compile(
+    rf'(?P<authors>{_NAME}(?:, {_NAME})*(?: and {_NAME}| et al\.)?), "(?P<title>[^"]+)" '
+    r"\((?P<where>[^()]*(?:\([^()]*\)[^()]*)*?\b(?P<year>(?:19|20)\d\d)\b[^()]*)\)"
+)
+"""A paper as docstrings cite it: Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018)."""
 """The names of the files."""
 
 
-def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, str]]) -> None:
+def write_latex(summary: Summary, out: Path, origins: Mapping[str, tuple[str, str, str]]) -> None:
     """Write the files :data:`TABLES` and :data:`REFERENCES` to the directory ``out``.
 
     Args:
         summary: The summary of the report.
         out: The directory.
-        origins: By policy, the name and the source of the published algorithm on which it is based.
+        origins: See :func:`bibtex`.
     """
     write_file(out / TABLES, latex_tables(summary).encode(), under=out)
     write_file(out / REFERENCES, bibtex(origins).encode(), under=out)
@@ -74,19 +83,35 @@ def _tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return text.replace("<", "$<$").replace(">", "$>$")  # characters that pandas does not escape
 
 
-def bibtex(origins: Mapping[str, tuple[str, str]]) -> str:
+def bibtex(origins: Mapping[str, tuple[str, str, str]]) -> str:
     """Return BibTeX entries for searchlab and for the algorithms on which policies are based.
 
-    What a policy records about its origin may be a paper or source files, so it is copied into the note.
+    Args:
+        origins: By policy, the name and the source of the published algorithm on which it is based, and the docstring
+            of the policy's module. The entry is for the first paper that the docstring cites, or else for the
+            algorithm itself.
     """
     software = _entry(
-        "software", "searchlab", author="{The searchlab authors}", title="searchlab", version=version("searchlab")
+        "software",
+        "searchlab",
+        author="{The searchlab authors}",
+        title=TITLE,
+        year=YEAR,
+        version=version("searchlab"),
     )
     entries = [
-        _entry("misc", f"searchlab-{policy}", title=title, note=source)
-        for policy, (title, source) in sorted(origins.items())
+        _entry("misc", f"searchlab-{policy}", **(_paper(docstring) or {"title": name}), note=f"{name}, {source}")
+        for policy, (name, source, docstring) in sorted(origins.items())
     ]
     return "\n".join([software, *entries])
+
+
+def _paper(docstring: str) -> dict[str, str]:
+    """Return the BibTeX fields of the first paper that a docstring cites, or an empty dictionary if it cites none."""
+    if not (cited := _CITATION.search(" ".join(docstring.split()))):
+        return {}
+    authors = cited["authors"].replace(" et al.", " and others").replace(", ", " and ")
+    return {"author": authors, "title": cited["title"], "howpublished": cited["where"], "year": cited["year"]}
 
 
 def _entry(kind: str, key: str, **fields: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +25,7 @@ from ..log.format import find_logs
 from ..log.plan import write_plan
 from ..log.writer import is_locked
 from ..options import Share, Trials, check_option
-from ..policy import origins
+from ..policy import POLICIES, origins
 from ..run.study import Study
 from .terminal import AsJson, SuitePath, logs_of, number, out, say, say_json, say_table
 
@@ -113,7 +114,12 @@ def report(
     if latex:
         policies = {row.policy for item in summary.workloads for row in item.strategies}
         sources = {
-            name: (origin.name, f"{origin.version}; {origin.source}") for name, origin in origins(policies).items()
+            name: (
+                origin.name,
+                f"{origin.version}; {origin.source}",
+                inspect.getdoc(inspect.getmodule(POLICIES.load(name))) or "",
+            )
+            for name, origin in origins(policies).items()
         }
         write_latex(summary, report_directory(*where, out=directory), sources)
     if as_json:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from searchlab.analysis import Summary, read_runs, summarize
-from searchlab.analysis.latex import bibtex, latex_tables, write_latex
+from searchlab.analysis.latex import TITLE, YEAR, bibtex, latex_tables, write_latex
 from tests.support.analysis.logs import WORKLOAD, write
 from tests.support.cli import searchlab
 
 OTHER = "conv2d:1x14x14x64x64x3x3:p1"
-ORIGIN = "R&D's 100% search", "IJCAI 2023, section 3_1"
+ORIGIN = "R&D's 100% search", "IJCAI 2023, section 3_1", ""
 
 
 def study(directory: Path, *workloads: str) -> Summary:
@@ -65,7 +65,15 @@ def test_the_command_writes_both_files(tmp_path: Path) -> None:
         write(tmp_path, name, 0, [1, 2])
     assert searchlab("report", tmp_path, "--latex").returncode == 0
     assert r"\bottomrule" in (tmp_path / "report" / "tables.tex").read_text()
-    assert "searchlab-xgb" in (tmp_path / "report" / "references.bib").read_text()
+    software, xgb = (tmp_path / "report" / "references.bib").read_text().split("\n\n")
+    assert "year = {2026}" in software and "searchlab-xgb" in xgb and "AutoTVM's XGBTuner" in xgb
+    assert "author = {Chen and others}" in xgb and "title = {Learning to Optimize Tensor Programs}" in xgb
+    assert "year = {2018}" in xgb
+
+
+def test_the_title_is_the_citation_file_s() -> None:
+    citation = (Path(__file__).parents[2] / "CITATION.cff").read_text("utf-8")
+    assert f'title: "{TITLE}"' in citation and f"date-released: {YEAR}-" in citation
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="there is no pdflatex")
