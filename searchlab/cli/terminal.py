@@ -123,13 +123,16 @@ def say_table(
     title: str | Text | None = None,
     box: Box | None = None,
 ) -> None:
-    """Print a table. The columns in ``right`` are right-aligned; all others break long words."""
+    """Print a table. The columns in ``right`` are right-aligned. Long words are broken only in a terminal."""
+    cells = [[cell if isinstance(cell, Text) else str(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", box=box, padding=(0, 1, 0, 0), show_header=any(columns))
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
-    out.print(table)
+    for index, name in enumerate(columns):
+        words = [word for row in cells for word in str(row[index]).split()]
+        longest = None if out.is_terminal else max(map(len, words), default=None)
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", min_width=longest)
+    for row in cells:
+        table.add_row(*row)
+    out.print(table, crop=False)
 
 
 def show_warning(

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from searchlab import Study, tune
-from searchlab.cli.terminal import plugin
+from searchlab.cli.terminal import plugin, say_table
 from searchlab.errors import SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.run import progress
@@ -485,3 +485,10 @@ def test_policies_are_listed_with_their_origins(tmp_path: Path) -> None:
 def test_the_shipped_studies_are_valid() -> None:
     for path in Path("studies").glob("*.toml"):
         assert Study.load(path).spec.trials >= 1, path
+
+
+def test_a_table_in_a_pipe_breaks_no_names(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["a" * 70, "b" * 70]
+    say_table(("first", "second", "text"), [(*names, "some words " * 20)])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in names)
