@@ -47,7 +47,7 @@ RESERVED_ENDINGS = (".json", ".jsonl", ".toml", ".npz", ".gz", ".parquet", ".log
 SHOWN = 5
 """The maximum number of files that are named in warnings."""
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class FileMissing(SearchlabError):
@@ -277,8 +277,8 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
 
 def write_error(path: str | Path, error: OSError | ValueError) -> SearchlabError:
     """Return the error to raise if ``path`` could not be written because of ``error``."""
-    full = getattr(error, "errno", None) in _FULL
-    remedy = "; free some space or check the disk, then run the command again" if full else ""
+    is_of_disk = getattr(error, "errno", None) in _DISK_ERRORS
+    remedy = "; free some space or check the disk, then run the command again" if is_of_disk else ""
     return SearchlabError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}{remedy}")
 
 

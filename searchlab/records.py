@@ -121,3 +121,12 @@ class Trial:
     @property
     def cost(self) -> float:
         return self.measurement.cost
+
+
+def first_of_each_program(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the first successful trial of each program, or of each config if the program is not known."""
+    first: dict[object, Trial] = {}
+    for trial in trials:
+        if math.isfinite(trial.cost):
+            first.setdefault(trial.measurement.program or trial.config, trial)
+    return list(first.values())

@@ -28,7 +28,7 @@ from ..measure.contract import CannotMeasure, RunSettings
 from ..measure.local import LocalMeasurer
 from ..measure.settings import LocalSettings
 from ..plugins import trusts
-from ..records import Failure, Trial
+from ..records import Failure, Trial, first_of_each_program
 from ..space import Choose, Config, Space
 from ..target import Target, resolve_target
 from ..workload.products import BatchMatmul, Gemm
@@ -228,12 +228,9 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
 
 def fastest_programs(result: Result, count: int) -> list[Trial]:
     """Return the fastest trial of each of a log's ``count`` fastest distinct programs, with the best trial first."""
-    trials: dict[object, Trial] = {}
     good = [trial for trial in result.trials if math.isfinite(trial.cost)]
     good.sort(key=lambda trial: statistics.median(_logged_readings(result.log, trial)))
-    for trial in (result.best.trial, *good):
-        trials.setdefault(trial.measurement.program or trial.config, trial)
-    return list(trials.values())[:count]
+    return first_of_each_program([result.best.trial, *good])[:count]
 
 
 def _logged_readings(log: Log, trial: Trial) -> Readings:

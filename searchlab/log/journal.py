@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ..errors import SearchlabError
-from ..files import FileMissing, read_bytes
+from ..files import FileMissing, read_bytes, write_error
 from ..schema import UNREADABLE
 from .writer import LeasedFile
 
@@ -101,6 +101,4 @@ class Journal(Generic[Entry]):
         try:
             yield
         except OSError as error:
-            raise SearchlabError(
-                f"cannot write {self.path}: {error.strerror}; free some space or check the disk, then run this again"
-            ) from None
+            raise write_error(self.path, error) from None

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, first_line
-from ..files import check_regular, open_file, part_of, sync_directory, write_file
+from ..files import check_regular, open_file, part_of, sync_directory, write_error, write_file
 from ..machine.scratch import NO_LOCKS
 from ..parquet import PARQUET
 from .format import (
@@ -101,7 +101,7 @@ class LogWriter:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = LeasedFile(self.path)
         except OSError as error:
-            raise SearchlabError(f"cannot write the log {self.path}: {error.strerror}") from None
+            raise write_error(f"the log {self.path}", error) from None
         try:
             self._open(header, existing)
         except BaseException:
@@ -177,9 +177,7 @@ class LogWriter:
         try:
             yield
         except OSError as error:
-            raise SearchlabError(
-                f"cannot write the log {self.path}: {error.strerror}; free some space or check the disk, then run again"
-            ) from None
+            raise write_error(f"the log {self.path}", error) from None
         except LogCut as error:
             self._lines = []
             copy = unused_path(self.path, ".saved", WRITABLE)

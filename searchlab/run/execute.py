@@ -22,6 +22,7 @@ import cloudpickle
 
 from ..errors import RunsFailed, SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
+from ..files import write_error
 from ..log.format import Log, read_existing_log, read_log, read_log_bytes
 from ..log.result import disagreement
 from ..log.writer import LeasedFile, LogBusy, move_aside
@@ -510,7 +511,7 @@ def _put(run: Run, data: bytes) -> None:
             file.write(data, 0)
             file.sync(len(data))
     except OSError as error:
-        raise SearchlabError(f"cannot write the log {path}: {error.strerror}; free some space and run again") from None
+        raise write_error(f"the log {path}", error) from None
 
 
 class _WorkerState:

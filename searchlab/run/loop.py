@@ -27,7 +27,7 @@ from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
 from ..plugins import noting_interrupts
 from ..policy import POLICIES
-from ..records import Trial, describe_failures
+from ..records import Trial, describe_failures, first_of_each_program
 from ..space import Config, Space
 from ..stats.random_search import Draws
 from ..workload import Function
@@ -313,11 +313,9 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
 
     Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
     """
-    fastest: dict[str, Trial] = {}
-    for trial in sorted(trials, key=lambda trial: trial.cost):  # stable: the first of equal trials
-        if math.isfinite(trial.cost) and not trial.measurement.pruned:
-            fastest.setdefault(trial.measurement.program, trial)
-    close = [trial for trial in fastest.values() if trial.cost <= MARGIN * next(iter(fastest.values())).cost]
+    by_cost = sorted(trials, key=lambda trial: trial.cost)  # stable: the first of equal trials
+    fastest = first_of_each_program(trial for trial in by_cost if not trial.measurement.pruned)
+    close = [trial for trial in fastest if trial.cost <= MARGIN * fastest[0].cost]
     contenders = close[: measurer.finalists]
     if not contenders:
         return None

@@ -23,6 +23,7 @@ from ..log.writer import check_identity, compress, write_log
 from ..measure.settings import LocalSettings, Settings, with_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
+from ..records import first_of_each_program
 from ..run.execute import execute_one
 from ..run.plan import OnRun, Run, space_spec
 from ..run.progress import show_progress
@@ -31,7 +32,7 @@ from ..schema import convert
 from ..space import Space
 from ..target import Target
 from ..workload import Workload
-from .passes import OnBlock, TimedPasses, one_a_program
+from .passes import OnBlock, TimedPasses
 
 PASSES = 3  # default number of passes over all programs
 MOST_PASSES = 1000
@@ -254,7 +255,7 @@ def build_tables(study: Study, tables: Sequence[TableRun], on_run: OnRun, on_blo
 
 def _with_times(table: TableRun, base: Path, log: Log, on_block: OnBlock) -> Log:
     """Return ``log`` with the times from the passes, or unchanged if no program runs."""
-    trials, settings = one_a_program(log.trials), table.run.settings
+    trials, settings = first_of_each_program(log.trials), table.run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log

@@ -278,12 +278,3 @@ def _ratio(block: Block, usual: Mapping[str, float]) -> float:
 def _round(seconds: float) -> float:
     """Round to five digits, which changes the value by at most a tenth of the noise."""
     return float(f"{seconds:.5g}")
-
-
-def one_a_program(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the first successful trial of each program."""
-    first: dict[str, Trial] = {}
-    for trial in trials:
-        if math.isfinite(trial.cost):
-            first.setdefault(trial.measurement.program, trial)
-    return list(first.values())

@@ -16,13 +16,13 @@ from rich.console import Console
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Log, read_log
 from searchlab.measure.contract import CannotMeasure, Remeasurer
-from searchlab.records import Measurement, Trial
+from searchlab.records import Measurement, Trial, first_of_each_program
 from searchlab.run.plan import OnTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, unsteady
-from searchlab.tables.passes import BLOCK, FINAL, TRIES, TimedPasses, one_a_program
+from searchlab.tables.passes import BLOCK, FINAL, TRIES, TimedPasses
 from tests.support import toys
 
 GEMM = "gemm:32x32x32"
@@ -183,7 +183,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
     assert table.header.passes is not None and table.header.passes.count == 2
-    assert len(table.header.passes.sentinel) == 2 * -(-len(one_a_program(table.trials)) // BLOCK) + 1
+    assert len(table.header.passes.sentinel) == 2 * -(-len(first_of_each_program(table.trials)) // BLOCK) + 1
     for record in table.records:
         assert len(record.seconds) == len(record.at) == 2
     assert "programs" not in table.header.measure
