@@ -197,7 +197,7 @@ def suite_run(
     with interruptible(), scratch as folder:
         for reason in study.plan()[1]:
             notes.print(f"note: {reason}", soft_wrap=True)
-        new = run_policy(study, Path(folder) / "logs", jobs, progress=notes)
+        new = run_policy(study, Path(folder) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in part.tables):
             new = replace(new, test_uses=(uses := count_use(new)))
             if uses > 1:

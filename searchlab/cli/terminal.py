@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Names and texts from other sources are never treated as markup; styled output is a ``rich.text.Text``.
 out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=False)
-# For notes and progress if the standard output is JSON.
+# For progress, and for notes if the standard output is JSON.
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
 
 StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
@@ -155,14 +155,14 @@ def complain(title: str, style: str, text: str) -> None:
 
 
 def progress_console(quiet: bool, verbose: bool, console: Terminal = out) -> Terminal | Literal[False]:
-    """Return the console for progress, or False to show none. If ``verbose``, trials are printed there instead."""
+    """Return the console for progress, or False to show none. If ``verbose``, trials go to ``console`` instead."""
     if verbose:
         handler = logging.StreamHandler(console.file)
         handler.setFormatter(logging.Formatter("%(message)s"))
         logger = logging.getLogger("searchlab")
         logger.handlers = [handler]
         logger.setLevel(logging.INFO)
-    return False if quiet or verbose else console
+    return False if quiet or verbose else err
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from searchlab import Study, tune
-from searchlab.cli.terminal import plugin, say_table
+from searchlab.cli.terminal import plugin, progress_console, say_table
 from searchlab.errors import SearchlabWarning
 from searchlab.log.format import read_log
 from searchlab.run import progress
@@ -492,3 +492,8 @@ def test_a_table_in_a_pipe_breaks_no_names(capsys: pytest.CaptureFixture[str]) -
     say_table(("first", "second", "text"), [(*names, "some words " * 20)])
     printed = capsys.readouterr().out
     assert all(name in printed for name in names)
+
+
+def test_progress_goes_to_the_standard_error() -> None:
+    console = progress_console(quiet=False, verbose=False)
+    assert console and console.stderr
