@@ -292,13 +292,13 @@ class Comparison:
         """
         return self._plot("", "workloads", "", strategy=strategy, reference=reference)
 
-    def plot_lead(self, workload: object = None, *, reference: str | None = None) -> alt.LayerChart:
+    def plot_budget(self, workload: object = None, *, reference: str | None = None) -> alt.LayerChart:
         """Plot each strategy's area minus that of a reference in each eighth of the budget.
 
         Without a workload, the areas are means over all workloads, if there are several. ``reference`` is as in
         :meth:`plot_differences`.
         """
-        return self._plot(self._item_or_all(workload), "lead", AREA, reference=reference)
+        return self._plot(self._item_or_all(workload), "budget", AREA, reference=reference)
 
     def plot_trials(self, workload: object = None, *, share: str = "near the best") -> alt.LayerChart:
         """Plot the share of trials that were "near the best", "slow", "failed" or "random fill-ins" in each eighth.
@@ -369,7 +369,7 @@ _WITHOUT = {
     "workload; run the study on more workloads, or plot one workload with plot_convergence()",
     "differences": "no differences to plot: no two strategies ran on every workload",
     "workloads": "no differences to plot: there is only one workload, or no two strategies share a seed on one",
-    "lead": "no trials of {workload} have been measured yet",
+    "budget": "no trials of {workload} have been measured yet",
     "trials": "no trials of {workload} have been measured yet",
     **dict.fromkeys(("importances", "values"), "no knob of {workload} has several values among its measured configs"),
     "pairs": "fewer than two knobs of {workload} have several values among its measured configs",

@@ -135,8 +135,8 @@ def test_another_reference_is_selected_at_first(comparison: Comparison) -> None:
     assert (default["value"], chosen["value"], chosen["bind"]["options"]) == ("random", "fast", ["random", "fast"])
     strategy, reference = comparison.plot_workloads("random", "fast").to_dict()["params"]
     assert (strategy["value"], reference["value"]) == ("random", "fast")
-    lead, _ = comparison.plot_lead(reference="fast").to_dict()["params"]
-    assert lead["value"] == "fast"
+    budget, _ = comparison.plot_budget(reference="fast").to_dict()["params"]
+    assert budget["value"] == "fast"
 
 
 def test_shares_of_trials_are_those_of_a_workload_or_of_all(comparison: Comparison) -> None:

@@ -345,8 +345,8 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
         return line_chart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look)
 
     filled = any(np.nansum(parts.filled) for parts in by_strategy.values())  # older logs do not record them
-    lead = Chart(
-        "lead",
+    budget = Chart(
+        "budget",
         "Where in the budget the lead is won or lost",
         "difference of the mean area under the curve in each eighth of the budget",
         "Each strategy minus the chosen one: the difference of the area under the curve in each eighth of the "
@@ -369,7 +369,7 @@ def _budget_charts(by_strategy: Mapping[str, BudgetParts], styles: LineStyles) -
             "random fill-ins": view("filled", "random fill-ins, %", domain=(0.0, None)) if filled else {},
         },
     )
-    return [lead, trials]
+    return [budget, trials]
 
 
 def _time(item: WorkloadSummary) -> Chart:

@@ -41,9 +41,9 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Char
 
 
 def test_every_chart_is_valid_and_drawn(charts: dict[str, dict[str, Chart]]) -> None:
-    lines = {"convergence", "lead", "trials", "ecdf", "time", "failures"}
+    lines = {"convergence", "budget", "trials", "ecdf", "time", "failures"}
     assert set(charts[WORKLOAD]) == lines | {"importances", "values", "pairs"}
-    assert set(charts[""]) == {"profile", "lead", "trials", "differences", "workloads"}
+    assert set(charts[""]) == {"profile", "budget", "trials", "differences", "workloads"}
     for chart in [*charts[WORKLOAD].values(), *charts[""].values()]:
         for view, spec in chart.views.items():
             complete = titled(spec, WORKLOAD, chart, view)

@@ -95,7 +95,7 @@ def lines(browser: Browser, chart: str = "w0-convergence") -> dict[str, float]:
 def test_every_chart_is_drawn(view: Browser) -> None:
     view.run("document.querySelectorAll('details').forEach(details => details.open = true)")
     charts = view.run("[...document.querySelectorAll('figure[data-chart]')].map(f => f.id)")
-    assert {"all-profile", "all-lead", "all-differences", "w0-convergence", "w0-time", "w1-failures"} <= set(charts)
+    assert {"all-profile", "all-budget", "all-differences", "w0-convergence", "w0-time", "w1-failures"} <= set(charts)
     for chart in charts:
         see(view, chart)
         drawn = view.run(f"document.querySelector('#{chart} .plot svg').outerHTML")
@@ -354,7 +354,7 @@ def test_another_reference_is_chosen_for_the_differences(view: Browser) -> None:
     view.choose(select, "guided")
     until(view, f"document.querySelector('#all-differences svg').textContent !== {json.dumps(before)}")
     assert "guided" not in view.run("document.querySelector('#all-differences .role-axis').parentElement.textContent")
-    for chart in ("all-workloads", "all-lead", "w1-lead"):  # all charts follow
+    for chart in ("all-workloads", "all-budget", "w1-budget"):  # all charts follow
         see(view, chart)
         assert view.run(f"document.querySelector('#{chart} .vega-bind select[name=reference]').value") == "guided"
 

@@ -203,7 +203,7 @@ def test_every_chart_has_words(tmp_path: Path) -> None:
         write(tmp_path, "guided", seed, [5, 8, 9, 10 - seed])
     page = made(tmp_path)
     charts = [a["id"] for a in page.all("figure") if "data-chart" in a]
-    keys = ("convergence", "differences", "lead", "trials", "ecdf", "time", "failures")
+    keys = ("convergence", "differences", "budget", "trials", "ecdf", "time", "failures")
     assert charts == [f"w0-{key}" for key in (*keys, "importances", "values", "pairs")]
     assert set(charts) <= set(page.charts["charts"])
     assert len(page.all("figcaption")) == len(page.all("figure")) - 1, "programs speak for themselves"
