@@ -574,7 +574,7 @@ class Workbench:
             return Failed("invalid", cut(text_of(error)), cpu_seconds() - start)
         except Exception as error:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
-            text = with_limit(f"schedule: {describe_with_line(error)}", self.memory_limit_mb)
+            text = with_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, cpu_seconds() - start)
         scheduling = cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
@@ -612,10 +612,10 @@ class Workbench:
         return messages.Extracted(rows, cpu_seconds() - start)
 
 
-def describe_with_line(error: Exception) -> str:
+def describe_with_line(error: Exception, prefix: str = "") -> str:
     """Return an error's type, its text, and the ``file:line`` of the user's code that raised it, if any did."""
     where = line_of(error, object)
-    return cut(f"{type(error).__name__}: {text_of(error)}") + (f" ({where})" if where else "")
+    return cut(f"{prefix}{type(error).__name__}: {text_of(error)}" + (f" ({where})" if where else ""))
 
 
 def costs_in(returned: Any) -> list[float]:

@@ -23,8 +23,8 @@ DEFAULTS = {
     ("conv2d", "llvm"): "conv2d_cpu",
     ("gemm", "cuda"): "gemm_cuda",
     ("conv2d", "cuda"): "conv2d_no_batching",
-    ("grouped-conv2d", "llvm"): "searchlab_spaces.templates.cpu:grouped_conv2d",
-    ("grouped-conv2d", "cuda"): "searchlab_spaces.templates.cuda:grouped_conv2d",
+    ("grouped-conv2d", "llvm"): "grouped_conv2d_cpu",
+    ("grouped-conv2d", "cuda"): "grouped_conv2d_cuda",
 }
 """The default template for each op and target kind."""
 
