@@ -46,11 +46,11 @@ ShowForm = Annotated[
     Show,
     Option(
         help=(
-            "What to show: the `config`; the schedule as a `trace`; the TensorIR as TVMScript (`tir`), also as a `python` "
-            "script that needs only TVM or in its lowered form (`lowered`); the LLVM IR (`llvm`; for a GPU, the LLVM IR of "
-            "the host code); the generated code (`source`; for CUDA, C++); its part that takes most of the time "
-            "(`kernel`: for CUDA, the kernels; for a CPU, the innermost loop in assembly); or the assembly (`asm`; for "
-            "CUDA, PTX)."
+            "What to show: the `config`; the schedule as a `trace`; the TensorIR as TVMScript (`tir`), also as "
+            "a`python` script that needs only TVM or in its lowered form (`lowered`); the LLVM IR (`llvm`; for a "
+            "GPU, theLLVM IR of the host code); the generated code (`source`; for CUDA, C++); its part that takes "
+            "most of thetime (`kernel`: for CUDA, the kernels; for a CPU, the innermost loop in assembly); or the "
+            "assembly (`asm`;for CUDA, PTX)."
         )
     ),
 ]
