@@ -47,10 +47,10 @@ ShowForm = Annotated[
     Option(
         help=(
             "What to show: the `config`; the schedule as a `trace`; the TensorIR as TVMScript (`tir`), also as "
-            "a`python` script that needs only TVM or in its lowered form (`lowered`); the LLVM IR (`llvm`; for a "
-            "GPU, theLLVM IR of the host code); the generated code (`source`; for CUDA, C++); its part that takes "
-            "most of thetime (`kernel`: for CUDA, the kernels; for a CPU, the innermost loop in assembly); or the "
-            "assembly (`asm`;for CUDA, PTX)."
+            "a `python` script that needs only TVM or in its lowered form (`lowered`); the LLVM IR (`llvm`; for a "
+            "GPU, the LLVM IR of the host code); the generated code (`source`; for CUDA, C++); its part that takes "
+            "most of the time (`kernel`: for CUDA, the kernels; for a CPU, the innermost loop in assembly); or the "
+            "assembly (`asm`; for CUDA, PTX)."
         )
     ),
 ]
