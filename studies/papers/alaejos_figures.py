@@ -239,11 +239,12 @@ def headline(settings: Settings) -> Iterator[Row]:
             "first, or name their directory with --study"
         )
     by_text = {str(parse_workload(text)): text for text in settings.workloads}
-    curves = searchlab.compare(settings.study).curves_frame(every_trial=False)
-    for row in curves.to_dict("records"):
-        if row["workload"] in by_text:
-            names = ("strategy", "seed", "trials", "seconds", "best_gflops")
-            yield {"workload": by_text[row["workload"]], **{name: row[name] for name in names}}
+    trials = searchlab.compare(settings.study).trials_frame().dropna(subset="best_gflops")
+    for (workload, strategy, seed), run in trials.groupby(["workload", "strategy", "seed"], observed=True):
+        rises = run[run["best_gflops"].diff().ne(0) | (run["trial"] == run["trial"].max())]
+        for row in rises.to_dict("records") if workload in by_text else ():
+            point = {"trials": row["trial"] + 1, "seconds": row["elapsed"], "best_gflops": row["best_gflops"]}
+            yield {"workload": by_text[workload], "strategy": strategy, "seed": seed, **point}
     record = json.loads(settings.libraries.read_text()) if settings.libraries.exists() else {"rows": []}
     most = max((row["threads"] for row in record["rows"]), default=0)
     for row in record["rows"]:
