@@ -36,8 +36,9 @@ quickstart: .venv/installed
 	$(BIN)/searchlab verify results/gemm.jsonl
 	@echo "the comparison of the policies, as a page: results/quickstart/report/report.html"
 
+# One more process than there are cores, because tests also wait for the processes that they start.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --maxprocesses 4 --dist loadfile
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
