@@ -21,7 +21,7 @@ from ..analysis.runs import By, ComparedRuns
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
-from ..log.format import find_logs
+from ..log.format import RESULT, find_logs
 from ..log.plan import write_plan
 from ..log.writer import is_locked
 from ..options import Share, Trials, check_option
@@ -90,9 +90,6 @@ def report(
     In a study's directory, only the runs that are currently part of the study are compared: those of the last
     `searchlab run` or, if you pass the study file, those in the file. In any other directory, all runs are compared.
     """
-    from ..suite.compare import against_baselines  # imported here because other reports do not need suites
-    from ..suite.verify import RESULT
-
     if site:
         if directory or everything or figures or latex or by or as_json:
             raise SearchlabError(
@@ -103,6 +100,8 @@ def report(
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
+        from ..suite.compare import against_baselines  # imported here because other reports do not need suites
+
         runs, _ = against_baselines(where[0], suite)
         summary = write_comparison(runs, report_directory(*where, out=directory), figures=figures)
     elif any(path.suffix == ".toml" for path in where):
@@ -135,7 +134,6 @@ def _result(directory: Path, suite: str) -> Publication:
     """Return the result to publish from a study's directory, or from a directory written by ``suite run --out``."""
     from ..suite.compare import against_baselines  # imported here because reports do not need suites
     from ..suite.trajectories import read_trajectories
-    from ..suite.verify import RESULT
 
     file = directory / RESULT
     if not file.is_file():
@@ -235,7 +233,6 @@ def power(
     from ..measure.suite import find_suite, installed_suites  # imported here because reports do not need suites
     from ..suite.compare import against_baselines, compare
     from ..suite.trajectories import baselines
-    from ..suite.verify import RESULT
 
     check_option("difference", difference, Share)
     check_option("power", chance, Share)

@@ -147,21 +147,17 @@ def _say_forecast(study: Study, runs: Sequence[Run], directory: Path, on_this_ma
 
     The trials of a log that cannot be continued do not count.
     """
-    planned = {run.log: run for run in study.planned_runs()}
-    statuses: list[RunStatus] = []
     refused: list[str] = []
-    unchecked: list[str] = []
-    every_run = [replace(run, log=directory / run.log) for run in study.plan()[0]]
-    for run in runs:
-        log = None
-        try:
-            [opened] = open_runs([replace(run, log=directory / run.log)], every_run, on_this_machine)
-            log = opened.existing_log
-        except OtherRun as error:
-            refused.append(str(error))
-        if log is not None and log.records and not opened.is_current(log):
-            unchecked.append(opened.changes_since(log))
-        statuses.append(RunStatus.from_log(planned[run.log.as_posix()], log))
+
+    def refuse(_: Run, error: OtherRun) -> None:
+        refused.append(str(error))
+
+    own_runs, all_runs = ([replace(run, log=directory / run.log) for run in group] for group in (runs, study.plan()[0]))
+    opened = open_runs(own_runs, all_runs, on_this_machine, refuse)
+    logs = [(run, run.existing_log) for run in opened]
+    unchecked = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
+    planned = {run.log: run for run in study.planned_runs()}
+    statuses = [RunStatus.from_log(planned[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)]
     notes = err if as_json else out
     if refused:
         others = f" ({len(refused) - 1} other logs cannot be continued either)" if len(refused) > 1 else ""

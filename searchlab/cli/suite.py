@@ -17,7 +17,7 @@ from typer import Argument, Option
 from ..analysis import summarize
 from ..analysis.report import overall_tables, write_report
 from ..errors import SearchlabError
-from ..log.format import find_logs
+from ..log.format import RESULT, find_logs
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
 from ..options import Jobs, SeedCount
@@ -173,7 +173,7 @@ def suite_run(
     report (`--out`). Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
     strategies you have run on the test split.
     """
-    from ..suite.verify import RESULT, check_baselines
+    from ..suite.verify import check_baselines
 
     part = find_suite(suite)
     if split and (part.only or part.split not in (None, split)):
@@ -277,7 +277,7 @@ def suite_verify(
     suite: SuitePath = "",
 ) -> None:
     """Verify a suite (files, split, tables, cards, and replayed baseline runs) or a policy's result."""
-    from ..suite.verify import RESULT, SECONDS, verify_bundle, verify_suite
+    from ..suite.verify import SECONDS, verify_bundle, verify_suite
 
     def on_step(text: str, problems: list[str]) -> None:
         out.print(Text.assemble(("wrong", "red") if problems else ("right", "green"), "  ", text), soft_wrap=True)

@@ -192,7 +192,9 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: As) -> 
 def _with_template(space: Plugin, template: str) -> Plugin:
     """Return ``space`` with the installed template of this name, if it is a space of templates that names none."""
     installed = {point.name for point in entry_points_of("searchlab.templates")}
-    if space.name != "knob-template" or "template" in space.options or template not in installed:
+    if "template" in space.options or template not in installed:
+        return space
+    if "template" not in SPACES.options_of(SPACES.resolve(space)[1]):
         return space
     return Plugin(space.name, {**space.options, "template": template})
 

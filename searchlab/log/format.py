@@ -67,6 +67,9 @@ LOGS = (".jsonl", ".jsonl.gz", PARQUET)
 RUNS = f".runs{PARQUET}"
 """The file-name ending of the files that contain a strategy's runs over the tables of a suite, which are not logs."""
 
+RESULT = f"result{RUNS}"
+"""The name of this file in a directory that ``suite run --out`` writes."""
+
 MOST_LINES = 10_000_000
 """The maximum number of lines in a log."""
 

@@ -185,7 +185,8 @@ class Result:
         """
         import pandas as pd
 
-        return pd.DataFrame(_trial_columns([Columns.from_log(self.log, {})], None))
+        columns = Columns.from_log(self.log, {})
+        return pd.DataFrame(_trial_columns([columns], np.zeros(columns.trials, np.int64), None))
 
     def __repr__(self) -> str:
         header = self.log.header
@@ -298,24 +299,26 @@ def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataF
     names |= labels
     columns = {name: pd.Series(values, dtype="category").array.take(at) for name, values in names.items()}
     columns |= {name: _take([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
-    return pd.DataFrame(columns | _trial_columns(logs, math.nan), copy=False)
+    return pd.DataFrame(columns | _trial_columns(logs, at, math.nan), copy=False)
 
 
-def _trial_columns(logs: Sequence[Columns], missing: float | None) -> dict[str, Any]:
-    """Return the columns with a value for each trial. If a config lacks a knob, the knob's value is ``missing``."""
+def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) -> dict[str, Any]:
+    """Return the columns with a value for each trial.
+
+    ``at`` contains the index of each trial's log. If a config lacks a knob, the knob's value is ``missing``.
+    """
     import pandas as pd
 
     failures: Ints = np.concatenate([log.failures for log in logs])
     kinds: list[str] = list(FAILURES)
     gflops = [log.flops / log.costs / 1e9 for log in logs]
-    log_of_trial = np.repeat(np.arange(len(logs)), [log.trials for log in logs])
     columns: dict[str, Any] = {
         "trial": np.concatenate([np.arange(log.trials) for log in logs]),
         "cost": np.concatenate([log.costs for log in logs]),
         "gflops": np.concatenate(gflops),
         "best_gflops": np.concatenate([np.maximum.accumulate(values) for values in gflops]),
         "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
-        "unit": pd.Series([log.unit for log in logs], dtype="category").array.take(log_of_trial),
+        "unit": pd.Series([log.unit for log in logs], dtype="category").array.take(at),
         "repeats": _repeats(logs),
         "elapsed": np.concatenate([log.elapsed for log in logs]),
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),

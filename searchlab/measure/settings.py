@@ -50,7 +50,7 @@ def settings_for(workload: Workload | None, measure: Settings | Mapping[str, Any
     if measure is None:
         return FunctionSettings() if is_called else LocalSettings()
     if isinstance(measure, Mapping):
-        measure = with_kind(dict(measure), [str(workload)])
+        measure = with_kind(dict(measure), [] if workload is None else [str(workload)])
         settings: Settings = convert(measure, Settings, "measure")
     else:
         settings = measure

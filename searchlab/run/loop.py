@@ -176,26 +176,26 @@ class RunLoop:
                 raise self._difference(f"proposes {config.to_json()}")
             self._add(trial, True)
 
-    def _measure(self, configs: Sequence[Config], start: int, searcher: PolicyDriver) -> None:
+    def _measure(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
         if not configs:
             return
         self._log_change()
-        space, share = self._run.space, 1 / searcher.batch_size
-        reading = self._sentinel(searcher.batches - 1) if len(self._trials) == start else None
+        space, share = self._run.space, 1 / driver.batch_size
+        reading = self._sentinel(driver.batches - 1) if len(self._trials) == start else None
         for config, measurement in zip(configs, self._measurer.measure(space, configs, self._best), strict=True):
             trial = Trial(len(self._trials), config, measurement)
             batch = [*self._trials[start:], trial]
-            quality = searcher.quality(batch) if len(batch) == searcher.batch_size else None
+            quality = driver.quality(batch) if len(batch) == driver.batch_size else None
             self._log.append(
                 Record.from_trial(
                     trial,
-                    searcher.propose_seconds * share,
-                    searcher.train_seconds * share,
+                    driver.propose_seconds * share,
+                    driver.train_seconds * share,
                     quality,
                     reading,
-                    searcher.batches - 1,
-                    fill_in=config in searcher.policy.fill_ins,
+                    driver.batches - 1,
+                    fill_in=config in driver.policy.fill_ins,
                 )
             )
             reading = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,19 @@ from .plan import Run
 from .warm_start import EarlierRun, WarmStart, find_run, select_runs
 
 
-def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool = True) -> list[Run]:
+def discard(run: Run, error: OtherRun) -> None:
+    """Move the log of ``run`` aside because of ``error``, which is raised instead unless the run allows this."""
+    if not run.discard:
+        raise error
+    move_aside(run.log)
+
+
+def open_runs(
+    runs: Sequence[Run],
+    study: Sequence[Run],
+    on_this_machine: bool = True,
+    on_other_run: Callable[[Run, OtherRun], None] = discard,
+) -> list[Run]:
     """Return ``runs`` with their existing logs and, if they start from directories of logs, their original warm start.
 
     In a study, each strategy's logs are in the same directory. The first existing log there determines the warm start
@@ -28,6 +40,8 @@ def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool =
         runs: The runs to open, which are executed here.
         study: All runs of the study to which ``runs`` belong.
         on_this_machine: Whether this machine executes the runs. If not, the hosts in the logs may be others.
+        on_other_run: Called for each run whose log belongs to a different run, with the error that says why. If it
+            returns, the run has no existing log.
 
     Raises:
         SearchlabError: If an existing log is damaged or also a warm start, or its warm start is no longer in the
@@ -54,13 +68,13 @@ def open_runs(runs: Sequence[Run], study: Sequence[Run], on_this_machine: bool =
             try:
                 _check_log(run, log, on_this_machine)
             except OtherRun as error:
-                discard(run, error)
+                on_other_run(run, error)
                 log = None
         result.append(replace(run, existing_log=log))
     return result
 
 
-def _check_log(run: Run, log: Log, on_this_machine: bool = True) -> None:
+def _check_log(run: Run, log: Log, on_this_machine: bool) -> None:
     """Raise OtherRun if ``run`` cannot continue ``log``, as far as this is known before the run.
 
     Other code may turn out not to reproduce the logged trials, unless it is that of a function, whose costs are those
@@ -80,13 +94,6 @@ def not_reproduced(run: Run, log: Log, detail: str) -> OtherRun:
     return OtherRun(
         f"{log.path} cannot be continued, since {cause}; restore what wrote it, {ways_on(log.header)}. {detail}"
     )
-
-
-def discard(run: Run, error: OtherRun) -> None:
-    """Move the log of ``run`` aside because of ``error``, which is raised instead unless the run allows this."""
-    if not run.discard:
-        raise error
-    move_aside(run.log)
 
 
 def _original_warm_start(run: Run, header: Header) -> WarmStart:

@@ -25,7 +25,7 @@ import platformdirs
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
-from ..log.format import RUNS
+from ..log.format import RESULT
 from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import library_versions
@@ -44,7 +44,6 @@ from .cards import TableCard
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
 MANIFEST = "manifest.json"
-RESULT = f"result{RUNS}"  # the file in a bundle that contains the runs
 SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
 CHECK_SECONDS = 2.0  # the time after which no further run of a baseline is replayed before it is used
 SAMPLE = 64  # the number of configs to look up in a space if this requires building programs

@@ -91,7 +91,7 @@ def mkl(workload: Gemm) -> Side:
     real = ctypes.c_double if workload.dtype == "float64" else ctypes.c_float
     letter = {"float32": "s", "float64": "d", "bfloat16": ""}[workload.dtype]
     m, n, k = (ctypes.c_int(size) for size in (workload.m, workload.n, workload.k))
-    one, zero = real(1), real(0)
+    alpha, beta = real(1), real(0)
     row_major, as_is, transposed, stride = (ctypes.c_int(code) for code in (101, 111, 112, 1))
     at = {name: array.ctypes.data_as(ctypes.c_void_p) for name, array in (("A", a), ("B", b), ("C", c))}
     arguments: tuple[Any, ...]
@@ -105,18 +105,18 @@ def mkl(workload: Gemm) -> Side:
             form,
             rows,
             columns,
-            one,
+            alpha,
             at[matrix],
             columns,
             at[vector],
             stride,
-            zero,
+            beta,
             at["C"],
             stride,
         )
     else:
         function = getattr(library, f"cblas_{letter}gemm" if letter else "cblas_gemm_bf16bf16f32")
-        arguments = (row_major, as_is, as_is, m, n, k, one, at["A"], k, at["B"], n, zero, at["C"], n)
+        arguments = (row_major, as_is, as_is, m, n, k, alpha, at["A"], k, at["B"], n, beta, at["C"], n)
     function(*arguments)
     # MKL loads the CPU's kernels when it is first called; "def" also includes those for AMD's CPUs.
     loaded = sorted(set(re.findall(r"libmkl_(def|mc\d?|avx\w*)\.so", MAPS.read_text()))) if MAPS.exists() else []
@@ -133,18 +133,18 @@ def blis(workload: Gemm) -> Side:
     integer = ctypes.c_int64 if library.bli_info_get_int_type_size() == 64 else ctypes.c_int32
     library.bli_thread_set_num_threads(integer(int(os.environ["OMP_NUM_THREADS"])))
     m, n, k, stride = (integer(size) for size in (workload.m, workload.n, workload.k, 1))
-    one, zero = (ctypes.byref(real(value)) for value in (1, 0))
+    alpha, beta = (ctypes.byref(real(value)) for value in (1, 0))
     as_is = ctypes.c_int(0)
     at = {name: array.ctypes.data_as(ctypes.c_void_p) for name, array in (("A", a), ("B", b), ("C", c))}
     # Each matrix is followed by the strides of its rows and columns. The row A is a column for the transposed B.
     arguments: tuple[Any, ...]
     if workload.m == 1:
-        arguments = (as_is, as_is, n, k, one, at["B"], stride, n, at["A"], stride, zero, at["C"], stride)
+        arguments = (as_is, as_is, n, k, alpha, at["B"], stride, n, at["A"], stride, beta, at["C"], stride)
     elif workload.n == 1:
-        arguments = (as_is, as_is, m, k, one, at["A"], k, stride, at["B"], stride, zero, at["C"], stride)
+        arguments = (as_is, as_is, m, k, alpha, at["A"], k, stride, at["B"], stride, beta, at["C"], stride)
     else:
         operands = (at["A"], k, stride, at["B"], n, stride)
-        arguments = (as_is, as_is, m, n, k, one, *operands, zero, at["C"], n, stride)
+        arguments = (as_is, as_is, m, n, k, alpha, *operands, beta, at["C"], n, stride)
     function = getattr(library, f"bli_{letter}{'gemv' if 1 in (workload.m, workload.n) else 'gemm'}")
     function.restype = None
     library.bli_arch_string.restype = ctypes.c_char_p

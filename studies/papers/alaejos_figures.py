@@ -16,7 +16,6 @@ import argparse
 import datetime
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -31,10 +30,10 @@ import numpy as np
 import pandas as pd
 
 import searchlab
-from searchlab.analysis.charts.figures import COLOURS
+from searchlab.analysis.charts.vegalite import COLOURS
 from searchlab.errors import SearchlabError
 from searchlab.log.result import Result
-from searchlab.machine.host import available_cores, busy_cores, busy_warning, cpu_model
+from searchlab.machine.host import available_cores, cpu_model, observe_load
 from searchlab.target import Target, resolve_target
 from searchlab.workload import PACK, Conv2d, Gemm, parse_workload
 from searchlab.workload.base import arguments_of
@@ -50,7 +49,7 @@ from turns import SideProcess, serve
 leave_folder()
 
 STUDIES = Path(__file__).parents[1]
-KEPT = STUDIES / "reference" / "alaejos"
+RECORDS = STUDIES / "reference" / "alaejos"
 PAGE = STUDIES.parent / "docs" / "results" / "manual-versus-automatic.md"
 DIAGRAM = PAGE.with_name("gemm-algorithms.svg")
 MEASURE = {"kind": "local", "repeat": 3, "min_repeat_ms": 10}
@@ -79,7 +78,7 @@ class Figure:
     """A figure of the talk: how to measure and draw it."""
 
     title: str
-    says: str  # how to read the chart
+    caption: str  # how to read the chart
     measure: Callable[[Settings], Iterable[Row]]
     draw: Callable[[pd.DataFrame], alt.TopLevelMixin] | None  # None for a table
     workloads: Sequence[str]
@@ -506,7 +505,7 @@ FIGURES = {
 def record(name: str, options: argparse.Namespace) -> None:
     """Measure and draw a figure, and write its rows, with how they were measured, and its chart."""
     figure = FIGURES[name]
-    out = KEPT if options.record else options.out
+    out = RECORDS if options.record else options.out
     settings = Settings(
         workloads=options.workloads or figure.workloads,
         trials=options.trials or figure.trials,
@@ -517,10 +516,10 @@ def record(name: str, options: argparse.Namespace) -> None:
     )
     about = {
         "figure": name,
-        "command": " ".join(["python", "studies/papers/alaejos_figures.py", name, *given(options)]),
+        "command": " ".join(["python", "studies/papers/alaejos_figures.py", name, *measured_options(options)]),
         "date": datetime.date.today().isoformat(),
         "machine": f"{available_cores()} cores of {cpu_model()}",
-        "busy": bool(busy_warning(busy_cores(), os.getloadavg()[0], os.cpu_count() or 1)),
+        "busy": bool(observe_load()),
     }
     if options.record and about["busy"] and figure.minutes:
         raise SearchlabError(f"{name} is not recorded, because the machine is busy; stop other processes first")
@@ -533,7 +532,7 @@ def record(name: str, options: argparse.Namespace) -> None:
     print(table(figure, rows))
 
 
-def given(options: argparse.Namespace) -> Iterator[str]:
+def measured_options(options: argparse.Namespace) -> Iterator[str]:
     """Yield the options that determine what is measured."""
     for name in ("workloads", "trials", "threads"):
         if value := getattr(options, name):
@@ -595,7 +594,7 @@ STYLE = """
 """
 
 
-def places(algorithm: Algorithm) -> dict[str, str]:
+def operand_levels(algorithm: Algorithm) -> dict[str, str]:
     """Return what each level of the memory holds, from the registers to the L3 cache, such as ``A: mc x kc``."""
 
     def part(operand: str, sizes: Mapping[str, str]) -> str:
@@ -620,10 +619,10 @@ def diagram() -> str:
         left, top = index // 2 * width, index % 2 * height
         middle = left + width // 2
         parts.append(f'<text class="name" x="{middle}" y="{top + 20}">{name}</text>')
-        for level, (place, content) in enumerate(places(algorithm).items()):
+        for level, (memory_level, content) in enumerate(operand_levels(algorithm).items()):
             size, y = 160 + 18 * level, top + 30 + 34 * level
             parts.append(f'<rect x="{middle - size // 2}" y="{y}" width="{size}" height="28" rx="4"/>')
-            parts.append(f'<text x="{middle}" y="{y + 18}">{place}, {content}</text>')
+            parts.append(f'<text x="{middle}" y="{y + 18}">{memory_level}, {content}</text>')
         published = replace(algorithm, published=True)
         for line, (label, order) in enumerate({"published": published, "default": algorithm}.items()):
             loops = ", ".join(order.order(one_pass=False))
@@ -634,7 +633,7 @@ def diagram() -> str:
 def page() -> Iterator[str]:
     """Yield the parts of the page."""
     yield HEAD
-    tested = [name for name in ("alaejos", "alaejos-long") if (KEPT.parent / "papers" / f"{name}.json").exists()]
+    tested = [name for name in ("alaejos", "alaejos-long") if (RECORDS.parent / "papers" / f"{name}.json").exists()]
     yield (
         f"[Claims of papers](papers.md) has the verdicts of {' and '.join(tested)}.\n"
         if tested
@@ -647,16 +646,16 @@ def page() -> Iterator[str]:
     yield f"![The operands in registers and caches, and the loops, of {', '.join(ALGORITHMS)}]({DIAGRAM.name})\n"
     for name, figure in FIGURES.items():
         yield f"## {figure.title}\n"
-        yield f"{figure.says}\n"
-        file = KEPT / f"{name}.json"
+        yield f"{figure.caption}\n"
+        file = RECORDS / f"{name}.json"
         if not file.exists():
             command = f"python studies/papers/alaejos_figures.py {name} --record"
             yield f"Not measured yet. On two idle cores, this takes about {max(1, figure.minutes)} min: `{command}`\n"
             continue
         about = json.loads(file.read_text("utf-8"))
         yield f"`{about['command']}`, on {about['machine']}, {about['date']}.\n"
-        if (KEPT / f"{name}.png").exists():
-            yield f"![{figure.says}](../../studies/reference/alaejos/{name}.png)\n"
+        if (RECORDS / f"{name}.png").exists():
+            yield f"![{figure.caption}](../../studies/reference/alaejos/{name}.png)\n"
         if text := table(figure, about["rows"]):
             yield f"{text}\n"
 

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from searchlab.errors import SearchlabError
+from searchlab.log.format import RESULT
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin
 from searchlab.suite.trajectories import Trajectories, write_trajectories
-from searchlab.suite.verify import RESULT, replay
+from searchlab.suite.verify import replay
 from tests.support.cli import searchlab
 
 DATA = Path(__file__).parent / "data"

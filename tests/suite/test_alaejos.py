@@ -100,7 +100,7 @@ def test_the_page_follows_the_records(figures: ModuleType) -> None:
 
 
 def test_the_diagram_places_the_operands(figures: ModuleType) -> None:
-    goto, other = (figures.places(figures.ALGORITHMS[name]) for name in ("B3A2C0", "A3C2B0"))
+    goto, other = (figures.operand_levels(figures.ALGORITHMS[name]) for name in ("B3A2C0", "A3C2B0"))
     assert goto == {
         "registers": "C: mr x nr",
         "L1": "micro-panel of B: kc x nr",
@@ -118,7 +118,7 @@ def test_the_diagram_places_the_operands(figures: ModuleType) -> None:
 def test_the_page_states_the_command_of_each_figure(
     figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "KEPT", tmp_path)
+    monkeypatch.setattr(figures, "RECORDS", tmp_path)
     missing = "\n".join(figures.page())
     assert missing.count("Not measured yet. On two idle cores, ") == len(figures.FIGURES)
     rows(figures, tmp_path, "packing")

@@ -19,7 +19,7 @@ from searchlab.analysis import Comparison, summarize
 from searchlab.analysis import compare as searchlab_compare
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns
-from searchlab.log.format import Passes, read_log
+from searchlab.log.format import RESULT, Passes, read_log
 from searchlab.log.writer import compress, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
@@ -37,7 +37,7 @@ from searchlab.suite.trajectories import (
     trajectories_path,
     write_trajectories,
 )
-from searchlab.suite.verify import RESULT, seal, verify_bundle, verify_suite
+from searchlab.suite.verify import seal, verify_bundle, verify_suite
 from tests.log.test_columns import same
 from tests.support import toys
 from tests.support.cli import imported, searchlab
