@@ -30,6 +30,7 @@ COMMANDS = {
     "list": ("plugins:list_", "List the installed plug-ins and the named workloads."),
     "show": ("plugins:show", "Explain a policy, a space, a cost model, a scheduler or a workload."),
     "space": ("plugins:space_", "Show the knobs of a space."),
+    "new": ("new:new", "Write a package with a plug-in, its tests and a study."),
     "check": ("plugins:check", "Check a plug-in against its contract."),
     "schema": ("plugins:schema", "Print the JSON Schema for study files."),
     "import": ("exchange:import_", "Convert another tuner's file to logs."),
