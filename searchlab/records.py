@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+import msgspec
 
 from .console import one_line
 from .errors import cut, encodable
@@ -20,6 +22,12 @@ FAILURES: tuple[Failure, ...] = get_args(Failure)
 
 Statistic = Literal["median", "mean"]
 """The statistic of the repeats that serves as the cost; the mean is sensitive to outliers."""
+
+ExecutionSeconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
+"""The duration of one execution of a program, in seconds. Times beyond these bounds are implausible."""
+
+StepSeconds = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
+"""The duration of any other step of a trial, in seconds."""
 
 SHORTEST = sys.float_info.min
 """The cost, in seconds, that replaces 0 where a logarithm or a ratio is taken; a coarse clock may measure 0."""

@@ -37,7 +37,7 @@ OFTEN_MEANT = {"gpu": "cuda", "nvidia": "cuda", "cpu": "native", "host": "native
 COMMON_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf")
 """The triples that an error message suggests for a CPU of another architecture."""
 
-LARGEST = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
+MAX_ATTRIBUTES = {"num-cores": 1024, "vector-width": 1 << 14, "max_num_threads": 1 << 16, "thread_warp_size": 1 << 10}
 """The largest values of a target's numbers, all of which are at least 1."""
 
 LARGEST_CACHE = 1 << 40
@@ -304,7 +304,7 @@ def _check(spec: dict[str, Any]) -> None:
         raise SearchlabError(f"unknown target {kind!r}{did_you_mean(kind, ['native', *kinds])}")
     if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is None:
         raise SearchlabError(f"the installed TVM cannot build for target {kind!r}: its wheel lacks that code generator")
-    for name, most in LARGEST.items():
+    for name, most in MAX_ATTRIBUTES.items():
         if name in spec and not (type(spec[name]) is int and 1 <= spec[name] <= most):
             raise SearchlabError(f"target: {name} must be a whole number from 1 to {most}, not {spec[name]!r}")
     if kind == "llvm":

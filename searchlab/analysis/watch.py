@@ -28,7 +28,7 @@ from .words import counted
 HOST = "127.0.0.1"
 """Only this machine can connect."""
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 """The time between two looks at the logs."""
 
 REPORT_SECONDS = 15.0
@@ -198,7 +198,7 @@ class WatchServer(ThreadingHTTPServer):
                     end = time.monotonic()
                     next_time = end + max(REPORT_SECONDS, REST * (end - start))
                 self.lines = [str(self.progress), *notes]
-            self._closed.wait(LOOK_SECONDS)
+            self._closed.wait(POLL_SECONDS)
 
     def _render(self) -> list[str]:
         """Render the report, and return the problems that were found."""

@@ -14,8 +14,7 @@ from ..log.format import find_logs
 from ..log.result import Best, Result, load_log
 from ..machine.cuda import compile_mode
 from ..machine.host import start_tvm_threads
-from ..machine.scratch import ScratchFolder
-from ..measure.code import compile_program, reason, to_objects
+from ..measure.code import Objects, compile_program, link, reason, to_objects
 from ..options import checks_arguments
 from ..survival import crash_of
 from ..target import Target
@@ -325,18 +324,12 @@ def _find_linker(target: Target) -> str:
     return str(compiler)
 
 
-def _link(objects: Sequence[bytes], out: Path, compiler: str) -> None:
-    from tvm.support import cc
-
+def _link(objects: Objects, out: Path, compiler: str) -> None:
     out.touch()  # raises a clear error if it cannot be written
-    with ScratchFolder() as folder:
-        files = [Path(folder, f"{number}.o") for number in range(len(objects))]
-        for file, data in zip(files, objects, strict=True):
-            file.write_bytes(data)
-        try:
-            cc.create_shared(str(out), [str(file) for file in files], cc=compiler)
-        except Exception as error:  # the compiler may fail in any way
-            out.unlink(missing_ok=True)
-            raise SearchlabError(
-                f"{compiler} cannot link {out}: {last_line(error)}; export to *.o, which needs no compiler"
-            ) from None
+    try:
+        link(objects, out, compiler)
+    except Exception as error:  # the compiler may fail in any way
+        out.unlink(missing_ok=True)
+        raise SearchlabError(
+            f"{compiler} cannot link {out}: {last_line(error)}; export to *.o, which needs no compiler"
+        ) from None

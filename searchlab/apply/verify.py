@@ -36,7 +36,7 @@ from ..workload.products import BatchMatmul, Gemm
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-DRAWS = 3
+INPUT_SEEDS = 3
 """The number of sets of inputs on which each program is checked, in addition to the one used for measuring."""
 
 PRUNE_FACTOR = 3.0
@@ -186,7 +186,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
     settings = msgspec.structs.replace(
         settings, check=True, prune_factor=settings.prune_factor or PRUNE_FACTOR, sentinel=0, finalists=top + 1
     )
-    seeds = tuple(range(seed, seed + DRAWS))
+    seeds = tuple(range(seed, seed + INPUT_SEEDS))
     with LocalMeasurer(settings, space.target, {}, settings.workers or available_cores()) as measurer:
         now = list(measurer.measure(space, [trial.config for trial in trials]))
         trials = [replace(trial, measurement=measurement) for trial, measurement in zip(trials, now, strict=True)]

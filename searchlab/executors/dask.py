@@ -32,7 +32,7 @@ UNWATCHED = {
 times a second for a dashboard, which makes short runs take a fifth longer."""
 LOST_SECONDS = 20.0  # how long the connection to a scheduler may be lost
 CLOSE_SECONDS = 2.0  # how long closing a lost connection may take
-LOOK_SECONDS = 5.0  # the time between queries about the size of the cluster
+POLL_SECONDS = 5.0  # the time between queries about the size of the cluster
 
 
 class DaskExecutor(RunExecutor):
@@ -115,7 +115,7 @@ class DaskExecutor(RunExecutor):
                 "the connection to the Dask scheduler is lost; restart the cluster and run this again to resume: all "
                 "logged trials are kept"
             )
-        if self._lost_since is None and time.monotonic() - self._last_check > LOOK_SECONDS:
+        if self._lost_since is None and time.monotonic() - self._last_check > POLL_SECONDS:
             self._last_check = time.monotonic()
             workers = self._workers()
             able = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)

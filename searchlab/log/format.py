@@ -38,7 +38,7 @@ from ..errors import LONGEST_TEXT, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..plugins import Plugin
-from ..records import Failure, Measurement, Statistic, Trial, cost_of
+from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds, Trial, cost_of
 from ..schema import UNREADABLE, known_part
 from ..space import Config
 from ..workload import Workload, logged_workload, parse_workload
@@ -89,19 +89,13 @@ Text = Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)]
 Message = Annotated[str, msgspec.Meta(max_length=6 * LONGEST_TEXT)]
 """A failure message of at most LONGEST_TEXT characters, each of which may have been escaped as six."""
 
-Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""The duration of one execution, in seconds. Times beyond these bounds are implausible and could cause overflows."""
-
-Spent = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
-"""The duration of any other step, in seconds."""
-
 Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 """A time of day, in seconds since 1970, from a clock that may be wrong."""
 
-LARGEST = 10**300
+MAX_NUMBER = 10**300
 """The largest number in a header. The size of a space may exceed 2^63, but it must be a finite float64."""
 
-DEEPEST = 20
+MAX_NESTING = 20
 """The number of levels to which a header's options may be nested."""
 
 LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
@@ -121,7 +115,7 @@ class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     count: Number
     block: Number
-    sentinel: tuple[tuple[Spent, Spent], ...]
+    sentinel: tuple[tuple[StepSeconds, StepSeconds], ...]
     again: Number = 0
     finalists: Number = 0
     rounds: Number = 0
@@ -201,7 +195,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     label: str = ""
     space_label: str = ""
     space_size: int | None = None
-    optimum: Seconds | None = None
+    optimum: ExecutionSeconds | None = None
     random: RandomDraws | None = None
     contrasts: tuple[tuple[str, str], ...] = ()
     effective: dict[str, Any] = {}
@@ -292,24 +286,24 @@ class Record(
     index: Number
     batch: Number | None = None
     config: ConfigJson
-    seconds: tuple[Seconds, ...] = ()
-    at: tuple[Spent, ...] = ()
+    seconds: tuple[ExecutionSeconds, ...] = ()
+    at: tuple[StepSeconds, ...] = ()
     failure: Failure | None = None
     message: Message = ""
-    build_seconds: Spent = 0.0
-    run_seconds: Spent = 0.0
-    connect_seconds: Spent = 0.0
+    build_seconds: StepSeconds = 0.0
+    run_seconds: StepSeconds = 0.0
+    connect_seconds: StepSeconds = 0.0
     program: Text = ""
     reused: bool = False
     nearest: bool = False
     pruned: bool = False
     fill_in: bool = False
     statistic: Statistic = "median"
-    propose_seconds: Spent = 0.0
-    train_seconds: Spent = 0.0
+    propose_seconds: StepSeconds = 0.0
+    train_seconds: StepSeconds = 0.0
     time: Moment = 0.0
     model: ModelQuality | None = None
-    sentinel: Seconds | None = None
+    sentinel: ExecutionSeconds | None = None
 
     @classmethod
     def from_trial(
@@ -376,7 +370,7 @@ class Finalist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A trial that was measured again. ``seconds`` contains one value for each round."""
 
     index: Number
-    seconds: tuple[Seconds, ...]
+    seconds: tuple[ExecutionSeconds, ...]
 
 
 class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="finalists"):
@@ -404,7 +398,7 @@ class Ended(
 
     trials: Number
     time: Moment = 0.0
-    seconds: Spent | None = None
+    seconds: StepSeconds | None = None
     stop_after: Number | None = None
 
     @property
@@ -743,11 +737,11 @@ def _check_plain(value: Any, depth: int = 0) -> None:
                 f"{value[:20]!r}... has {len(value):,} characters; at most {LONGEST_TEXT:,} are read"
             )
     elif isinstance(value, int | float):
-        if abs(value) > LARGEST:
+        if abs(value) > MAX_NUMBER:
             raise msgspec.ValidationError(f"it contains a number of {len(str(value)):,} digits")
     elif value is not None:
-        if depth > DEEPEST:
-            raise msgspec.ValidationError(f"it is nested more than {DEEPEST} levels deep")
+        if depth > MAX_NESTING:
+            raise msgspec.ValidationError(f"it is nested more than {MAX_NESTING} levels deep")
         if isinstance(value, msgspec.Struct):
             value = msgspec.structs.asdict(value)
         for item in chain(value, value.values()) if isinstance(value, dict) else value:

@@ -43,7 +43,7 @@ from .format import (
 )
 from .table import encode_table
 
-PATIENCE = 0.5
+LOCK_WAIT_SECONDS = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
 
@@ -427,7 +427,7 @@ def _copy(source: int, target: int, size: int) -> None:
 
 def lock(file: int | IO[bytes]) -> None:
     """Lock an open file until it is closed. Raises BlockingIOError if another process holds the lock."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + LOCK_WAIT_SECONDS
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

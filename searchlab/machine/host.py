@@ -83,7 +83,7 @@ def this_machine() -> str:
     return f"{cpu_model()} with {available_cores()} available cores"
 
 
-LOOK_SECONDS = 0.1
+SAMPLE_SECONDS = 0.1
 BUSY_CORES = 0.25  # the number of cores that other processes may keep busy without a warning
 
 
@@ -98,7 +98,7 @@ def busy_cores() -> float:
     import psutil
 
     before, own_start, start = psutil.cpu_times(), time.process_time(), time.monotonic()
-    time.sleep(LOOK_SECONDS)
+    time.sleep(SAMPLE_SECONDS)
     after, seconds = psutil.cpu_times(), time.monotonic() - start
     idle = sum(getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in ("idle", "iowait"))
     own_seconds = time.process_time() - own_start

@@ -17,10 +17,10 @@ from pathlib import Path
 from ..console import one_line
 from ..errors import SearchlabError, warn
 
-PATIENCE = 2.0
+SILENT_SECONDS = 2.0
 """How long a process waits for the lock before it says who holds it, in seconds."""
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """The interval at which a waiting process tries to get the lock, in seconds."""
 
 VARIABLE = "SEARCHLAB_LOCK"
@@ -82,7 +82,7 @@ class MachineLock:
         """Wait until no other process holds the lock, and return a function that releases this hold.
 
         Args:
-            say: Called once with a sentence about the holder if the lock is not free after ``PATIENCE`` seconds.
+            say: Called once with a sentence about the holder if the lock is not free after ``SILENT_SECONDS`` seconds.
 
         Raises:
             SearchlabError: If the lock's file cannot be used.
@@ -128,7 +128,7 @@ def machine_alone(exclusive: bool = True, say: Callable[[str], None] = warn) -> 
 
 def _lock(path: Path, say: Callable[[str], None]) -> int:
     """Return a descriptor that holds the lock on ``path``. Wait until no other process holds it."""
-    deadline, is_reported = time.monotonic() + PATIENCE, False
+    deadline, is_reported = time.monotonic() + SILENT_SECONDS, False
     while True:
         try:
             file = _open(path)
@@ -143,7 +143,7 @@ def _lock(path: Path, say: Callable[[str], None]) -> int:
                 say(f"waiting for {_holder(file)}, which measures this machine")
         finally:
             os.close(file)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _is_locked(file: int, path: Path) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 from ..errors import SearchlabError, cut, last_line, text_of
 from ..files import FileMissing, read_bytes, write_file
 from ..machine.cuda import COMPILE_MODE, compile_mode
+from ..machine.scratch import ScratchFolder
 from ..target import Target
 from ..workload import PACK, Argument, Packed, Workload, packed_by, program_hash
 
@@ -111,6 +112,24 @@ def to_objects(executable: tvm.runtime.Executable) -> Objects:
     pack = get_global_func("runtime.ModulePackImportsToLLVM")
     packed = pack(host, False, host.get_function("_get_target_string")(), "")
     return _object_file(host), _object_file(packed)
+
+
+def link(objects: Objects, library: Path, compiler: str) -> None:
+    """Link ``objects`` into a shared library, or archive them if ``compiler`` is empty.
+
+    Raises:
+        Exception: Any exception raised by the compiler.
+    """
+    from tvm.support import cc, tar
+
+    with ScratchFolder() as folder:
+        files = [str(Path(folder, f"{number}.o")) for number in range(len(objects))]
+        for file, data in zip(files, objects, strict=True):
+            Path(file).write_bytes(data)
+        if compiler:
+            cc.create_shared(str(library), files, cc=compiler)
+        else:
+            tar.tar(str(library), files)
 
 
 def load_objects(objects: Sequence[bytes]) -> tvm.runtime.Module:

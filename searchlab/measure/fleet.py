@@ -29,7 +29,7 @@ LOADER = "searchlab.load"
 """The server function that loads object files. Its arguments are the memory limit in MB, followed by the files."""
 
 AGAIN_SECONDS = 0.2  # how long a server pauses after losing a session's process or its tracker
-END_SECONDS = 0.2  # how long a session may take to end by itself after its client has disconnected
+SESSION_END_SECONDS = 0.2  # how long a session may take to end by itself after its client has disconnected
 GREETING_SECONDS = 2.0  # how long a client may take to greet a server after connecting
 ANSWER_SECONDS = 5.0  # time limit for connecting to a tracker, and for an answer that needs no device
 
@@ -325,5 +325,5 @@ def _end_with(connection: int) -> None:
     hung_up = select.poll()
     hung_up.register(connection, select.POLLRDHUP)
     hung_up.poll()
-    time.sleep(END_SECONDS)
+    time.sleep(SESSION_END_SECONDS)
     os._exit(0)

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from .isolation import adopt, isolate, kill_children
 from .messages import End, Fork, HasEnded
-from .process import LARGEST, Channel
+from .process import MAX_MESSAGE_BYTES, Channel
 
 _forks: set[int] = set()
 """The process IDs of the workers that are not known to have ended."""
@@ -39,7 +39,7 @@ def serve() -> None:
         adopt()
         gc.freeze()  # so that forks do not scan, and thus copy, the objects that already exist
         while True:
-            data, files, _, _ = socket.recv_fds(control, LARGEST, 2)
+            data, files, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 2)
             if not data:
                 kill_children()
                 return

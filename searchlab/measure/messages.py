@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from ..errors import LONGEST_TEXT
-from ..records import Failure
+from ..records import ExecutionSeconds, Failure, StepSeconds
 from ..space import Config
 from ..target import Target
 from ..workload import Workload
@@ -20,10 +20,6 @@ from .contract import RunSettings
 from .fleet import Address
 
 Text = Annotated[str, msgspec.Meta(max_length=2 * LONGEST_TEXT)]
-Taken = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
-"""The duration of an operation, in seconds."""
-Seconds = Annotated[float, msgspec.Meta(gt=1e-15, lt=1e15)]
-"""The duration of one execution of a program, in seconds."""
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -137,7 +133,7 @@ class Failed(_Answer, frozen=True):
 
     failure: Failure
     message: Text
-    seconds: Taken = 0.0
+    seconds: StepSeconds = 0.0
 
 
 class Build(NamedTuple):
@@ -170,7 +166,7 @@ class Built(_Answer, frozen=True):
     """
 
     code: Code
-    seconds: Taken
+    seconds: StepSeconds
 
 
 class Skipped(_Answer, frozen=True):
@@ -197,7 +193,7 @@ class Extracted(_Answer, frozen=True):
     """
 
     rows: list[bytes]
-    seconds: Taken
+    seconds: StepSeconds
 
 
 class RunProgram(NamedTuple):
@@ -220,9 +216,9 @@ class Ran(_Answer, frozen=True):
         run_seconds: The time spent on checking and timing.
     """
 
-    seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1)]
+    seconds: Annotated[tuple[ExecutionSeconds, ...], msgspec.Meta(min_length=1)]
     pruned: bool
-    run_seconds: Taken
+    run_seconds: StepSeconds
 
 
 class Begun(_Answer, frozen=True):
@@ -250,7 +246,7 @@ class Remeasured(_Answer, frozen=True):
         seconds: The readings of each program, one per round.
     """
 
-    seconds: list[tuple[Seconds, ...]]
+    seconds: list[tuple[ExecutionSeconds, ...]]
 
 
 class RunOn(NamedTuple):

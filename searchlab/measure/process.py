@@ -52,10 +52,10 @@ START_SECONDS = 120.0  # time limit for importing TVM, and for creating a worklo
 STOPPED_SECONDS = 30.0  # how long a worker may be stopped by a signal before its time limit goes on
 SLICE_SECONDS = 1.0  # the longest wait after which a time limit is checked
 SEND_SECONDS = 20.0  # time limit for an idle worker to read a message
-END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
+WORKER_END_SECONDS = 1.0  # time limit for a worker that has closed its connection to end by itself
 SERVER_END_SECONDS = 5.0  # time limit for the fork server to end its forks
 LONGEST = 1 << 28  # the maximum length of an answer from a process that runs candidates, in bytes
-LARGEST = 1 << 17  # the maximum length of a message to the fork server, in bytes
+MAX_MESSAGE_BYTES = 1 << 17  # the maximum length of a message to the fork server, in bytes
 
 _HEADER = struct.Struct("<Q")
 _PIECE = 1 << 20
@@ -316,7 +316,7 @@ class Worker(ABC):
 
     def _fate(self) -> str:
         """Return how the worker ended. If it has only closed its connection, kill it first."""
-        until = time.monotonic() + END_SECONDS
+        until = time.monotonic() + WORKER_END_SECONDS
         while self.alive and time.monotonic() < until:
             time.sleep(0.001)
         if self.alive:
@@ -583,7 +583,7 @@ class ForkServer:
         with self._lock:
             self._request_number = number = self._request_number + 1
             socket.send_fds(self._control, [pickle.dumps((number, message))], files or [])
-            while data := self._control.recv(LARGEST):
+            while data := self._control.recv(MAX_MESSAGE_BYTES):
                 of, answer = pickle.loads(data)
                 if of == number:  # any other answer belongs to an interrupted call
                     return answer

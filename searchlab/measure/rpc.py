@@ -22,7 +22,7 @@ from .messages import Begun, Built, Failed, Lost, Ran, RunOn, SetUpRunner, Unfit
 from .pool import BuildingMeasurer, JobBatch
 from .process import Late, MeasuringWorker, WorkerDied, failure_of
 
-LOOK_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
+POLL_SECONDS = 1.0  # the time between checks for registered devices while a request is pending
 
 
 class RpcSettings(RunSettings, frozen=True, kw_only=True, tag="rpc"):
@@ -182,7 +182,7 @@ class _Batch(JobBatch[_Task]):
         is_running = any(turn.job for turn in self.busy.values())
         absent = ""
         try:
-            if now - self.last_check > LOOK_SECONDS and self.requested and not is_running:
+            if now - self.last_check > POLL_SECONDS and self.requested and not is_running:
                 self.last_check = now
                 devices = registered_devices(self.settings.tracker)
                 if self.settings.key in devices:
@@ -226,7 +226,7 @@ class _Batch(JobBatch[_Task]):
             f"the tracker at {self.settings.tracker} has become unreachable ({error}); restart it and run this again: "
             f"all measurements are kept"
         )
-        time.sleep(min(LOOK_SECONDS, self.settings.device_timeout))
+        time.sleep(min(POLL_SECONDS, self.settings.device_timeout))
 
     def _fail_if_missing(self, text: str) -> None:
         """Raise SearchlabError with ``text`` if no device has been available for too long."""

@@ -32,7 +32,7 @@ from ..space import Config, Space
 from ..workload import Packed, Workload, program_hash
 from ..workload.base import results_of
 from . import messages
-from .code import Code, Objects, device_name, device_of, load_objects, packed_inputs, reason, to_code
+from .code import Code, Objects, device_name, device_of, link, load_objects, packed_inputs, reason, to_code
 from .contract import RunSettings
 from .fleet import LOADER, Address
 from .isolation import Watch, limit_memory, with_limit
@@ -467,19 +467,13 @@ class RemoteRunner:
         return partial(load, limit, *map(bytearray, objects))
 
     def _upload(self, session: tvm.rpc.RPCSession, objects: Objects) -> Load | Failed:
-        from tvm.support import cc, tar
+        from tvm.support import cc
 
         compiler = self.cc or ("" if self.target.is_foreign else cc.get_cc())
         with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder, f"{number}.o") for number in range(len(objects))]
-            for file, data in zip(files, objects, strict=True):
-                file.write_bytes(data)
             library = Path(folder, "program.so" if compiler else "program.tar")
             try:
-                if compiler:
-                    cc.create_shared(str(library), list(map(str, files)), cc=compiler)
-                else:
-                    tar.tar(str(library), list(map(str, files)))
+                link(objects, library, compiler)
             except Exception as error:
                 return Failed("build_error", f"cannot link with {compiler or 'tar'}: {reason(error)}")
             linked = bytearray(library.read_bytes())

@@ -40,10 +40,10 @@ from .plan import OnRun, OnTrial, Run
 LOSSES = 5
 """The number of times that a run may be lost without progress in its log before it counts as failed."""
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """The interval at which the logs of runs on an executor are checked for new trials, in seconds."""
 
-PATIENCE = 20.0
+BUSY_LOG_SECONDS = 20.0
 """How long a run waits for another process, such as a worker presumed lost, to finish writing its log, in seconds."""
 
 WARNING_SUFFIX = ".warning"
@@ -336,7 +336,7 @@ class Dispatch:
             while self._waiting or self._pending:
                 while self._waiting and len(self._pending) < self._ahead():
                     self._submit(self._waiting.popleft())
-                done, _ = wait(self._pending, LOOK_SECONDS, FIRST_COMPLETED)
+                done, _ = wait(self._pending, POLL_SECONDS, FIRST_COMPLETED)
                 # In order of submission, so that a run is reported after the run whose worker it waited for.
                 for future in [future for future in self._pending if future in done]:
                     yield from self._collect_batch(future, self._pending.pop(future))
@@ -583,7 +583,7 @@ def _execute_and_collect_warnings(
 
 
 def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> RunOutcome:
-    """Execute ``run``. If another process is writing the run's log, retry for up to ``PATIENCE`` seconds."""
+    """Execute ``run``. If another process is writing the run's log, retry for up to ``BUSY_LOG_SECONDS`` seconds."""
     try:
         if run.settings.exclusive and context.planned_on != (machine := this_machine()):
             context.say(
@@ -592,7 +592,7 @@ def _search_when_free(run: Run, context: StudyContext, measurers: Measurers) -> 
                 f"{machine}"
             )
         with trust_plugins(context.trusts), machine_alone(run.settings.exclusive, context.say):
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + BUSY_LOG_SECONDS
             while True:
                 try:
                     search(run, measurers.for_run(run))

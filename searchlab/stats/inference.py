@@ -20,7 +20,7 @@ from .intervals import DECIMALS, Interval, satterthwaite, t_interval
 
 FEWEST_WORKLOADS = 11  # minimum for claims about other workloads; with fewer, no test of ten strategies is significant
 ROPE = 0.01  # region of practical equivalence: smaller differences in area under the curve do not matter
-DRAWS = 20_000  # number of draws from the posterior, for which the standard error of a probability is at most 0.004
+POSTERIOR_DRAWS = 20_000  # for which the standard error of a probability is at most 0.004
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Equivalence:
     worse: float
 
 
-def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = DRAWS) -> Equivalence:
+def bayesian_signed_rank(differences: Floats, rope: float = ROPE, *, draws: int = POSTERIOR_DRAWS) -> Equivalence:
     """Perform the Bayesian signed-rank test of the mean difference on each workload, first minus second.
 
     The prior of the differences is a Dirichlet process with weight 1/2 at 0. For each draw w_0 ... w_n from the

@@ -16,7 +16,7 @@ from ..stats.random_search import difficulty, draws_for, expected_best, expected
 from ..tables.info import NEAR, TableInfo, named_values, versions_text
 from .trajectories import RecordedTable
 
-DRAWS = (10, 30, 100)
+RANDOM_DRAWS = (10, 30, 100)
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class TableCard:
 
     @cached_property
     def distances(self) -> dict[int, float]:
-        """The expected distance of the best of n random draws from the optimum, as a fraction, for n in ``DRAWS``."""
+        """The expected distance of the best of n draws from the optimum, as a fraction, for n in ``RANDOM_DRAWS``."""
         costs = self.recorded.log.costs
-        curve = expected_best(costs, max(DRAWS))
-        return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in DRAWS}
+        curve = expected_best(costs, max(RANDOM_DRAWS))
+        return {draws: float(curve[draws - 1] / costs.min() - 1) for draws in RANDOM_DRAWS}
 
     @property
     def draws(self) -> tuple[float, int] | None:

@@ -42,7 +42,7 @@ Serve = Callable[..., WatchServer]
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(watch, "REPORT_SECONDS", 0.0)
     monkeypatch.setattr(watch, "REST", 0.0)
     with ExitStack() as ends:

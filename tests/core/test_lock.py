@@ -32,8 +32,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "lock"))
     monkeypatch.setattr(lock, "MACHINE", MachineLock())
     monkeypatch.setattr("searchlab.measure.local.MACHINE", lock.MACHINE)
-    monkeypatch.setattr(lock, "PATIENCE", 0.2)
-    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(lock, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(lock, "POLL_SECONDS", 0.05)
     return tmp_path / "lock"
 
 

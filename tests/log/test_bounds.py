@@ -14,7 +14,7 @@ import pytest
 from searchlab.cli.logs import _best_by_workload
 from searchlab.errors import LONGEST_TEXT, SearchlabError, SearchlabWarning
 from searchlab.log.columns import read_columns
-from searchlab.log.format import DEEPEST, LARGEST, MOST_LINES, read_log
+from searchlab.log.format import MAX_NESTING, MAX_NUMBER, MOST_LINES, read_log
 from searchlab.log.writer import examine, is_locked
 from tests.support.analysis.logs import write
 
@@ -143,5 +143,5 @@ def test_the_format_names_the_bounds() -> None:
     assert table["the number of lines"] == f"{MOST_LINES:,}"
     assert table["a name, and the name or value of a knob"] == f"{LONGEST_TEXT:,} characters"
     assert table["a `message`"].startswith(f"{6 * LONGEST_TEXT:,} characters")
-    assert table["nesting in the header"] == f"{DEEPEST} levels" and f"{LARGEST:g}" == "1e+300"
+    assert table["nesting in the header"] == f"{MAX_NESTING} levels" and f"{MAX_NUMBER:g}" == "1e+300"
     assert "1e300" in table["a number in the header"]

@@ -36,7 +36,7 @@ def test_a_run_waits_for_a_process_that_still_writes_its_log(tmp_path: Path, mon
     other = os.open(log, os.O_RDWR)
     fcntl.flock(other, fcntl.LOCK_EX)
     with monkeypatch.context() as patch, pytest.raises(RunsFailed, match="1 of 4 runs failed.*another process is writ"):
-        patch.setattr(task, "PATIENCE", 0.0)
+        patch.setattr(task, "BUSY_LOG_SECONDS", 0.0)
         study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
     threading.Timer(1.0, os.close, (other,)).start()
     study.run(tmp_path / "out", executor=ThreadPoolExecutor(1))
