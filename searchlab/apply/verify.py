@@ -206,7 +206,7 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
         position = positions.get(program.trial)
         if position is not None:
             seconds = timings.alone[position]
-            spread = _spread_of(seconds) + max(floor, _spread_of(program.logged))
+            spread = spread_of(seconds) + max(floor, spread_of(program.logged))
             speed_up = _speed_up(timings, position, settings.run_timeout, untuned)
             programs[index] = replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
         elif program.failure is None:
@@ -477,7 +477,7 @@ def _speed_up(timings: _Timings, index: int, run_timeout: float, untuned: Trial 
     return SpeedUp(statistics.median(readings) / statistics.median(seconds), low, high, rounds=len(ratios))
 
 
-def _spread_of(seconds: Readings) -> float:
+def spread_of(seconds: Readings) -> float:
     """Return the interquartile range divided by the median, a measure that a few outliers do not affect."""
     low, high = _quartiles(seconds)
     return (high - low) / statistics.median(seconds)

@@ -109,10 +109,15 @@ def tune(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     measure: MeasureSpec = None,
+    force: Annotated[
+        bool, Option("--force", help="Export the tuned model even if it is slower than the untuned one.")
+    ] = False,
 ) -> None:
     """Tune a model's tasks, and export the tuned model. To resume or extend, repeat the command.
 
-    The result is compared with the untuned model: their outputs must agree, and the two are timed in turn.
+    A task keeps its untuned program unless a faster one is found. The result is compared with the untuned model: their
+    outputs must agree, and the two are timed in turn. If it is slower by more than the noise, it is not exported, and
+    the exit code is 1.
     """
     with interruptible():
         tuned = tune_model(
@@ -129,16 +134,18 @@ def tune(
             features=features,
             cost_model=cost_model and plugin(cost_model),
             measure=json_object(measure, "--measure"),
+            force=force,
             progress=out,
         )
     say_table(
-        ("task", "occurs", "MFLOP", "GFLOPS", "time", "total", "share", "trials", "ended"),
+        ("task", "occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials", "ended"),
         (
             (
                 row["task"],
                 row["occurs"],
                 f"{row['flops'] / 1e6:,.1f}" if row["flops"] else "",
                 f"{row['gflops']:.1f}" if row["gflops"] > 0 else "",
+                time_text(row["untuned_seconds"]) if math.isfinite(row["untuned_seconds"]) else "",
                 time_text(row["seconds"]),
                 time_text(row["total_seconds"]),
                 f"{row['share']:.0%}" if row["share"] >= 0 else "",
@@ -147,7 +154,7 @@ def tune(
             )
             for row in tuned.to_frame().to_dict("records")
         ),
-        right=("occurs", "MFLOP", "GFLOPS", "time", "total", "share", "trials"),
+        right=("occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials"),
     )
     for task, reason in tuned.left_out.items():
         say(f"not tuned: {task}: {reason}")
@@ -159,3 +166,5 @@ def tune(
         )
     if tuned.library is not None:
         say(f"the tuned model is {tuned.library}; load it with tvm.runtime.load_module and relax.VirtualMachine")
+    if tuned.comparison is not None and tuned.comparison.is_slower and not force:
+        raise typer.Exit(1)

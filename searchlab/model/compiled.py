@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..apply.verify import spread_of
 from ..arrays import Array
 from ..errors import SearchlabError, first_line, last_line
 from ..machine.scratch import ScratchFolder
@@ -29,6 +30,9 @@ EXPORT_SECONDS = 600
 
 ROUNDS = 7
 LEAST_MS = 50
+
+SLOWER = 1.01
+"""The least ratio of the tuned model's time to that of the untuned one at which it counts as slower."""
 
 TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-9}
 """The allowed differences by dtype, relative to an output's largest element; programs sum in different orders."""
@@ -53,14 +57,30 @@ class ModelComparison:
         """The median times before and after tuning, in seconds."""
         return statistics.median(self.before), statistics.median(self.after)
 
+    @property
+    def is_slower(self) -> bool:
+        """Whether the tuned model was slower in every round, and by more than the noise."""
+        before, after = self.seconds
+        noise = spread_of(self.before) + spread_of(self.after)
+        slower_each_time = all(new > old for old, new in zip(self.before, self.after, strict=True))
+        return slower_each_time and after > before * max(SLOWER, 1 + noise)
+
 
 def compare_models(
-    untuned: tvm.IRModule, tuned: tvm.IRModule, target: Target, library: Path, seed: int
+    untuned: tvm.IRModule, tuned: tvm.IRModule, target: Target, library: Path, seed: int, *, force: bool = False
 ) -> tuple[ModelComparison, Path | None]:
     """Compile both modules, compare their outputs on random inputs, time them in turn, and export the tuned one.
 
+    Args:
+        untuned: The model before tuning.
+        tuned: The model after tuning.
+        target: The target.
+        library: The path of the library to write.
+        seed: The seed of the inputs.
+        force: Whether to export the tuned model even if it is slower.
+
     Returns:
-        The comparison, and the path of the library, or None if there is no C compiler to link it.
+        The comparison, and the path of the library, or None if the tuned model is slower or there is no C compiler.
 
     Raises:
         SearchlabError: If a module does not compile, or if the outputs differ.
@@ -76,32 +96,37 @@ def compare_models(
     machines = [relax.VirtualMachine(module, device) for module in executables]
     outputs = [list(_arrays(machine[entry](*inputs))) for machine in machines]
     difference = _difference(*outputs)
-    exported = None
-    if cc.get_cc():
-        exported = library
-        part = library.with_name(f".{library.name}")
-        try:
-            # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
-            with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
-                export = partial(executables[1].export_library, str(part), workspace_dir=workspace)
-                if crash := crash_of(export, EXPORT_SECONDS):
-                    raise SearchlabError(f"LLVM or the linker failed: {crash}")
-                export()
-            os.replace(part, library)
-        except Exception as error:  # the linker may fail in any way, for example because the disk is full
-            part.unlink(missing_ok=True)
-            reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
-            reason = reasons[0] if reasons else last_line(error)
-            raise SearchlabError(
-                f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
-                f"again, which measures nothing again"
-            ) from None
     timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for timer, module_times in zip(timers, times, strict=True):
             module_times.append(float(timer(*inputs).mean))
-    return ModelComparison(tuple(times[0]), tuple(times[1]), difference), exported
+    comparison = ModelComparison(tuple(times[0]), tuple(times[1]), difference)
+    if not cc.get_cc() or (comparison.is_slower and not force):
+        return comparison, None
+    _export(executables[1], library)
+    return comparison, library
+
+
+def _export(executable: Any, library: Path) -> None:
+    """Link ``library``. Raises SearchlabError if it cannot be written."""
+    part = library.with_name(f".{library.name}")
+    try:
+        # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
+        with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
+            export = partial(executable.export_library, str(part), workspace_dir=workspace)
+            if crash := crash_of(export, EXPORT_SECONDS):
+                raise SearchlabError(f"LLVM or the linker failed: {crash}")
+            export()
+        os.replace(part, library)
+    except Exception as error:  # the linker may fail in any way, for example because the disk is full
+        part.unlink(missing_ok=True)
+        reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
+        reason = reasons[0] if reasons else last_line(error)
+        raise SearchlabError(
+            f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
+            f"again, which measures nothing again"
+        ) from None
 
 
 def entry_of(module: tvm.IRModule) -> str:

@@ -13,8 +13,9 @@ from rich.console import Console
 
 from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
+from ..apply.verify import Untuned
 from ..console import Terminal
-from ..errors import SearchlabError, UnsupportedWorkload
+from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
 from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 LOGS = "tasks"
 """The name of the directory that contains a log for each task."""
 
+UNTUNED = "untuned"
+"""The name of the directory that contains a log of each task's untuned program."""
+
 LIBRARY = "model.so"
 
 
@@ -51,15 +55,18 @@ class TunedModel:
         module: The lowered module with the best programs, which ``tvm.compile(module, target)`` accepts.
         tasks: The tuned tasks.
         results: The result of each task's run, by workload.
+        untuned: The cost of each task's untuned program in seconds, by workload; infinite if it was not measured.
         left_out: A mapping from each task that was not tuned to the reason.
         decisions: The scheduler's decisions, one for each round.
         comparison: The comparison of the untuned and the tuned model, or None if they were not compiled.
-        library: The path of the exported library, or None if the model was not compiled or there is no C compiler.
+        library: The path of the exported library, or None if the model was not compiled, if it is slower than the
+            untuned one, or if there is no C compiler.
     """
 
     module: tvm.IRModule
     tasks: Sequence[Task]
     results: Mapping[str, Result]
+    untuned: Mapping[str, float]
     left_out: Mapping[str, str]
     decisions: Sequence[Decision]
     comparison: ModelComparison | None = None
@@ -68,14 +75,15 @@ class TunedModel:
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row for each tuned task.
 
-        Its columns are ``task``, ``occurs``, ``flops`` (0 if unknown), ``gflops`` (NaN if unknown), ``seconds`` (the
-        fastest trial's cost, infinite if none succeeded), ``total_seconds`` (``seconds`` times ``occurs``), ``share``
-        (of the sum of ``total_seconds``), ``trials``, and ``ended`` (whether the search ended by itself).
+        Its columns are ``task``, ``occurs``, ``flops`` (0 if unknown), ``gflops`` (NaN if unknown), ``seconds`` (of the
+        best or the untuned program, infinite if none works), ``untuned_seconds``,
+        ``total_seconds`` (``seconds`` times ``occurs``), ``share`` (of the sum of ``total_seconds``), ``trials``, and
+        ``ended`` (whether the search ended by itself).
         """
         import pandas as pd
 
         ended = {decision.task for decision in self.decisions if not decision.trials}
-        seconds = [min(trial.cost for trial in self.results[task.name].trials) for task in self.tasks]
+        seconds = [min(self.untuned[task.name], _best_seconds(self.results[task.name])) for task in self.tasks]
         totals = [task.occurs * cost for task, cost in zip(self.tasks, seconds, strict=True)]
         model = sum(total for total in totals if math.isfinite(total))
         rows = [
@@ -85,6 +93,7 @@ class TunedModel:
                 "flops": task.flops,
                 "gflops": task.flops / cost / 1e9 if task.flops else math.nan,
                 "seconds": cost,
+                "untuned_seconds": self.untuned[task.name],
                 "total_seconds": total,
                 "share": total / model if math.isfinite(total) else math.nan,
                 "trials": len(self.results[task.name].trials),
@@ -120,12 +129,14 @@ def tune_model(
     target: str | Mapping[str, Any] | Target | None = None,
     measure: Settings | Mapping[str, Any] | None = None,
     compile: bool = True,
+    force: bool = False,
     progress: bool | Console | None = None,
     on_round: Callable[[Decision], None] | None = None,
 ) -> TunedModel:
     """Tune the tasks of a Relax model, and insert their best programs into it.
 
     Each task has its own run, with its own policy and log. A scheduler decides which run proposes the next batch.
+    On CPUs, each task's untuned program is measured first, and remains in the model unless a faster one is found.
     Repeat an interrupted call to resume it, or repeat a complete one with more trials to extend it.
 
     Args:
@@ -144,12 +155,16 @@ def tune_model(
         target: The target; see :func:`resolve_target`.
         measure: How to measure, as in a study file.
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and
-            export it as ``model.so``.
+            export it as ``model.so``, unless it is slower than the untuned model by more than the noise.
+        force: Whether to export the model even if it is slower.
         progress: False to hide the progress bar, or a rich console on which to show it.
         on_round: A function called after every round, including those that a resumed call repeats from its logs.
 
     Raises:
         SearchlabError: If an argument is invalid, no task can be tuned, or ``out`` belongs to a different model.
+
+    Warns:
+        SearchlabWarning: If the tuned model is slower than the untuned one, and was therefore not exported.
 
     Example:
         >>> import searchlab
@@ -198,20 +213,48 @@ def tune_model(
     header = DecisionsHeader(
         scheduler=named.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
-    decisions, results = _take_turns(
-        tasks, runs, model_scheduler, header, trials, Path(out) / FILE, _show_progress(progress, trials), on_round
+    decisions, results, untuned_costs = _take_turns(
+        tasks, runs, model_scheduler, header, trials, Path(out), _show_progress(progress, trials), on_round
     )
-    working = [result for result in results.values() if _works(result)]
-    applied = apply_history_best(untuned, working, resolved) if working else untuned
+    faster = [
+        result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
+    ]
+    applied = apply_history_best(untuned, faster, resolved) if faster else untuned
     comparison = library = None
     if compile:
         with machine_alone():
-            comparison, library = compare_models(untuned, applied, resolved, Path(out) / LIBRARY, seed)
-    return TunedModel(applied, tasks, results, left_out, decisions, comparison, library)
+            comparison, library = compare_models(untuned, applied, resolved, Path(out) / LIBRARY, seed, force=force)
+        if comparison.is_slower and not force:
+            before, after = comparison.seconds
+            warn(
+                f"the tuned model takes {after / before:.2f} times as long as the untuned one, which is more than the "
+                f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
+            )
+    costs = dict(zip(results, untuned_costs, strict=True))
+    return TunedModel(applied, tasks, results, costs, left_out, decisions, comparison, library)
 
 
-def _works(result: Result) -> bool:
-    return any(math.isfinite(trial.cost) for trial in result.trials)
+def _best_seconds(result: Result) -> float:
+    """Return the time of a run's best program in seconds; infinite if none works."""
+    return result.best.seconds if any(math.isfinite(trial.cost) for trial in result.trials) else math.inf
+
+
+def measure_untuned(runs: Sequence[Run], measurers: Measurers, folder: Path) -> list[float]:
+    """Return the cost of the untuned program of each run's workload in seconds; infinite if it was not measured.
+
+    The costs are kept in logs in ``folder``. Programs for a GPU are not measured, because untuned ones bind no threads.
+    """
+    if runs[0].settings.replays or runs[0].space.target.kind != "llvm":
+        return [math.inf] * len(runs)
+    costs = []
+    for run in runs:
+        space = SpaceChoice.from_spec({"name": Untuned}, run.space.workload, run.space.target)
+        log = folder / run.log.name
+        untuned = plan_run(space, Strategy.from_specs("random"), run.settings, Budget(1), seed=0, batch=1, log=log)
+        with RunLoop(untuned, measurers.for_run(untuned)) as loop:
+            loop.step()
+            costs.append(loop.log.records[0].trial.cost)
+    return costs
 
 
 def plan_tasks(
@@ -265,16 +308,23 @@ def _take_turns(
     scheduler: Scheduler,
     header: DecisionsHeader,
     budget: int,
-    path: Path,
+    out: Path,
     display: Any,
     on_round: Callable[[Decision], None] | None,
-) -> tuple[Sequence[Decision], dict[str, Result]]:
-    """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials; return the decisions and results."""
+) -> tuple[Sequence[Decision], dict[str, Result], list[float]]:
+    """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials.
+
+    A scheduler regards the cost of a task's untuned program as one of its first round.
+
+    Returns:
+        The decisions, the results, and the costs of the untuned programs.
+    """
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(Measurers({}, Path())))
         on_trial, on_decision = stack.enter_context(display)
         searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), on_trial)) for run in runs]
-        log = stack.enter_context(closing(DecisionLog(path, header)))
+        log = stack.enter_context(closing(DecisionLog(out / FILE, header)))
+        untuned = measure_untuned(runs, measurers, out / UNTUNED)
         open_tasks, spent = list(range(len(runs))), 0
         histories: list[list[float]] = [[] for _ in runs]
         while open_tasks and spent < budget:
@@ -283,7 +333,8 @@ def _take_turns(
             if not batch:
                 open_tasks.remove(number)
             spent += len(batch)
-            tell(scheduler, histories, number, [trial.cost for trial in batch])
+            costs = [] if histories[number] else [untuned[number]]
+            tell(scheduler, histories, number, [*costs, *(trial.cost for trial in batch)])
             best = [history[-1] if history else math.inf for history in histories]
             model = sum(task.occurs * cost for task, cost in zip(tasks, best, strict=True))
             decision = Decision(
@@ -300,9 +351,10 @@ def _take_turns(
                 on_round(decision)
         for search in searches:
             search.finish()
-        return log.decisions, {
+        results = {
             task.name: Result(search.log, run.space) for task, run, search in zip(tasks, runs, searches, strict=True)
         }
+        return log.decisions, results, untuned
 
 
 def _finite(seconds: float) -> float | None:

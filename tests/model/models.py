@@ -9,11 +9,11 @@ from tvm.relax.frontend import nn
 
 
 class MLP(nn.Module):
-    """Two layers and softmax: 16 inputs, 8 hidden units, 4 classes."""
+    """Two layers and softmax."""
 
-    def __init__(self) -> None:
-        self.hidden = nn.Linear(16, 8)
-        self.classes = nn.Linear(8, 4)
+    def __init__(self, inputs: int = 16, hidden: int = 8, classes: int = 4) -> None:
+        self.hidden = nn.Linear(inputs, hidden)
+        self.classes = nn.Linear(hidden, classes)
 
     def forward(self, x: Any) -> Any:
         return nn.op.softmax(self.classes(nn.op.relu(self.hidden(x))), axis=-1)
@@ -51,6 +51,11 @@ def normalised() -> Any:
 
 def mlp() -> Any:
     return MLP().export_tvm({"forward": {"x": nn.spec.Tensor((2, 16), "float32")}})[0]
+
+
+def wide_mlp() -> Any:
+    """Return a model whose untuned products are far slower than tuned ones."""
+    return MLP(64, 64, 64).export_tvm({"forward": {"x": nn.spec.Tensor((32, 64), "float32")}})[0]
 
 
 def convolutions() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,13 +15,17 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relax
+from tvm.support import cc
+from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.model.compiled import random_inputs
+from searchlab.model.compiled import compare_models, random_inputs
 from searchlab.model.decisions import FILE, Decision
+from searchlab.model.tasks import lower
 from searchlab.model.tune import LIBRARY, LOGS, TunedModel
+from searchlab.target import resolve_target
 from tests.model import models
 
 QUICK = {"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0}
@@ -84,7 +89,7 @@ def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> 
 
 
 def test_constant_weights_are_packed(tmp_path: Path) -> None:
-    module = models.mlp()
+    module = models.wide_mlp()
     _, *arrays = random_inputs(module["forward"], np.random.default_rng(1))
     bound = {parameter.name: array for parameter, array in zip(module["forward"].params[1:], arrays, strict=True)}
     constant = relax.transform.BindParams("forward", bound)(module)
@@ -226,3 +231,34 @@ def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> Non
             measure=QUICK,
         )
     assert not (tmp_path / "m").exists()
+
+
+def test_a_task_without_faster_programs_stays_untuned(tmp_path: Path) -> None:
+    done = tuned(tmp_path / "mlp", 4, batch=2, space=f"{__name__}:Wasteful", compile=True, force=True)
+    assert all(trial.cost > 2 * done.untuned[name] for name, result in done.results.items() for trial in result.trials)
+    assert structural_equal(done.module, lower(models.mlp()))
+    frame = done.to_frame()
+    assert list(frame["seconds"]) == list(frame["untuned_seconds"]) == list(done.untuned.values())
+    again = tuned(tmp_path / "mlp", 4, batch=2, space=f"{__name__}:Wasteful")
+    assert again.untuned == done.untuned  # it is not measured again
+
+
+def test_a_slower_model_is_exported_only_if_forced(tmp_path: Path) -> None:
+    done = tuned(tmp_path / "mlp", 4, batch=2, space=f"{__name__}:Wasteful")
+    slow = searchlab.apply_history_best(lower(models.mlp()), list(done.results.values()))
+    library = tmp_path / "model.so"
+    comparison, path = compare_models(lower(models.mlp()), slow, resolve_target("native"), library, 0)
+    assert comparison.is_slower and path is None and not library.exists()
+    _, path = compare_models(lower(models.mlp()), slow, resolve_target("native"), library, 0, force=True)
+    assert (path is None) == (cc.get_cc() is None) == (not library.exists())
+    equal = dataclasses.replace(comparison, after=comparison.before)
+    assert not equal.is_slower
+
+
+class Wasteful(Few):
+    """Three programs that compute a GEMM far slower than its loops in their order."""
+
+    def schedule(self, config: Any) -> Any:
+        schedule = super().schedule(config)
+        schedule.pad_einsum(schedule.get_sblock("gemm"), [64, 64, 64])
+        return schedule
