@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,6 +184,8 @@ def _target_name(target: Target) -> str:
 
 
 def _no_match(missing: list[Workload], functions: dict[str, FlatFunction]) -> str:
+    from .matching import FlatFunction, order_of
+
     names = [f"{name}({_describe_arguments(function)})" for name, function in functions.items()]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     message = (
@@ -190,11 +193,11 @@ def _no_match(missing: list[Workload], functions: dict[str, FlatFunction]) -> st
         f"unscheduled functions in the module: {listed or 'none; relax.transform.LegalizeOps creates them'}"
     )
     for workload in missing:
-        if transposed := [name for name, computation in functions.items() if _is_transposed(computation, workload)]:
-            message += (
-                f"; {', '.join(transposed)} computes {workload} from B stored as [n, k], which is a different "
-                f"computation: store the weights as [k, n] instead"
-            )
+        if not isinstance(workload, Gemm):
+            continue
+        reference = FlatFunction(_transposed(workload).prim_func())
+        if transposed := [name for name, function in functions.items() if order_of(function, reference) is not None]:
+            message += f"; {', '.join(transposed)} stores B in the other order: tune {_transposed(workload)} instead"
     return message
 
 
@@ -205,14 +208,6 @@ def _describe_arguments(function: FlatFunction) -> str:
     return ", ".join(f"{argument.dtype}{[int(extent) for extent in argument.shape]}" for argument in types)
 
 
-def _is_transposed(function: FlatFunction, workload: Workload) -> bool:
-    """Return whether ``function`` is the GEMM ``workload`` except that B is stored as [n, k]."""
-    from tvm.s_tir import Schedule
-
-    from .matching import FlatFunction, order_of
-
-    if not isinstance(workload, Gemm):
-        return False
-    schedule = Schedule(workload.module)
-    schedule.transform_layout(schedule.get_sblock(workload.op), ("read", 1), lambda k, n: (n, k))
-    return order_of(function, FlatFunction(schedule.mod["main"])) is not None
+def _transposed(workload: Gemm) -> Gemm:
+    """Return the product for which B is stored in the other order."""
+    return replace(workload, nt=not workload.nt)

@@ -282,13 +282,13 @@ def _topi_conv2d(args: Sequence[Any]) -> Workload:
 
 
 def _topi_dense(args: Sequence[Any]) -> Workload:
-    """Parse (data, weight, bias or None, out_dtype), as in TOPI. Unlike that of gemm, the weight is transposed."""
+    """Parse (data, weight, bias or None, out_dtype), as in TOPI. The weight has the shape (n, k)."""
     data, weight, bias, out_dtype = args
     (m, k), dtype = _tensor(data, 2)
     (n, inner), weight_dtype = _tensor(weight, 2)
     if inner != k or weight_dtype != dtype or ACCUMULATED_IN[dtype] != out_dtype:
         raise ValueError("unsupported shapes or dtypes")
-    return gemm(m, n, k, dtype, bias=bias is not None)
+    return gemm(m, n, k, dtype, nt=True, bias=bias is not None)
 
 
 def _tensor(value: Any, axes: int = 4) -> tuple[list[int], str]:

@@ -177,7 +177,8 @@ def _relax_forms(workload: Workload) -> list[tvm.IRModule]:
     """
     if not isinstance(workload, Gemm | Conv2d):
         return []
-    legal = relax.transform.LegalizeOps()(_graph(workload))
+    passes = [relax.transform.FuseTransposeMatmul(), relax.transform.LegalizeOps()]
+    legal = tvm.ir.transform.Sequential(passes)(_graph(workload))
     fused = tvm.ir.transform.Sequential(
         [
             relax.transform.AnnotateTIROpPattern(),
@@ -229,6 +230,8 @@ def _graph(workload: Gemm | Conv2d) -> tvm.IRModule:
                     out_dtype=workload.out_dtype,
                 )
             else:
+                if workload.nt:
+                    second = builder.emit(relax.op.permute_dims(second))
                 result = relax.op.matmul(first, second, workload.out_dtype)
             for operand in added:
                 result = relax.op.add(builder.emit(result), operand)

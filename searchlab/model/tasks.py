@@ -18,7 +18,7 @@ from ..options import checks_arguments
 from ..plugins import convert_foreign_errors, execute_file, load_attribute, place_in
 from ..space import SPACES
 from ..target import Target
-from ..workload import Workload, convolutions_between, from_primfunc, gemm, operations_of
+from ..workload import BatchMatmul, Workload, convolutions_between, from_primfunc, gemm, operations_of
 from .scheduler import ScheduledTask
 
 if TYPE_CHECKING:
@@ -61,13 +61,16 @@ class Task:
 def lower(mod: tvm.IRModule) -> tvm.IRModule:
     """Lower a Relax module to one that calls fused TIR functions, which can be tuned, instead of operators.
 
-    The passes are those that TVM applies before scheduling when it compiles a model for a CPU. A module to which they
-    were already applied is not changed, so tuned programs that it contains are preserved.
+    The passes are those that TVM applies before scheduling when it compiles a model for a CPU, and one that fuses the
+    transposition of a weight, as in ``nn.Linear``, with the product. A module to which they were already applied is not
+    changed, so tuned programs that it contains are preserved.
     """
     import tvm
     from tvm import relax
 
     passes = [
+        relax.transform.FoldConstant(),  # constant weights are transposed here
+        relax.transform.FuseTransposeMatmul(),
         relax.transform.LegalizeOps(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FoldConstant(),
@@ -219,8 +222,13 @@ def _blocks(function: Any) -> list[str]:
 
 def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> Iterator[Workload]:
     (first, second, *rest), out = shapes[:-1], shapes[-1]
+    if not (first and second and out):
+        return
+    if not rest and not relu and len(first) == len(second) == len(out) > 2:
+        yield from _batch_products(first, second, out, dtype)
     convolution = len(first) == len(second) == len(out) == 4
-    if not convolution and not (len(second) == 2 and out and first and second == (first[-1], out[-1])):
+    orders = [nt for nt in (False, True) if second == ((out[-1], first[-1]) if nt else (first[-1], out[-1]))]
+    if not convolution and not orders:
         return
     sizes = sorted(math.prod(shape) for shape in rest)
     channels = out[1] if convolution else out[-1]
@@ -231,7 +239,21 @@ def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> It
             yield from convolutions_between(first, second, out, dtype, bias=bias, add=add, relu=relu)
         else:
             with suppress(SearchlabError):  # the dtype is not supported
-                yield gemm(math.prod(first[:-1]), second[1], second[0], dtype, bias=bias, add=add, relu=relu)
+                rows = math.prod(first[:-1])
+                for nt in orders:
+                    yield gemm(rows, out[-1], first[-1], dtype, nt=nt, bias=bias, add=add, relu=relu)
+
+
+def _batch_products(
+    first: tuple[int, ...], second: tuple[int, ...], out: tuple[int, ...], dtype: str
+) -> Iterator[Workload]:
+    (*batch, m, k), n = first, out[-1]
+    if out != (*batch, m, n):
+        return
+    for nt in (False, True):
+        if second == ((*batch, n, k) if nt else (*batch, k, n)):
+            with suppress(SearchlabError):  # the dtype is not supported
+                yield BatchMatmul(dtype, math.prod(batch), m, n, k, nt)
 
 
 # --- reading a model ---------------------------------------------------------------------------------

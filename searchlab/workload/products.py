@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -143,11 +143,16 @@ class ProductWithEpilogue(Product):
 
 @dataclass(frozen=True)
 class Gemm(ProductWithEpilogue):
-    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU."""
+    """``C[m, n] = A[m, k] B[k, n]``, then optional ``+ bias[n]``, ``+ addend[m, n]`` and ReLU.
+
+    Attributes:
+        nt: Whether B is stored as [n, k], like the weight of a linear layer.
+    """
 
     m: int = 1
     n: int = 1
     k: int = 1
+    nt: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,12 +160,12 @@ class Gemm(ProductWithEpilogue):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        (m, n, k), options = sizes_in(text, 3, "gemm:MxNxK, for example gemm:512x512x512:float64:bias:relu")
+        (m, n, k), options = sizes_in(text, 3, "gemm:MxNxK[:nt], for example gemm:512x512x512:nt:float64:bias:relu")
         return with_options(cls("float32", m=m, n=n, k=k), options)
 
     @property
     def spelling(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}{self.suffix}"
+        return f"{self.m}x{self.n}x{self.k}{':nt' if self.nt else ''}{self.suffix}"
 
     @property
     def flops(self) -> int:
@@ -173,30 +178,38 @@ class Gemm(ProductWithEpilogue):
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         result = self.m, self.n
-        return {"A": (self.m, self.k), "B": (self.k, self.n), **self.operands(result, self.n), "C": result}
+        b = (self.n, self.k) if self.nt else (self.k, self.n)
+        return {"A": (self.m, self.k), "B": b, **self.operands(result, self.n), "C": result}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
-        return self.numpy_epilogue(
-            inputs["A"].astype(self.exact, copy=False) @ inputs["B"].astype(self.exact, copy=False), inputs
-        )
+        a, b = (inputs[name].astype(self.exact, copy=False) for name in "AB")
+        return self.numpy_epilogue(a @ (b.T if self.nt else b), inputs)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         from tvm import te
 
-        a = te.placeholder((self.m, self.k), name="A", dtype=self.dtype)
-        b = te.placeholder((self.k, self.n), name="B", dtype=self.dtype)
+        a, b = (te.placeholder(self.shapes[name], name=name, dtype=self.dtype) for name in "AB")
         p = te.reduce_axis((0, self.k), "p")
-        c = te.compute(
-            (self.m, self.n),
-            lambda i, j: te.sum(a[i, p].astype(self.out_dtype) * b[p, j].astype(self.out_dtype), axis=p),
-            name="gemm",
-        )
+
+        def term(i: Any, j: Any) -> Any:
+            of_b = b[j, p] if self.nt else b[p, j]
+            return te.sum(a[i, p].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
+
+        c = te.compute((self.m, self.n), term, name="gemm")
         return self.epilogue([a, b], c, 1)
 
 
 @checks_arguments
 def gemm(
-    m: int, n: int, k: int, dtype: str = "float32", *, bias: bool = False, add: bool = False, relu: bool = False
+    m: int,
+    n: int,
+    k: int,
+    dtype: str = "float32",
+    *,
+    nt: bool = False,
+    bias: bool = False,
+    add: bool = False,
+    relu: bool = False,
 ) -> Gemm:
     """Return the matrix product ``C[m, n] = A[m, k] B[k, n]``.
 
@@ -206,6 +219,7 @@ def gemm(
         k: The number of columns of A and rows of B.
         dtype: The type of A and B: ``float16``, ``bfloat16``, ``float32``, ``float64``, ``int8``, ``uint8`` or
             ``int16``.
+        nt: Whether B is stored as [n, k], like the weight of a linear layer. BLAS calls this product "NT".
         bias: Whether to add a vector of shape (n,) to each row of C.
         add: Whether to add another matrix of C's shape.
         relu: Whether to replace negative results with 0.
@@ -216,11 +230,11 @@ def gemm(
     Example:
         >>> import searchlab
         >>> searchlab.gemm(512, 512, 512, bias=True)
-        Gemm(dtype='float32', bias=True, add=False, relu=False, m=512, n=512, k=512)
+        Gemm(dtype='float32', bias=True, add=False, relu=False, m=512, n=512, k=512, nt=False)
         >>> searchlab.gemm(512, 512, 512).flops
         268435456
     """
-    return Gemm(dtype, bias, add, relu, m, n, k)
+    return Gemm(dtype, bias, add, relu, m, n, k, nt)
 
 
 @dataclass(frozen=True)
@@ -463,12 +477,17 @@ def _windows(size: int, kernel: int, result: int) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class BatchMatmul(Product):
-    """``C[b, m, n] = A[b, m, k] B[b, k, n]``: a matrix product for each element of a batch."""
+    """``C[b, m, n] = A[b, m, k] B[b, k, n]``: a matrix product for each element of a batch.
+
+    Attributes:
+        nt: Whether B is stored as [b, n, k], like the keys of an attention layer.
+    """
 
     b: int = 1
     m: int = 1
     n: int = 1
     k: int = 1
+    nt: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -476,12 +495,13 @@ class BatchMatmul(Product):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        sizes, options = sizes_in(text, 4, "batch-matmul:BxMxNxK, for example batch-matmul:12x128x128x64:float16")
-        return with_options(cls("float32", *sizes), options)
+        spelling = "batch-matmul:BxMxNxK[:nt], for example batch-matmul:12x128x128x64:nt:float16"
+        (b, m, n, k), options = sizes_in(text, 4, spelling)
+        return with_options(cls("float32", b, m, n, k), options)
 
     @property
     def spelling(self) -> str:
-        return f"{self.b}x{self.m}x{self.n}x{self.k}{self.suffix}"
+        return f"{self.b}x{self.m}x{self.n}x{self.k}{':nt' if self.nt else ''}{self.suffix}"
 
     @property
     def flops(self) -> int:
@@ -494,10 +514,11 @@ class BatchMatmul(Product):
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         b, m, n, k = self.b, self.m, self.n, self.k
-        return {"A": (b, m, k), "B": (b, k, n), "C": (b, m, n)}
+        return {"A": (b, m, k), "B": (b, n, k) if self.nt else (b, k, n), "C": (b, m, n)}
 
     def reference(self, inputs: dict[str, Array]) -> Array:
-        product: Array = inputs["A"].astype(self.exact, copy=False) @ inputs["B"].astype(self.exact, copy=False)
+        a, b = (inputs[name].astype(self.exact, copy=False) for name in "AB")
+        product: Array = a @ (b.transpose(0, 2, 1) if self.nt else b)
         return product.astype(self.out_dtype, copy=False)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
@@ -505,11 +526,12 @@ class BatchMatmul(Product):
 
         a, b = (te.placeholder(self.shapes[name], name=name, dtype=self.dtype) for name in "AB")
         p = te.reduce_axis((0, self.k), "p")
-        c = te.compute(
-            self.shapes["C"],
-            lambda s, i, j: te.sum(a[s, i, p].astype(self.out_dtype) * b[s, p, j].astype(self.out_dtype), axis=p),
-            name="batch_matmul",
-        )
+
+        def term(s: Any, i: Any, j: Any) -> Any:
+            of_b = b[s, j, p] if self.nt else b[s, p, j]
+            return te.sum(a[s, i, p].astype(self.out_dtype) * of_b.astype(self.out_dtype), axis=p)
+
+        c = te.compute(self.shapes["C"], term, name="batch_matmul")
         return te.create_prim_func([a, b, c])
 
 
@@ -542,7 +564,7 @@ P = TypeVar("P", bound=Product)
 def with_options(base: P, options: Sequence[str]) -> P:
     """Return ``base`` with the dtype and the parts of an epilogue that ``options`` specify."""
     changes: dict[str, Any] = {}
-    flags = EPILOGUE if isinstance(base, ProductWithEpilogue) else ()
+    flags = [field.name for field in fields(base) if field.name in (*EPILOGUE, "nt")]
     for option in options:
         if option in ACCUMULATED_IN:
             changes["dtype"] = option

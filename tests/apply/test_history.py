@@ -202,7 +202,9 @@ def test_another_dtype_stride_or_axis_of_the_bias_is_left(tmp_path: Path) -> Non
 def test_transposed_weights_are_named(tmp_path: Path) -> None:
     square = tmp_path / "b.jsonl"
     module = called([product(transposed=True)], (8, 20), (12, 20), out=(8, 12))
-    with pytest.warns(SearchlabWarning, match=r"; tir computes gemm:8x12x20 from B stored as \[n, k\]") as caught:
+    with pytest.warns(
+        SearchlabWarning, match=r"; tir stores B in the other order: tune gemm:8x12x20:nt instead"
+    ) as caught:
         apply_history_best(module, log_of(tmp_path / "a.jsonl", "gemm:8x12x20"))
     assert "tir(float32[8, 20], float32[12, 20], float32[8, 12])" in str(caught[0].message)
     log_of(square, "gemm:16x16x16")

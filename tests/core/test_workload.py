@@ -16,7 +16,7 @@ from searchlab.workload.parse import im2row
 sizes = st.integers(1, 9)
 dtypes = st.sampled_from(["bfloat16", "float16", "float32", "float64", "int8", "uint8", "int16"])
 
-gemms = st.builds(gemm, sizes, sizes, sizes, dtypes, bias=st.booleans(), relu=st.booleans())
+gemms = st.builds(gemm, sizes, sizes, sizes, dtypes, nt=st.booleans(), bias=st.booleans(), relu=st.booleans())
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
@@ -43,7 +43,7 @@ def conv2ds(draw: st.DrawFn) -> Conv2d:
     )
 
 
-batches = st.builds(BatchMatmul, dtypes, sizes, sizes, sizes, sizes)
+batches = st.builds(BatchMatmul, dtypes, sizes, sizes, sizes, sizes, st.booleans())
 softmaxes = st.builds(Softmax, sizes, sizes, st.sampled_from(["float32", "float64"]))
 
 
@@ -159,6 +159,7 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
     "text",
     [
         "gemm:5x6x7:float64:bias:relu",
+        "gemm:5x6x7:nt:bias",
         "gemm:17x3x64:float16",
         "gemm:17x3x64:bfloat16:bias:relu",
         "gemm:9x8x300:int8:bias:add",
@@ -168,6 +169,7 @@ def test_the_conv2d_reference_is_scipys_correlation(workload: Conv2d) -> None:
         "conv2d:2x7x6x8x4x3x3:p1:g4",
         "conv2d:1x6x6x8x4x3x3:g2:bias",
         "batch-matmul:3x5x6x7:float64",
+        "batch-matmul:3x5x6x7:nt",
         "softmax:4x9",
     ],
 )

@@ -233,8 +233,8 @@ MATRICES = [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"]]
             [*TENSORS, [1, 1], [0, 0], [2, 2], "NCHW", "NCHW", "float32"],
             "conv2d:1x56x56x128x64x3x3:d2",
         ),
-        ("dense_nopack.x86", [*MATRICES, None, "float32"], "gemm:1x1000x512"),
-        ("topi_nn_dense", [*MATRICES, ["TENSOR", [1000], "float32"], "float32"], "gemm:1x1000x512:bias"),
+        ("dense_nopack.x86", [*MATRICES, None, "float32"], "gemm:1x1000x512:nt"),
+        ("topi_nn_dense", [*MATRICES, ["TENSOR", [1000], "float32"], "float32"], "gemm:1x1000x512:nt:bias"),
     ],
 )
 def test_known_tasks(name: str, args: list[Any], spelling: str) -> None:

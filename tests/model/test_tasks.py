@@ -35,19 +35,23 @@ def test_the_heaviest_task_comes_first() -> None:
 def test_spaces_say_which_tasks_they_take() -> None:
     tasks = {task.name: task for task in tasks_of(models.mlp())}
     target = resolve_target("native")
-    assert {"sketch", "knob-template", "guided-gemm"} <= set(tasks["gemm:2x8x16:bias:relu"].spaces(target))
-    assert not {"guided-conv2d", "parameters"} & set(tasks["gemm:2x8x16:bias:relu"].spaces(target))
+    assert {"sketch", "knob-template", "guided-gemm"} <= set(tasks["gemm:2x8x16:nt:bias:relu"].spaces(target))
+    assert not {"guided-conv2d", "parameters"} & set(tasks["gemm:2x8x16:nt:bias:relu"].spaces(target))
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "gemm:5x6x7",
+        "gemm:5x6x7:nt",
+        "gemm:6x6x6:nt:bias:relu",
         "gemm:5x6x7:bias",
         "gemm:5x6x7:bias:relu",
         "gemm:5x6x7:bias:add",
         "gemm:1x6x7:bias",
         "gemm:1x6x7:float64:relu",
+        "batch-matmul:3x5x6x7",
+        "batch-matmul:3x6x6x6:nt",
         "conv2d:2x9x9x4x3x3x3",
         "conv2d:1x9x7x4x3x3x1:s2x1:p1x0:bias",
         "conv2d:1x9x9x4x3x3x3:s2:p1:relu",
@@ -77,7 +81,7 @@ def test_lowering_twice_fuses_nothing_more() -> None:
 
 def test_a_tuned_program_stays_in_the_lowered_module(tmp_path: Path) -> None:
     log = tmp_path / "gemm.jsonl"
-    searchlab.tune("gemm:2x8x16:bias:relu", space="knob-template", policy="random", trials=2, log=log)
+    searchlab.tune("gemm:2x8x16:nt:bias:relu", space="knob-template", policy="random", trials=2, log=log)
     tuned = searchlab.apply_history_best(lower(models.mlp()), log)
     scheduled = [v.name_hint for v, f in tuned.functions.items() if f.attrs and f.attrs.get("tirx.is_scheduled", False)]
     assert len(scheduled) == 1

@@ -15,7 +15,7 @@ FILE = Path(__file__).parents[1] / "model" / "models.py"
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     options = ["--trials", "12", "--batch", "2", "--kills", "1"]
     text = printed("resnet18", "--file", str(FILE), "--models", "mlp", *options, cwd=tmp_path)
-    assert "gemm:2x8x16:bias:relu" in text and "of which can be tuned" in text
+    assert "gemm:2x8x16:nt:bias:relu" in text and "of which can be tuned" in text
     (killed,) = re.findall(r"^killed after (\d+) trials$", text, re.MULTILINE)
     assert int(killed) >= 6
     assert len(re.findall(r"^\$ searchlab model tune", text, re.MULTILINE)) == 2

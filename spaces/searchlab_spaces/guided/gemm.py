@@ -257,6 +257,7 @@ class GuidedGemm(ProductSpace):
                 frozenset("B" if self.weights == "packed" else ""),
                 self.variant == "micro-kernel",
                 parallel_loop,
+                self.workload.nt and self.product is self.workload,
             ),
         )
         return packed_apart(sch, "B") if self.weights == "packed" else sch

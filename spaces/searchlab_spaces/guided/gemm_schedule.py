@@ -32,6 +32,11 @@ class Plan:
     apart: frozenset[str]  # the operands packed before everything else
     register_tile: bool  # whether the micro-tile is updated as a unit, unrolled, rather than row by row
     parallel: str  # the parallel loop, such as ic or jr; or ""
+    nt: bool = False  # whether B is read as [n, k]
+
+    def dims(self, operand: str) -> str:
+        """Return the indices of an operand, in the order in which the program reads it."""
+        return DIMS[operand][::-1] if operand == "B" and self.nt else DIMS[operand]
 
 
 def basic(workload: Gemm, loops: str, nr: int, lanes: int, parallel: bool) -> Schedule:
@@ -200,7 +205,7 @@ def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
     s, u, v = algorithm.s, algorithm.u, algorithm.v
 
     def packed(first: Any, second: Any) -> tuple[Any, ...]:
-        at = dict(zip(DIMS[name], (first, second), strict=True))
+        at = dict(zip(plan.dims(name), (first, second), strict=True))
         if v not in at:
             chunks = cut.of(s) // UNROLLED
             block, chunk = at[s] // cut.of(s), at[s] // UNROLLED % chunks
@@ -213,7 +218,7 @@ def _layout(name: str, plan: Plan) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 def _load(sch: Schedule, load: SBlockRV, name: str, plan: Plan) -> None:
     """Load the elements of an operand that is not packed, in vectors or, for the scalar operand, one by one."""
-    loops = dict(zip(DIMS[name], sch.get_loops(load)[-2:], strict=True))
+    loops = dict(zip(plan.dims(name), sch.get_loops(load)[-2:], strict=True))
     if plan.algorithm.v in loops:
         column = loops.pop(plan.algorithm.v)
         vector, lane = sch.split(column, [None, plan.lanes])
@@ -228,7 +233,7 @@ def _pack(sch: Schedule, pack: SBlockRV, name: str, plan: Plan) -> LoopRV:
     """Copy A or B into its micro-panels, and return the outermost loop."""
     algorithm, tile = plan.algorithm, plan.tile
     contiguous = algorithm.v if algorithm.v in DIMS[name] else algorithm.s  # the last index of the packed copy
-    if contiguous != DIMS[name][1]:
+    if contiguous != plan.dims(name)[1]:
         return _transpose(sch, pack, tile[contiguous], plan.lanes)
     if contiguous == algorithm.v:
         return pack_vectors(sch, pack, tile[contiguous] // plan.lanes, plan.lanes)

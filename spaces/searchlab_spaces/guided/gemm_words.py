@@ -62,7 +62,7 @@ class Words:
 
         w = self.workload
         a = te.placeholder((w.m, w.k), name="A", dtype=w.dtype)
-        b = te.placeholder((w.k, w.n), name="B", dtype=w.dtype)
+        b = te.placeholder(w.shapes["B"], name="B", dtype=w.dtype)
         args = [a, b]
         if self.a_is_words:
             args.append(a_words := te.placeholder((w.m, self.k), name="A_words", dtype="int32"))
@@ -72,7 +72,9 @@ class Words:
             )
         b_words = te.compute(
             (self.k, w.n),
-            lambda q, j: to_unsigned(word(lambda p: bits(b[p, j], w.dtype), w.dtype, q, w.k), w.dtype),
+            lambda q, j: to_unsigned(
+                word(lambda p: bits(b[j, p] if w.nt else b[p, j], w.dtype), w.dtype, q, w.k), w.dtype
+            ),
             name="B_words",
         )
         q = te.reduce_axis((0, self.k), "q")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from searchlab.target import Target
 from searchlab.workload import EPILOGUE
 
+from ..operands import is_transposed, panels
 from .knobs import TemplateConfig
 from .registry import template
 
@@ -24,14 +25,16 @@ VECTORISED = 64
 def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     """GEMM with three-level tiles of C, a two-level split of k, and optional packing of B by the innermost tile.
 
-    The loop order is i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2 vectorised and (i0, j0) parallel.
+    If B is stored as [n, k], it is always packed. The loop order is i0 j0 k0 i1 j1 k1 i2 j2, with i2 unrolled, j2
+    vectorised and (i0, j0) parallel.
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
     cfg.define_split("tile_i", i, 3, filter=lambda split: split.size[2] <= UNROLLED)
     cfg.define_split("tile_j", j, 3, filter=lambda split: split.size[2] <= VECTORISED)
     cfg.define_split("tile_k", k, 2)
-    cfg.define_knob("pack_b", [0, 1])
+    nt = is_transposed(sch, block)
+    cfg.define_knob("pack_b", [1] if nt else [0, 1])
 
     i0, i1, i2 = cfg["tile_i"].apply(sch, i)
     j0, j1, j2 = cfg["tile_j"].apply(sch, j)
@@ -40,8 +43,8 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     if cfg["pack_b"].val:
         width = cfg["tile_j"].size[2]
         packed = sch.cache_read(block, 1, "global")
-        sch.transform_layout(packed, ("write", 0), lambda p, c: (c // width, p, c % width))
-        rows, columns = sch.get_loops(packed)
+        sch.transform_layout(packed, ("write", 0), panels(width, nt))
+        columns, rows = sch.get_loops(packed)[:: 1 if nt else -1]
         outer, inner = sch.split(columns, [None, width])
         sch.reorder(outer, rows, inner)
         sch.vectorize(inner)

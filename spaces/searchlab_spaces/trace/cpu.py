@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from searchlab.workload import EPILOGUE
 
+from ..operands import is_transposed, panels
 from .space import last_sample
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     A tile's maximum width depends on its height. The first pick decides what is summed before the next part begins: a
     tile, in registers (0); a row of tiles, in a scratch buffer (1); or a column of tiles, in place (2). The loop over
     blocks of k is directly inside this part, and the loops outside it are parallel. A short block of k may be unrolled;
-    with pick 0, it always is. The last pick decides whether B is packed by a tile's columns.
+    with pick 0, it always is. The last pick decides whether B is packed by a tile's columns, as it always is if it is
+    stored as [n, k].
     """
     block = sch.get_sblock("gemm")
     i, j, k = sch.get_loops(block)
@@ -56,13 +58,14 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     extent = int(sch.get(k).extent)
     depth = sch.sample_perfect_tile(k, n=2, max_innermost_factor=extent if loop_order else STEPS)
     unroll = not loop_order or (1 < sch.get(depth[1]) <= STEPS and _pick(sch, 2))
-    pack = _pick(sch, 2)
+    nt = is_transposed(sch, block)
+    pack = nt or _pick(sch, 2)
     last_sample(sch)
 
     v = sch.get(columns[1])
     if pack:
-        panels = sch.cache_read(block, 1, "global")
-        sch.transform_layout(panels, ("write", 0), lambda p, j: (j // v, p, j % v))
+        packed = sch.cache_read(block, 1, "global")
+        sch.transform_layout(packed, ("write", 0), panels(v, nt))
     blocks = _blocks(sch)
     ends = [sch.get_sblock(name) for name in EPILOGUE if name in blocks]
     if loop_order < 2 and not ends:
@@ -86,7 +89,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
             _parallel(sch, sch.get_loops(end)[0])
         _vectorize(sch, sch.get_loops(end)[-1])
     if pack:
-        _parallel(sch, sch.get_loops(panels)[0])
+        _parallel(sch, sch.get_loops(packed)[0])
     _parallel(sch, *[(i0, j0), (i0,), (j0,)][loop_order])
     sch.decompose_reduction(block, k0)
 

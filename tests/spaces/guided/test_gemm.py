@@ -68,6 +68,7 @@ def assert_right(workload: Workload, target: Target, mr: int, vectors: int, **op
         ("gemm:9x40x13:int8", 4, 1),
         ("gemm:9x40x13:float16", 4, 1),
         ("gemm:16x16x16", 8, 4),  # a tile wider than the matrix
+        ("gemm:31x37x53:nt:bias:relu", 8, 2),
     ],
 )
 def test_result_matches_the_reference(spelling: str, mr: int, vectors: int) -> None:
