@@ -423,7 +423,7 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
     """Time NumPy's BLAS with as many threads as the programs, for a matrix product on the CPU."""
     workload = space.workload
-    if space.target.kind != "llvm" or not isinstance(workload, Gemm | BatchMatmul):
+    if space.target.kind != "llvm" or not isinstance(workload, Gemm | BatchMatmul) or settings.cache == "cold":
         return ()
     if workload.dtype not in ("float32", "float64"):
         return ()

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -188,6 +188,9 @@ class RunSettings(MeasureSettings, frozen=True):
             count.
         workers: The number of build processes, or 0 for one per core.
         statistic: The statistic over the repeats that is used as a trial's cost.
+        cache: Whether a program's arguments are in the caches from its previous execution (``"warm"``), or are removed
+            before each execution (``"cold"``). On CPUs, the first argument always stays in the caches: in a model, the
+            previous layer has just written it. If arguments are removed, ``min_repeat_ms`` includes the time for this.
     """
 
     number: Repeats = 1
@@ -200,6 +203,7 @@ class RunSettings(MeasureSettings, frozen=True):
     memory_limit_mb: Megabytes = 4096
     workers: Annotated[int, Between(0, 1024)] = 0
     statistic: Statistic = "median"
+    cache: Literal["warm", "cold"] = "warm"
 
     not_identity: ClassVar[tuple[str, ...]] = ("workers",)
 

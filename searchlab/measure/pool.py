@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,13 +21,14 @@ from ..machine.host import available_memory
 from ..machine.scratch import ScratchFolder
 from ..records import Measurement
 from ..space import Config, Space
-from ..target import Target
+from ..target import Target, architecture
 from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import MeasurementsByProgram, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
 from .process import START_SECONDS, Deadline, Late, MeasuringWorker, WorkerDied, failure_of, wait_for_answers
 
+FLUSHABLE = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
 CHUNK = 16  # the maximum number of configs per feature-extraction job
 
 Job = TypeVar("Job")
@@ -429,6 +431,16 @@ def check_size(workload: Workload) -> None:
         )
 
 
+def check_can_flush(target: Target) -> None:
+    """Raise SearchlabError unless TVM can remove a program's arguments from the caches of ``target``."""
+    name = architecture(str(target.spec.get("mtriple") or platform.machine()))
+    if target.kind == "llvm" and name not in FLUSHABLE:
+        raise SearchlabError(
+            f"TVM cannot remove arguments from the caches of {name}, only of {' and '.join(FLUSHABLE)}; use "
+            'measure.cache = "warm"'
+        )
+
+
 class BuildingMeasurer(Measurer):
     """A measurer that builds programs in ``workers`` processes. Subclasses run the programs.
 
@@ -447,6 +459,8 @@ class BuildingMeasurer(Measurer):
         threads: int = 1,
         memory_limit_mb: int = 0,
     ) -> None:
+        if settings.cache == "cold":
+            check_can_flush(target)
         self.settings = settings
         self.target = target
         self.measurements = measurements

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 import numpy as np
 import tvm
+from tvm.rpc.base import RPC_SESS_MASK
 
 from ..arrays import Array
 from ..costmodel.features import ScheduledFeatures, make_features
@@ -124,6 +125,20 @@ def wrong_values(expected: Array) -> Array:
     return np.where(close, other, values).astype(expected.dtype)
 
 
+def flush_options(device: tvm.runtime.Device) -> dict[str, Any]:
+    """Return the options with which TVM's evaluator removes a program's arguments from ``device``'s caches.
+
+    On a CPU, an instruction removes each of their cache lines, except those of the first argument, as in AutoTVM, Ansor
+    and MetaSchedule. On a GPU, everything is evicted by copying an array that is twice as large as the L2 cache.
+    """
+    if device.dlpack_device_type() % RPC_SESS_MASK == tvm.cpu().dlpack_device_type():
+        return {"f_preproc": "cache_flush_cpu_non_first_arg"}
+    size = device.l2_cache_size_bytes
+    if not size:
+        raise SearchlabError('the driver does not report the size of the L2 cache, which cache = "cold" requires')
+    return {"cache_flush_bytes": 2 * size}
+
+
 class Runner:
     """Runs programs for one workload on one device.
 
@@ -156,6 +171,7 @@ class Runner:
         # Before a program is timed, they are filled with values that it cannot recognise as such.
         self.wrong_values = [wrong_values(value) for value in self.cases.timed.expected or ()]
         self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten]
+        self.flush = flush_options(device) if settings.cache == "cold" else None
         # The most that a single execution takes besides its computation: a call, and waiting for the device.
         self.overhead = SINGLE_SECONDS
         if not self._on_cpu:
@@ -276,8 +292,22 @@ class Runner:
         TVM first runs the program once without timing it.
         """
         shortest = self.settings.min_repeat_ms if min_repeat_ms is None else min_repeat_ms
-        evaluate = module.time_evaluator("main", self.device, self.settings.number, repeat, shortest)
-        return tuple(evaluate(*inputs, *self.results).results)
+        number = self.settings.number
+        if self.flush is None:
+            evaluate = module.time_evaluator("main", self.device, number, repeat, shortest)
+            return tuple(evaluate(*inputs, *self.results).results)
+        readings: list[float] = []
+        while len(readings) < repeat:
+            start = time.perf_counter()
+            # TVM flushes the caches before each of its repeats, so each of them is a single execution.
+            evaluate = module.time_evaluator("main", self.device, 1, number, **self.flush)
+            executions = evaluate(*inputs, *self.results).results
+            elapsed_ms = 1e3 * (time.perf_counter() - start)
+            if elapsed_ms >= shortest:
+                readings.append(float(np.mean(executions)))
+            else:
+                number = math.ceil(max(1.6 * number, 1.1 * number * shortest / elapsed_ms))
+        return tuple(readings)
 
     def _prepare_arguments(self, module: tvm.runtime.Module, packed: Packed, case: Case) -> list[tvm.runtime.Tensor]:
         """Return a program's input arguments for ``case``. The program itself packs those that it takes packed."""

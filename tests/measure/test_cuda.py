@@ -298,6 +298,15 @@ def test_a_failing_kernel_costs_one_trial_and_the_next_works(fault: str) -> None
 
 
 @pytest.mark.gpu
+def test_the_l2_cache_is_flushed_before_each_execution() -> None:
+    target = resolve_target("cuda")
+    settings = LocalSettings(repeat=2, build_timeout=60, cache="cold")
+    with LocalMeasurer(settings, target, {}, 1) as measurer:
+        (measurement,) = measurer.measure(FaultyCuda(WORKLOAD, target), [Config({"fault": "none"})])
+    assert len(measurement.seconds) == 2, measurement.message
+
+
+@pytest.mark.gpu
 def test_a_program_runs_in_this_process_too() -> None:
     target = resolve_target("cuda")
     program = compile_program(FaultyCuda(WORKLOAD, target).schedule(Config({"fault": "none"})).mod, target)

@@ -245,8 +245,8 @@ def test_runs_go_on_at_the_same_time_and_come_in_order(fleet: Fleet, measurer: R
 
 @pytest.fixture(scope="module")
 def plain(fleet: Fleet, native: Target) -> Iterator[RpcMeasurer]:
-    """A measurer on one plain server of TVM."""
-    with make(fleet, native, "plain", connect_timeout=1.5) as made:
+    """A measurer on one plain server of TVM, which can also remove arguments from its caches."""
+    with make(fleet, native, "plain", connect_timeout=1.5, cache="cold") as made:
         yield made
 
 

@@ -26,6 +26,7 @@ RUN = {
     "check": True,
     "memory_limit_mb": 4096,
     "statistic": "median",
+    "cache": "warm",
 }
 
 
