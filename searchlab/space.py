@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .arrays import Floats, Ints
-from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from .errors import InvalidConfig, SearchlabError, UnsupportedWorkload, first_line
 from .options import ChecksOptions, is_numpy, plain
 from .plugins import Plugin, PluginKind, place_of
 from .target import Target
@@ -855,12 +855,22 @@ class SpaceKind(PluginKind[Space]):
 
     def spaces_for(self, workload: Workload, target: Target) -> list[str]:
         """Return the names of the installed spaces that have programs for ``workload`` on ``target``."""
-        names = []
+        return [name for name, reason in self.refusals(workload, target).items() if not reason]
+
+    def refusals(self, workload: Workload, target: Target) -> dict[str, str]:
+        """Return why each installed space has no programs for ``workload`` on ``target``; empty for those that have.
+
+        The space :data:`PARAMETERS`, which has no programs of its own, is omitted.
+        """
+        reasons = {}
         for name in self.entry_points_by_name():
-            with suppress(Exception):  # a plug-in may raise anything
-                if self.load(name)(workload, target).has_programs:
-                    names.append(name)
-        return names
+            if name != PARAMETERS:
+                try:
+                    has_programs = self.load(name)(workload, target).has_programs
+                    reasons[name] = "" if has_programs else f"space {name!r} has no programs, only recorded times"
+                except Exception as error:  # a plug-in may raise anything
+                    reasons[name] = first_line(error)
+        return reasons
 
 
 PARAMETERS = "parameters"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,9 @@ import typer
 from typer import Argument, Option
 
 from ..console import milliseconds
-from ..model.tasks import load_model, tasks_of
-from ..model.tune import SPACES_TRIED, tune_model
+from ..errors import SearchlabError
+from ..model.tasks import Task, load_model, tasks_of
+from ..model.tune import SPACES_TRIED, time_untuned, tune_model
 from ..options import Batch, Seed, Trials
 from ..target import resolve_target
 from .terminal import (
@@ -51,10 +53,27 @@ def time_text(seconds: float) -> str:
 
 
 @model.command()
-def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = False) -> None:
-    """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each."""
+def tasks(
+    name: ModelSpec,
+    target: TargetSpec = "native",
+    timed: Annotated[
+        bool, Option("--time", help="Time each task's untuned program, to show its share of the model's time.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each.
+
+    Below the table, each space that has no programs for some of the tasks says why.
+    """
     resolved = resolve_target(target)
-    spaces_of_tasks = [(task, task.spaces(resolved)) for task in tasks_of(load_model(name))]
+    if timed and resolved.kind != "llvm":
+        raise SearchlabError(f"untuned programs for {resolved.kind} bind no threads, so they cannot run; omit --time")
+    listed = tasks_of(load_model(name))
+    refusals = [task.refusals(resolved) for task in listed]
+    seconds = time_untuned(listed, resolved) if timed else [math.inf] * len(listed)
+    totals = [task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(listed, seconds, strict=True)]
+    shares = [total / (sum(totals) or 1) for total in totals]
+    rows = list(zip(listed, refusals, seconds, shares, strict=True))
     if as_json:
         say_json(
             [
@@ -63,22 +82,48 @@ def tasks(name: ModelSpec, target: TargetSpec = "native", as_json: AsJson = Fals
                     "occurs": task.occurs,
                     "flops": task.flops,
                     "functions": task.functions,
-                    "spaces": spaces,
+                    "spaces": [space for space, reason in reasons.items() if not reason],
+                    "refusals": {space: reason for space, reason in reasons.items() if reason},
                     "reason": task.reason,
+                    **({"seconds": cost if math.isfinite(cost) else None, "share": share} if timed else {}),
                 }
-                for task, spaces in spaces_of_tasks
+                for task, reasons, cost, share in rows
             ]
         )
         return
     say_table(
-        ("task", "occurs", "MFLOP", "spaces"),
+        ("task", "occurs", "MFLOP", *(("untuned", "share") if timed else ()), "spaces"),
         (
-            (task.name, task.occurs, f"{task.flops / 1e6:,.1f}", ", ".join(spaces) or f"none: {task.reason}")
-            for task, spaces in spaces_of_tasks
+            (
+                task.name,
+                task.occurs,
+                f"{task.flops / 1e6:,.1f}",
+                *((time_text(cost), f"{share:.1%}") if share else ("", "") if timed else ()),
+                ", ".join(space for space, reason in reasons.items() if not reason)
+                or f"none: {task.reason or 'see below'}",
+            )
+            for task, reasons, cost, share in rows
         ),
-        right=("occurs", "MFLOP"),
+        right=("occurs", "MFLOP", "untuned", "share"),
     )
-    say(f"{len(spaces_of_tasks)} tasks, {sum(bool(spaces) for _, spaces in spaces_of_tasks)} of which can be tuned")
+    for text in _describe_refusals(zip(listed, refusals, strict=True)):
+        say(text)
+    tunable = sum("" in reasons.values() for reasons in refusals)
+    recognised = sum(share for task, _, _, share in rows if task.workload is not None and task.workload.op != "tir")
+    in_time = f"; {recognised:.1%} of the measured time is in tasks with a known operator" if timed else ""
+    say(f"{len(listed)} tasks, {tunable} of which can be tuned{in_time}")
+
+
+def _describe_refusals(refusals: Iterable[tuple[Task, dict[str, str]]]) -> Iterator[str]:
+    """Yield a sentence for each space and each reason why it has no programs; reasons that differ in a name are one."""
+    refused: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for task, reasons in refusals:
+        for space, reason in reasons.items():
+            if reason:
+                refused.setdefault((space, reason.replace(task.name, "")), []).append((task.name, reason))
+    for (space, _), tasks in refused.items():
+        count = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
+        yield f"{space} has no programs for {count}: {tasks[0][1]}"
 
 
 @model.command()

@@ -50,7 +50,11 @@ class Task:
 
     def spaces(self, target: Target) -> list[str]:
         """Return the registered spaces that contain programs for the task on ``target``."""
-        return [] if self.workload is None else SPACES.spaces_for(self.workload, target)
+        return [name for name, reason in self.refusals(target).items() if not reason]
+
+    def refusals(self, target: Target) -> dict[str, str]:
+        """Return why each registered space has no programs for the task on ``target``; empty for those that have."""
+        return {} if self.workload is None else SPACES.refusals(self.workload, target)
 
     def scheduled(self) -> ScheduledTask:
         """Return the task as schedulers see it."""

@@ -20,6 +20,7 @@ from ..files import file_name
 from ..log.plan import UNLIMITED, Budget
 from ..log.result import Result
 from ..machine.lock import machine_alone
+from ..machine.scratch import ScratchFolder
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
@@ -239,22 +240,37 @@ def _best_seconds(result: Result) -> float:
     return result.best.seconds if any(math.isfinite(trial.cost) for trial in result.trials) else math.inf
 
 
-def measure_untuned(runs: Sequence[Run], measurers: Measurers, folder: Path) -> list[float]:
-    """Return the cost of the untuned program of each run's workload in seconds; infinite if it was not measured.
+def time_untuned(tasks: Sequence[Task], target: Target) -> list[float]:
+    """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured."""
+    with ScratchFolder() as folder, closing(Measurers({}, Path())) as measurers:
+        return _measure_untuned(tasks, target, settings_for(None, None), measurers, Path(folder))
+
+
+def _measure_untuned(
+    tasks: Sequence[Task], target: Target, settings: Settings, measurers: Measurers, folder: Path
+) -> list[float]:
+    """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured.
 
     The costs are kept in logs in ``folder``. Programs for a GPU are not measured, because untuned ones bind no threads.
     """
-    if runs[0].settings.replays or runs[0].space.target.kind != "llvm":
-        return [math.inf] * len(runs)
-    costs = []
-    for run in runs:
-        space = SpaceChoice.from_spec({"name": Untuned}, run.space.workload, run.space.target)
-        log = folder / run.log.name
-        untuned = plan_run(space, Strategy.from_specs("random"), run.settings, Budget(1), seed=0, batch=1, log=log)
-        with RunLoop(untuned, measurers.for_run(untuned)) as loop:
+    if settings.replays or target.kind != "llvm":
+        return [math.inf] * len(tasks)
+    strategy, costs = Strategy.from_specs("random"), []
+    for task in tasks:
+        if task.workload is None:
+            costs.append(math.inf)
+            continue
+        space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
+        log = folder / _log_name(task)
+        run = plan_run(space, strategy, settings, Budget(1), seed=0, batch=1, log=log)
+        with RunLoop(run, measurers.for_run(run)) as loop:
             loop.step()
             costs.append(loop.log.records[0].trial.cost)
     return costs
+
+
+def _log_name(task: Task) -> str:
+    return f"{file_name(task.name)}.jsonl"
 
 
 def plan_tasks(
@@ -292,7 +308,7 @@ def plan_tasks(
                     Budget(UNLIMITED, stop_after=stop_after),
                     seed=seed,
                     batch=batch,
-                    log=folder / f"{file_name(task.name)}.jsonl",
+                    log=folder / _log_name(task),
                 )
             )
             taken.append(task)
@@ -324,7 +340,7 @@ def _take_turns(
         on_trial, on_decision = stack.enter_context(display)
         searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(out / FILE, header)))
-        untuned = measure_untuned(runs, measurers, out / UNTUNED)
+        untuned = _measure_untuned(tasks, runs[0].space.target, runs[0].settings, measurers, out / UNTUNED)
         open_tasks, spent = list(range(len(runs))), 0
         histories: list[list[float]] = [[] for _ in runs]
         while open_tasks and spent < budget:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import searchlab
 
 MLP = f"{Path(__file__).parent / 'models.py'}:mlp"
@@ -14,8 +16,18 @@ def test_tasks_are_listed() -> None:
     done = searchlab("model", "tasks", MLP)
     assert done.returncode == 0, done.stderr
     assert "gemm:2x8x16:nt:bias:relu" in done.stdout and "3 tasks, 3 of which can be tuned" in done.stdout
+    assert "guided-conv2d has no programs for 3 tasks: space 'guided-conv2d' has programs for" in done.stdout
     first = json.loads(searchlab("model", "tasks", MLP, "--json").stdout)[0]
     assert first["task"] == "gemm:2x8x16:nt:bias:relu" and first["occurs"] == 1 and "sketch" in first["spaces"]
+    assert "guided-conv2d" in first["refusals"] and "but not for gemm:2x8x16" in str(first["refusals"])
+
+
+def test_shares_of_the_time_are_measured() -> None:
+    tasks = json.loads(searchlab("model", "tasks", MLP, "--time", "--json").stdout)
+    assert all(task["seconds"] > 0 for task in tasks)
+    assert sum(task["share"] for task in tasks) == pytest.approx(1)
+    done = searchlab("model", "tasks", MLP, "--time", "--target", '{"kind": "cuda", "arch": "sm_90"}')
+    assert done.returncode == 2 and "omit --time" in done.stderr
 
 
 def test_a_model_is_tuned_and_what_was_left_out_is_said(tmp_path: Path) -> None:
