@@ -123,8 +123,8 @@ def apply_history_best(
         if packed_every_call:
             warn(
                 f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not "
-                f"constants in the module, so they are packed in every run; make them constants with "
-                f"relax.transform.BindParams, or use logs of a space without weights='packed'"
+                f"constants in the module, so they are packed in every run; make them constants with --bind "
+                f"FILE.npz (in Python, relax.transform.BindParams), or use logs of a space without weights='packed'"
             )
     for variable, function in replaced.items():
         applied.update_func(applied.get_global_var(variable.name_hint), function)

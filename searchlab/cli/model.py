@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from ..console import milliseconds
 from ..errors import SearchlabError
+from ..model.inputs import bind_weights, describe_weights, fix_dimensions
 from ..model.tasks import Task, load_model, tasks_of
 from ..model.tune import SPACES_TRIED, time_untuned, tune_model
 from ..options import Batch, Seed, Trials
@@ -25,6 +26,7 @@ from .terminal import (
     TargetSpec,
     interruptible,
     json_object,
+    name_and_value,
     number,
     out,
     plugin,
@@ -32,6 +34,9 @@ from .terminal import (
     say_json,
     say_table,
 )
+
+if TYPE_CHECKING:
+    import tvm
 
 model = typer.Typer(no_args_is_help=True, help="Tune a model: list its tasks, or tune all of them.")
 
@@ -45,6 +50,32 @@ ModelSpec = Annotated[
 ]
 
 
+Shape = Annotated[
+    list[str] | None,
+    Option("--shape", help="The size of a symbolic dimension. May be repeated.", metavar="NAME=SIZE"),
+]
+Bind = Annotated[
+    Path | None,
+    Option(
+        "--bind",
+        help="A NumPy archive with weights by the names of the model's parameters, which become constants.",
+        metavar="FILE.npz",
+    ),
+]
+
+
+def read_model(name: str, shape: Sequence[str] | None, bind: Path | None) -> tvm.IRModule:
+    """Return the model ``name`` with the sizes in ``shape``, and with the arrays in the file ``bind`` as constants."""
+    sizes: dict[str, int] = {}
+    for text in shape or ():
+        dimension, size = name_and_value(text)
+        if type(size) is not int or size < 1:
+            raise SearchlabError(f"--shape {text}: the size must be a positive number, as in {dimension}=1")
+        sizes[dimension] = size
+    module = fix_dimensions(load_model(name), sizes)
+    return module if bind is None else bind_weights(module, bind)
+
+
 def time_text(seconds: float) -> str:
     """Format a time in a suitable unit. An infinite time becomes ``none works``."""
     if math.isinf(seconds):
@@ -56,6 +87,8 @@ def time_text(seconds: float) -> str:
 def tasks(
     name: ModelSpec,
     target: TargetSpec = "native",
+    shape: Shape = None,
+    bind: Bind = None,
     timed: Annotated[
         bool, Option("--time", help="Time each task's untuned program, to show its share of the model's time.")
     ] = False,
@@ -68,7 +101,7 @@ def tasks(
     resolved = resolve_target(target)
     if timed and resolved.kind != "llvm":
         raise SearchlabError(f"untuned programs for {resolved.kind} bind no threads, so they cannot run; omit --time")
-    listed = tasks_of(load_model(name))
+    listed = tasks_of(read_model(name, shape, bind))
     refusals = [task.refusals(resolved) for task in listed]
     seconds = time_untuned(listed, resolved) if timed else [math.inf] * len(listed)
     totals = [task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(listed, seconds, strict=True)]
@@ -154,6 +187,8 @@ def tune(
     cost_model: CostModelName = None,
     features: FeaturesName = None,
     measure: MeasureSpec = None,
+    shape: Shape = None,
+    bind: Bind = None,
     force: Annotated[
         bool, Option("--force", help="Export the tuned model even if it is slower than the untuned one.")
     ] = False,
@@ -166,7 +201,7 @@ def tune(
     """
     with interruptible():
         tuned = tune_model(
-            load_model(name),
+            read_model(name, shape, bind),
             out=directory,
             trials=trials,
             scheduler=plugin(scheduler),
@@ -203,6 +238,8 @@ def tune(
     )
     for task, reason in tuned.left_out.items():
         say(f"not tuned: {task}: {reason}")
+    if text := describe_weights(tuned.module):
+        say(text)
     if tuned.comparison is not None:
         before, after = tuned.comparison.seconds
         say(

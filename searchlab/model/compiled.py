@@ -18,6 +18,7 @@ from ..errors import SearchlabError, first_line, last_line
 from ..machine.scratch import ScratchFolder
 from ..survival import crash_of
 from ..target import Target
+from .inputs import entry_of, inputs_of, random_inputs
 
 if TYPE_CHECKING:
     import tvm
@@ -90,7 +91,9 @@ def compare_models(
     from tvm.support import cc
 
     entry = entry_of(untuned)
-    inputs = [tvm.runtime.tensor(array) for array in random_inputs(untuned[entry], np.random.default_rng(seed))]
+    inputs = [
+        tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned[entry]), np.random.default_rng(seed))
+    ]
     executables = [_compile(module, target) for module in (untuned, tuned)]
     device = tvm.cpu() if target.kind == "llvm" else tvm.device(target.kind)
     machines = [relax.VirtualMachine(module, device) for module in executables]
@@ -127,56 +130,6 @@ def _export(executable: Any, library: Path) -> None:
             f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
             f"again, which measures nothing again"
         ) from None
-
-
-def entry_of(module: tvm.IRModule) -> str:
-    """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
-    from tvm import relax
-
-    names = [v.name_hint for v, function in module.functions.items() if isinstance(function, relax.Function)]
-    if "main" in names:
-        return "main"
-    if len(names) != 1:
-        raise SearchlabError(f"the model has {len(names)} Relax functions ({', '.join(names)}); name one of them main")
-    return str(names[0])
-
-
-def input_types(function: Any) -> list[tuple[tuple[int, ...], str]]:
-    """Return the shape and the dtype of each parameter of a Relax function.
-
-    Raises:
-        SearchlabError: If a parameter is not a tensor of a fixed shape.
-    """
-    from tvm.tirx import IntImm
-
-    types = []
-    for parameter in function.params:
-        shape = getattr(parameter.ty, "shape", None)
-        if shape is None:
-            raise SearchlabError(f"the model's input {parameter.name} is not a tensor of a fixed shape")
-        symbols = [str(extent) for extent in shape if not isinstance(extent, IntImm)]
-        if symbols:
-            raise SearchlabError(
-                f"the model's input {parameter.name} has the symbolic dimension {symbols[0]}; export the model with a "
-                f"number instead of {symbols[0]}"
-            )
-        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
-        types.append((tuple(int(extent) for extent in shape), dtype))
-    return types
-
-
-def random_inputs(function: Any, rng: np.random.Generator) -> Iterator[Array]:
-    """Yield an array for each parameter of a Relax function, including its weights if they are parameters.
-
-    Floating-point numbers are normal, divided by the square root of the number of elements that a layer sums, so that
-    the outputs of deep models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
-    """
-    for sizes, dtype in input_types(function):
-        if "float" not in dtype:
-            yield rng.integers(0, 2, sizes).astype(dtype)
-            continue
-        summed = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
-        yield (rng.standard_normal(sizes) / np.sqrt(summed)).astype(dtype)
 
 
 def _compile(module: tvm.IRModule, target: Target) -> Any:

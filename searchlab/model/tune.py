@@ -30,8 +30,9 @@ from ..run.loop import RunLoop
 from ..run.plan import Run, SpaceChoice, Strategy, plan_run
 from ..run.progress import progress_bars
 from ..target import Target, resolve_target
-from .compiled import ModelComparison, compare_models, entry_of, input_types
+from .compiled import ModelComparison, compare_models
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
+from .inputs import entry_of, inputs_of
 from .scheduler import SCHEDULERS, Scheduler, choice, make_scheduler, tell
 from .tasks import Task, lower, tasks_of, to_module
 
@@ -188,7 +189,7 @@ def tune_model(
     use_threads_of(resolved)  # before TVM starts its threads to fold constants
     untuned = lower(to_module(mod, "tune_model"))
     if compile:
-        input_types(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
+        inputs_of(untuned[entry_of(untuned)])  # before any trial, because the model could not run afterwards
     spaces = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
     tasks, runs, left_out = plan_tasks(
         tasks_of(untuned),

@@ -32,9 +32,10 @@ def inputs(model: str) -> list[Any]:
     """Return the model's input and weights, in the order of its parameters."""
     import models
 
-    from searchlab.model.compiled import random_inputs
+    from searchlab.model.inputs import inputs_of, random_inputs
 
-    return list(random_inputs(getattr(models, model)()["forward"], np.random.default_rng(0)))
+    function = getattr(models, model)()["forward"]
+    return list(random_inputs(inputs_of(function), np.random.default_rng(0)))
 
 
 def tuned(model: str, library: str, threads: int) -> Callable[[], Any]:

@@ -21,8 +21,9 @@ from tvm_ffi import structural_equal
 import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.model.compiled import compare_models, random_inputs
+from searchlab.model.compiled import compare_models
 from searchlab.model.decisions import FILE, Decision
+from searchlab.model.inputs import bind_weights, describe_weights, fix_dimensions, inputs_of, random_inputs
 from searchlab.model.tasks import lower
 from searchlab.model.tune import LIBRARY, LOGS, TunedModel
 from searchlab.target import resolve_target
@@ -72,7 +73,10 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     if done.library is None:
         pytest.skip("no C compiler")
     assert done.library == tmp_path / "mlp" / LIBRARY
-    inputs = [tvm.runtime.tensor(array) for array in random_inputs(models.mlp()["forward"], np.random.default_rng(1))]
+    inputs = [
+        tvm.runtime.tensor(array)
+        for array in random_inputs(inputs_of(models.mlp()["forward"]), np.random.default_rng(1))
+    ]
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.library)), tvm.cpu())
     probabilities = machine["forward"](*inputs).numpy()
     x, w1, b1, w2, b2 = (array.numpy() for array in inputs)
@@ -90,14 +94,37 @@ def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> 
 
 def test_constant_weights_are_packed(tmp_path: Path) -> None:
     module = models.wide_mlp()
-    _, *arrays = random_inputs(module["forward"], np.random.default_rng(1))
-    bound = {parameter.name: array for parameter, array in zip(module["forward"].params[1:], arrays, strict=True)}
-    constant = relax.transform.BindParams("forward", bound)(module)
+    _, *weights = inputs_of(module["forward"])
+    arrays = random_inputs(weights, np.random.default_rng(1))
+    np.savez(tmp_path / "weights.npz", **{weight.name: array for weight, array in zip(weights, arrays, strict=True)})
+    constant = bind_weights(module, tmp_path / "weights.npz")
     space = [{"name": "guided-gemm", "options": {"weights": "packed"}}, "sketch"]
     done = tuned(tmp_path / "mlp", 12, mod=constant, space=space, compile=True)
     names = {variable.name_hint for variable in done.module.functions}
     assert sum(name.endswith("_packed") for name in names) == 2 and not any("pack_B" in name for name in names)
     assert done.comparison is not None and done.comparison.difference < 1e-5
+    assert not describe_weights(done.module)
+
+
+def test_what_is_computed_from_weights_in_every_run_is_said() -> None:
+    text = describe_weights(lower(models.convolutions()[0]))
+    assert text.startswith("7 weights (6.1 kB) are arguments of the model, and every run computes 0.1 kB from them, wi")
+    assert "3 calls of reshape; --bind FILE.npz" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("hidden.wieght", np.zeros((8, 16), "float32"), "contains 'hidden.wieght', .*did you mean 'hidden.weight'"),
+        ("hidden.weight", np.zeros((16, 8), "float32"), r"has the shape \[16, 8\], but the model takes \[8, 16\]"),
+        ("hidden.weight", np.zeros((8, 16)), "is float64, but the model takes float32"),
+        ("hidden.weight", np.array([{}]), "is no archive of arrays"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path, name: str, array: Any, message: str) -> None:
+    np.savez(tmp_path / "weights.npz", **{name: array})
+    with pytest.raises(SearchlabError, match=message):
+        bind_weights(models.mlp(), tmp_path / "weights.npz")
 
 
 def test_a_killed_model_resumes_with_the_same_trials(tmp_path: Path) -> None:
@@ -220,7 +247,7 @@ class Few(searchlab.ProductSpace):
 
 
 def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> None:
-    with pytest.raises(SearchlabError, match="input x has the symbolic dimension n"):
+    with pytest.raises(SearchlabError, match="input x has the symbolic dimension n; choose a size, .* --shape n=1"):
         searchlab.tune_model(
             models.partly_symbolic(),
             out=tmp_path / "m",
@@ -231,6 +258,10 @@ def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> Non
             measure=QUICK,
         )
     assert not (tmp_path / "m").exists()
+    fixed = fix_dimensions(models.partly_symbolic(), {"n": 3})
+    assert inputs_of(fixed["forward"])[0].shape == (3, 16)
+    with pytest.raises(SearchlabError, match="no dimension 'm'; its symbolic dimensions are n"):
+        fix_dimensions(models.partly_symbolic(), {"m": 3})
 
 
 def test_a_task_without_faster_programs_stays_untuned(tmp_path: Path) -> None:

@@ -1,0 +1,189 @@
+"""A model's inputs: their types, random values, symbolic dimensions, and weights that become constants."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ..arrays import Array
+from ..errors import SearchlabError, did_you_mean
+from ..files import open_file
+
+if TYPE_CHECKING:
+    import tvm
+
+
+class Input(msgspec.Struct, frozen=True):
+    """The name, shape and dtype of a model's input."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)}"
+
+    def check(self, array: Array, path: Path) -> None:
+        """Raise SearchlabError if ``array``, which was read from ``path``, has another shape or dtype."""
+        if array.shape != self.shape:
+            raise SearchlabError(
+                f"{self.name} in {path} has the shape {list(array.shape)}, but the model takes {list(self.shape)}"
+            )
+        if str(array.dtype) != self.dtype:
+            raise SearchlabError(
+                f"{self.name} in {path} is {array.dtype}, but the model takes {self.dtype}; convert it with "
+                f".astype({self.dtype!r})"
+            )
+
+
+def entry_of(module: tvm.IRModule) -> str:
+    """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
+    from tvm import relax
+
+    names = [v.name_hint for v, function in module.functions.items() if isinstance(function, relax.Function)]
+    if "main" in names:
+        return "main"
+    if len(names) != 1:
+        raise SearchlabError(f"the model has {len(names)} Relax functions ({', '.join(names)}); name one of them main")
+    return str(names[0])
+
+
+def inputs_of(function: Any) -> list[Input]:
+    """Return the inputs of a Relax function, including its weights if they are parameters.
+
+    Raises:
+        SearchlabError: If a parameter is not a tensor of a fixed shape.
+    """
+    from tvm.tirx import IntImm
+
+    inputs = []
+    for parameter in function.params:
+        name, shape = str(parameter.name), getattr(parameter.ty, "shape", None)
+        if shape is None:
+            raise SearchlabError(f"the model's input {name} is not a tensor of a fixed shape")
+        symbols = [str(extent) for extent in shape if not isinstance(extent, IntImm)]
+        if symbols:
+            raise SearchlabError(
+                f"the model's input {name} has the symbolic dimension {symbols[0]}; choose a size, for example with "
+                f"--shape {symbols[0]}=1 (in Python, with relax.transform.BindSymbolicVars)"
+            )
+        dtype = str(parameter.ty.dtype.dtype if hasattr(parameter.ty.dtype, "dtype") else parameter.ty.dtype)
+        inputs.append(Input(name, tuple(int(extent) for extent in shape), dtype))
+    return inputs
+
+
+def random_inputs(inputs: Sequence[Input], rng: np.random.Generator) -> Iterator[Array]:
+    """Yield an array for each of a model's inputs.
+
+    Floating-point numbers are normal, divided by the square root of the number of elements that a layer sums, so that
+    the outputs of deep models neither vanish nor overflow. Integers are 0 or 1, in case they are indices.
+    """
+    for model_input in inputs:
+        sizes, dtype = model_input.shape, model_input.dtype
+        if "float" not in dtype:
+            yield rng.integers(0, 2, sizes).astype(dtype)
+            continue
+        summed = max(1, int(np.prod(sizes[1:], dtype=int))) if len(sizes) > 1 else 1
+        yield (rng.standard_normal(sizes) / np.sqrt(summed)).astype(dtype)
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays in a NumPy archive (``*.npz``). Raises SearchlabError if it is none, or contains pickles."""
+    with open_file(path, kind="the arrays") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return dict(archive)
+        except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
+            raise SearchlabError(f"{path} is no archive of arrays, as numpy.savez writes it: {error}") from None
+
+
+def fix_dimensions(module: tvm.IRModule, sizes: Mapping[str, int]) -> tvm.IRModule:
+    """Return a Relax module in which the named symbolic dimensions have fixed sizes.
+
+    Raises SearchlabError if there is no such dimension.
+    """
+    from tvm import relax
+
+    if not sizes:
+        return module
+    functions = [function for function in module.functions.values() if isinstance(function, relax.Function)]
+    names = {str(variable.name) for f in functions for variable in relax.analysis.defined_symbolic_vars(f)}
+    for name in sizes:
+        if name not in names:
+            listed = f"its symbolic dimensions are {', '.join(sorted(names))}" if names else "all of them are fixed"
+            raise SearchlabError(f"the model has no dimension {name!r}; {listed}{did_you_mean(name, names)}")
+    return relax.transform.BindSymbolicVars(dict(sizes))(module)
+
+
+def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
+    """Return a Relax module in which the parameters named in a NumPy archive are constants.
+
+    Raises:
+        SearchlabError: If an array is not a parameter of the model's function, or differs in shape or dtype.
+    """
+    from tvm import relax
+
+    entry, arrays = entry_of(module), read_arrays(path)
+    parameters = {parameter.name: parameter for parameter in inputs_of(module[entry])}
+    for name, array in arrays.items():
+        if name not in parameters:
+            raise SearchlabError(
+                f"{path} contains {name!r}, but the model's parameters are {', '.join(parameters)}"
+                f"{did_you_mean(name, parameters)}"
+            )
+        parameters[name].check(array, path)
+    return relax.transform.BindParams(entry, arrays)(module)
+
+
+def describe_weights(lowered: tvm.IRModule) -> str:
+    """Return what a lowered model computes from its weights in every run, or "" if none of them is a parameter.
+
+    Parameters count as weights if they follow the inputs that the attribute ``num_input`` of the function counts.
+    """
+    from tvm import relax
+
+    function = lowered[entry_of(lowered)]
+    if not function.attrs or "num_input" not in function.attrs:
+        return ""
+    weights = list(function.params)[int(function.attrs["num_input"]) :]
+    if not weights:
+        return ""
+    from_weights, functions, moved = set(weights), [], 0
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.call_tir":
+                continue
+            variables = [argument for argument in call.args[1] if isinstance(argument, relax.Var)]
+            if variables and from_weights.issuperset(variables):
+                from_weights.add(binding.var)
+                functions.append(str(call.args[0].name_hint))
+                moved += _bytes_of(binding.var)
+    repeated = ""
+    if functions:
+        names = ", ".join(dict.fromkeys(functions))
+        repeated = f", and every run computes {_megabytes(moved)} from them, with {len(functions)} calls of {names}"
+    size = _megabytes(sum(map(_bytes_of, weights)))
+    return (
+        f"{len(weights)} weights ({size}) are arguments of the model{repeated}; --bind FILE.npz makes them constants, "
+        f"which are transformed only once, also to the layout that a space with weights=packed prefers"
+    )
+
+
+def _bytes_of(variable: Any) -> int:
+    from tvm.tirx import IntImm
+
+    shape = getattr(variable.ty, "shape", None)
+    if shape is None or not all(isinstance(extent, IntImm) for extent in shape):
+        return 0
+    dtype = variable.ty.dtype.dtype if hasattr(variable.ty.dtype, "dtype") else variable.ty.dtype
+    return int(np.prod([int(extent) for extent in shape], dtype=int)) * int(dtype.itemsize)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
