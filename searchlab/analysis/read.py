@@ -250,8 +250,9 @@ def _one_log_per_seed(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
 def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
     """Return sentences that help readers to interpret a workload's logs.
 
-    They report differences between the logs, machine drift, whether the fastest trials were measured again, which
-    strategies could not use their options as specified, and for how many trials a table used the nearest config.
+    They report differences between the logs, machine drift, differences that the machine cannot resolve, whether the
+    fastest trials were measured again, which strategies could not use their options as specified, and for how many
+    trials a table used the nearest config.
     """
     notes = [f"{note}." for note in [_footing_note(runs)] if note]
     differing = [(field, difference[1]) for field in _NOTED if (difference := _difference(runs, (field,)))]
@@ -268,6 +269,8 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             f"The machine drifted during {most}{run.file}, where the first program once took {ratio:.2f} times as "
             "long as in its own trial."
         )
+    if note := _resolution_note(runs):
+        notes.append(note)
     if retimed := sum(run.log.final is not None for run in runs):
         notes.append(
             f"The fastest trials of {counted(retimed, 'run')} were measured again after the search. The best programs "
@@ -289,3 +292,21 @@ def footing_notes(runs: Sequence[LoggedRun]) -> list[str]:
             f"Some proposed configs are not in the table, so the nearest config in it was used for {', '.join(shares)}."
         )
     return notes
+
+
+def _resolution_note(runs: Sequence[LoggedRun]) -> str:
+    """Return which strategies' best times differ from the fastest by less than the machine resolves, or ""."""
+    best: dict[str, list[float]] = {}
+    for run in runs:
+        best.setdefault(run.strategy, []).append(float(run.log.costs.min(initial=math.inf)))
+    medians = {strategy: float(np.median(costs)) for strategy, costs in best.items()}
+    first = min(medians, key=lambda strategy: medians[strategy])
+    values = [run.log.header.machine.get("resolution") for run in runs]
+    resolution = max((value for value in values if isinstance(value, float)), default=0.0)
+    close = [strategy for strategy, cost in medians.items() if 1 < cost / medians[first] < 1 + resolution]
+    if not close:
+        return ""
+    return (
+        f"Two measurements of the same program may differ by {100 * resolution:.2g} % on this machine. The best times "
+        f"of {listed(close)} (medians over the runs) differ from that of {first} by less."
+    )

@@ -40,6 +40,7 @@ COMMANDS = {
     "table": ("logs:table", "Record tables of measurements that stand in for the machine."),
     "suite": ("suite:suites", "Compare policies on suites of tables, with registered baselines."),
     "fleet": ("fleet:fleet", "Measure on remote devices behind TVM's RPC tracker."),
+    "machine": ("machine:machine", "Determine what differences this machine can resolve."),
     "log": ("logs:log", "Check the logs of runs."),
     "costmodel": ("logs:costmodel", "Evaluate cost models without a search."),
 }

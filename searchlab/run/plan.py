@@ -29,8 +29,9 @@ from ..log.format import (
 from ..log.plan import Budget
 from ..log.programs import version_changes
 from ..machine.host import host_model, library_versions, machine
+from ..machine.noise import resolution_facts
 from ..measure.contract import Conditions, conditions
-from ..measure.settings import Settings, TableSettings
+from ..measure.settings import LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, PluginSpec, functions_in, names_from
 from ..policy import POLICIES, Policy
 from ..records import Trial
@@ -268,6 +269,9 @@ class Run:
         if not is_builtin:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
                 computation = Computation.from_workload(workload)
+        resolution: dict[str, Any] = {}
+        if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
+            resolution = resolution_facts(target.cores, self.settings.repeat)
         return Header(
             searchlab_log=FORMAT,
             workload=self.workload,
@@ -281,7 +285,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=machine(target.cores) if is_local else {},
+            machine=machine(target.cores) | resolution if is_local else {},
             starts=self.starts,
             warm_start=self.warm_start.digests,
             label=strategy.label,

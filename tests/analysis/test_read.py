@@ -91,6 +91,21 @@ def test_one_name_for_two_strategies(tmp_path: Path, changes: dict[str, Any]) ->
     assert f"both called 'a', but their {next(iter(changes))} differs" in message and "its own label" in message
 
 
+def test_differences_below_the_machines_resolution(tmp_path: Path) -> None:
+    for name, best in (("a", 100), ("b", 99), ("c", 90)):
+        write(tmp_path, name, 0, [1, best], machine={"resolution": 0.04, "checked": "2026-11-27"})
+    (workload,) = summarize(read_runs(tmp_path)).workloads
+    (note,) = [note for note in workload.notes if "may differ by" in note]
+    assert "may differ by 4 % on this machine. The best times of b (medians" in note and "that of a by less" in note
+
+
+def test_a_resolution_that_is_no_number_is_ignored(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path, name, 0, [1, 2], machine={"resolution": "fine"})
+    (workload,) = summarize(read_runs(tmp_path)).workloads
+    assert not any("may differ by" in note for note in workload.notes)
+
+
 @pytest.mark.parametrize("changes", [{"target": {"kind": "cuda"}}, {"measure": {"repeats": 3}}])
 def test_logs_that_were_measured_differently(tmp_path: Path, changes: dict[str, Any]) -> None:
     """Such strategies are compared, but not tested, not even if a contrast is registered."""
