@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 
 def number_text(value: float | None, digits: int | None = None) -> str:
@@ -42,3 +43,13 @@ def listed(names: Sequence[str], most: int | None = 3) -> str:
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Format numbers in ascending order, with consecutive ones as ranges: "0 to 4, 7, 42"."""
+    ordered = sorted(set(numbers))
+    ranges = [
+        [number for _, number in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
+    ]
+    texts = [f"{bounds[0]} to {bounds[-1]}" if len(bounds) > 2 else ", ".join(map(str, bounds)) for bounds in ranges]
+    return ", ".join(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from importlib.util import find_spec
 from keyword import iskeyword
@@ -31,6 +32,7 @@ def new(
         str, Argument(help="The name under which the package registers the plug-in, such as `hill-climb`.")
     ],
     directory: Annotated[Path | None, Option("--out", help="The directory to create [default: NAME].")] = None,
+    author: Annotated[str, Option(help="The author's name [default: your login name].")] = "",
 ) -> None:
     """Write a package with a plug-in: its class, its tests, a study, a README and a pyproject.toml.
 
@@ -57,6 +59,7 @@ def new(
     fields = {
         "kind": kind,
         "name": name,
+        "author": author or getpass.getuser(),
         "module": module,
         "cls": "".join(part.capitalize() for part in name.split("-")),
         "title": title,

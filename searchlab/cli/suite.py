@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.json import encode, format
 from msgspec.structs import replace
 from rich.box import SIMPLE_HEAD
 from rich.markdown import Markdown
@@ -17,6 +18,7 @@ from typer import Argument, Option
 from ..analysis import summarize
 from ..analysis.report import overall_tables, write_report
 from ..errors import SearchlabError
+from ..files import real_path, write_file
 from ..log.format import RESULT, find_logs
 from ..machine.scratch import ScratchFolder
 from ..measure.suite import find_suite, installed_suites, read_suite
@@ -266,17 +268,59 @@ def suite_report(
     say(f"the report: {directory / 'report.html'}")
 
 
+@suites.command(name="submit")
+def suite_submit(
+    directory: Annotated[
+        Path,
+        Argument(
+            help="The policy's package, such as `searchlab new policy` writes, with the results of `suite run --out` "
+            "in it.",
+            metavar="DIR",
+        ),
+    ],
+    bundle: Annotated[Path | None, Option("--out", help="The bundle [default: DIR.zip].")] = None,
+    suite: SuitePath = "",
+) -> None:
+    """Make a bundle that others can verify: a policy's results on a suite, its source, and whom to cite.
+
+    Authors, licence and description come from `pyproject.toml`, and so does `[tool.searchlab]`: what the options were
+    tuned on, and the citation. Nothing is executed.
+    """
+    from ..suite.bundle import ENDING, submit
+
+    path = bundle or Path(f"{real_path(directory)}{ENDING}")
+    made = submit(directory, path, suite)
+    say(f"{path} contains results on {' and '.join(made.results)} and {len(made.source)} files of source")
+    say(f"Verify it as others will: searchlab suite verify {path} --trust")
+
+
 @suites.command(name="verify")
 def suite_verify(
-    what: Annotated[str, Argument(help="A suite, or a directory from `suite run --out`.", metavar="SUITE|DIR")],
+    what: Annotated[
+        str,
+        Argument(
+            help="A suite, a directory from `suite run --out`, or a bundle from `suite submit` (`*.zip`).",
+            metavar="SUITE|DIR|BUNDLE",
+        ),
+    ],
     everything: Annotated[bool, Option("--all", help="Replay all runs, not just a sample.")] = False,
     policy: Annotated[
         list[str] | None,
         Option(help="A policy or cost model (`module:Class`) whose code you trust. May be repeated."),
     ] = None,
     suite: SuitePath = "",
+    record: Annotated[
+        Path | None,
+        Option("--out", help="Write what was verified of a bundle to this JSON file, which `report --publish` shows."),
+    ] = None,
 ) -> None:
-    """Verify a suite (files, split, tables, cards, and replayed baseline runs) or a policy's result."""
+    """Verify a suite (files, split, tables, cards, and replayed baseline runs), a policy's result, or a bundle.
+
+    A bundle comes from a stranger. First, its data are checked, which executes nothing. Then its runs are replayed,
+    which requires `--trust`: the policy's code runs without a network, and can read neither the tables nor your files.
+    """
+    from ..suite.bundle import ENDING
+    from ..suite.confined import verify_submission
     from ..suite.verify import SECONDS, verify_bundle, verify_suite
 
     def on_step(text: str, problems: list[str]) -> None:
@@ -285,7 +329,14 @@ def suite_verify(
             say(f"  {problem}")
 
     seconds = None if everything else SECONDS
-    if (Path(what) / RESULT).is_file():
+    if what.endswith(ENDING):
+        verification = verify_submission(Path(what), on_step, seconds, suite)
+        for reason in verification.unchecked:
+            say(f"not checked: {reason}")
+        if record:
+            write_file(record, format(encode(verification), indent=2) + b"\n")
+        right = not verification.problems
+    elif (Path(what) / RESULT).is_file():
         right = verify_bundle(Path(what), on_step, seconds, policy or (), suite)
     else:
         right = verify_suite(find_suite(what).part(None), on_step, seconds)

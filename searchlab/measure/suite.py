@@ -24,7 +24,7 @@ from ..target import Target, resolve_target
 from ..workload import named_workload
 from .table import TableSettings
 
-FILE = "suite.toml"
+FILE, MANIFEST = "suite.toml", "manifest.json"
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
@@ -249,6 +249,11 @@ def read_suite(directory: Path) -> Suite:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SearchlabError(f"{path} is not valid TOML: {error}") from None
     return Suite(directory, convert(data, SuiteSpec, str(path)))
+
+
+def split_of(suite: Suite) -> dict[str, Split]:
+    """Return the split of each table, by name."""
+    return dict(sorted((entry.name, entry.split) for entry in suite.spec.tables))
 
 
 def digest_of(path: Path) -> str:

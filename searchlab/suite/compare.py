@@ -19,7 +19,7 @@ from rich.text import Text
 from ..analysis.measures import AREA, rank_over_all
 from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
-from ..analysis.runs import ComparedRuns, pad_curves
+from ..analysis.runs import ComparedRuns
 from ..analysis.verdict import DIGITS, WORDS, effect_text, signed
 from ..analysis.words import counted, listed, number_text, p_text
 from ..errors import SearchlabError
@@ -89,11 +89,7 @@ def dev_areas(suite: Suite) -> dict[str, float]:
     for baseline in baselines(full_suite):
         if not tables or any(table.entry.name not in baseline.tables for table in tables):
             continue
-        means: list[float] = []
-        for table in tables:
-            costs = recorded[table.entry.name].log.costs
-            best = [np.minimum.accumulate(costs[list(run.configs)]) for run in baseline.runs_on(table).runs]
-            means += (costs.min() / pad_curves(best, baseline.trials)).mean(axis=1).tolist()
+        means = [recorded[table.entry.name].areas(baseline) for table in tables]
         areas[baseline.strategy] = float(np.mean(means))
     return areas
 

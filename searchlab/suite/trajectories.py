@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 import platformdirs
 
+from ..analysis.runs import pad_curves
+from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, read_bytes, write_file
 from ..log.columns import Columns
@@ -114,6 +116,13 @@ class RecordedTable:
         least = float(self.log.costs.min(initial=np.inf))
         complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
         return least if complete and np.isfinite(least) else None
+
+    def areas(self, trajectories: Trajectories) -> Floats:
+        """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
+        runs, costs = trajectories.runs_on(self.table).runs, self.log.costs
+        best = [np.minimum.accumulate(costs[list(run.configs)]) for run in runs]
+        areas: Floats = (costs.min() / pad_curves(best, trajectories.trials)).mean(axis=1)
+        return areas
 
     def places_of(self, log: Log) -> tuple[int, ...]:
         """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
@@ -276,7 +285,12 @@ def write_trajectories(path: Path, trajectories: Trajectories) -> None:
 
 def read_trajectories(path: Path) -> Trajectories:
     """Read trajectories from a file without executing anything in it. Raises SearchlabError if it is damaged."""
-    about, table = decode(path, read_bytes(path, kind="the trajectories"), _TYPES)
+    return decode_trajectories(path, read_bytes(path, kind="the trajectories"))
+
+
+def decode_trajectories(path: Path, data: bytes) -> Trajectories:
+    """Return the trajectories in ``data``, the content of the file ``path``; see :func:`read_trajectories`."""
+    about, table = decode(path, data, _TYPES)
     try:
         if KEY not in about or len(table.column_names) < len(_TYPES):
             raise msgspec.ValidationError(f"it lacks one of the columns {', '.join(_TYPES)}, or the key {KEY!r}")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from ..log.programs import version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
-from ..measure.suite import Suite, digest_of, find_suite
+from ..measure.suite import MANIFEST, Suite, digest_of, find_suite, split_of
 from ..plugins import functions_in, names_from, search_path, trust_plugins, trusts, unregistered_code
 from ..policy import POLICIES
 from ..run.loop import search
@@ -43,10 +43,12 @@ from ..tables.info import unsteady
 from .cards import TableCard
 from .trajectories import RecordedTable, RecordedTables, Trajectories, Trajectory, baselines, read_trajectories
 
-MANIFEST = "manifest.json"
 SECONDS = 100.0  # the time limit for replaying, unless all runs are replayed
 CHECK_SECONDS = 2.0  # the time after which no further run of a baseline is replayed before it is used
 SAMPLE = 64  # the number of configs to look up in a space if this requires building programs
+
+NUMPY_WITHOUT = "NPY_DISABLE_CPU_FEATURES"
+"""The environment variable with features of the CPU that numpy must not use."""
 
 OnStep = Callable[[str, list[str]], None]
 """A function called after each step, with a description of what was checked and a sentence for each problem."""
@@ -61,16 +63,12 @@ class Manifest(msgspec.Struct, frozen=True):
     """The content of ``manifest.json``."""
 
     version: str
-    split: dict[str, str]  # the split of each table
+    split: Mapping[str, str]  # the split of each table
     split_digest: str  # SHA-256
     files: dict[str, str]  # SHA-256 by relative path
 
 
-def split_of(suite: Suite) -> dict[str, str]:
-    return dict(sorted((entry.name, entry.split) for entry in suite.spec.tables))
-
-
-def split_digest(split: dict[str, str]) -> str:
+def split_digest(split: Mapping[str, str]) -> str:
     return hashlib.sha256(msgspec.json.encode(split, order="sorted")).hexdigest()
 
 
@@ -284,8 +282,9 @@ class Replayer:
     """A context manager that replays runs over a suite's tables, because a measurer may own processes."""
 
     def __init__(self, suite: Suite) -> None:
+        self._suite = suite
         self._recorded = RecordedTables(suite)
-        self._positions: dict[str, tuple[SpaceChoice, Measurer]] = {}
+        self._tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
         self._reasons_to_end = ExitStack()
 
     def __enter__(self) -> Replayer:
@@ -298,14 +297,22 @@ class Replayer:
     def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
         """Replay a run over the table ``name``. Return a sentence on how it differs, or "" if it does not."""
         table = self._recorded[name]
-        settings = table.table.settings()
-        if name not in self._positions:
-            searched = choose_table_space(table.table)
-            self._positions[name] = (
-                searched,
-                self._reasons_to_end.enter_context(settings.make(searched.space.target, {})),
-            )
-        searched, measurer = self._positions[name]
+        now = self.replayed(trajectories, name, recorded.seed)
+        positions = now.configs
+        if now == recorded:
+            return ""
+        where = f"{trajectories.strategy} over {table.table.name} with seed {recorded.seed}"
+        changed = version_changes(trajectories.versions)
+        since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
+        for trial, (before, after) in enumerate(zip(recorded.configs, positions, strict=False)):
+            if before != after:
+                return f"{where}: trial {trial} was config {before} of the table, but is now config {after}{since}"
+        return f"{where}: the run had {len(recorded.configs)} trials, but now has {len(positions)}{since}"
+
+    def replayed(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
+        """Run the strategy of ``trajectories`` over the table ``name``."""
+        table = self._recorded[name]
+        searched, measurer = self._table(name)
         log = self._folder / "replay.jsonl"
         log.unlink(missing_ok=True)
         features = trajectories.features if trajectories.cost_model else ""
@@ -317,23 +324,33 @@ class Replayer:
             run = plan_run(
                 searched,
                 strategy,
-                settings,
+                table.table.settings(),
                 Budget(trajectories.trials),
-                seed=recorded.seed,
+                seed=seed,
                 batch=trajectories.batch,
                 log=log,
             )
             now = search(replace(run, starts=trajectories.starts), measurer)
-        positions = table.places_of(now)
-        if (positions, bool(now.ended)) == (recorded.configs, recorded.ended):
-            return ""
-        where = f"{trajectories.strategy} over {table.table.name} with seed {recorded.seed}"
-        changed = version_changes(trajectories.versions)
-        since = f"; these versions have changed since: {', '.join(changed)}" if changed else ""
-        for trial, (before, after) in enumerate(zip(recorded.configs, positions, strict=False)):
-            if before != after:
-                return f"{where}: trial {trial} was config {before} of the table, but is now config {after}{since}"
-        return f"{where}: the run had {len(recorded.configs)} trials, but now has {len(positions)}{since}"
+        return Trajectory(seed, table.places_of(now), bool(now.ended))
+
+    def without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str] | None:
+        """Replay runs in a process whose numpy does not use ``features``.
+
+        Returns the differences, or None if the process fails.
+        """
+        words = [sys.executable, "-P", "-c", f"from {__name__} import _worker; _worker()"]
+        env = {**os.environ, NUMPY_WITHOUT: " ".join(features), "PYTHONPATH": search_path()}
+        data = pickle.dumps((self._suite, cases, trusts()))
+        done = subprocess.run(words, input=data, capture_output=True, env=env, check=False)
+        return None if done.returncode else list(json.loads(done.stdout.splitlines()[-1]))
+
+    def _table(self, name: str) -> tuple[SpaceChoice, Measurer]:
+        if name not in self._tables:
+            table = self._recorded[name].table
+            searched = choose_table_space(table)
+            measurer = self._reasons_to_end.enter_context(table.settings().make(searched.space.target, {}))
+            self._tables[name] = searched, measurer
+        return self._tables[name]
 
 
 def replay(
@@ -353,20 +370,25 @@ def replay(
     """
     for trajectories in runs:
         _check_trusted(trajectories, trusted)
+    with Replayer(suite) as replayer:
+        return replay_with(replayer, runs, digest, seconds)
+
+
+def replay_with(replayer: Replayer, runs: Sequence[Trajectories], digest: str, seconds: float | None) -> ReplayResult:
+    """Replay runs with ``replayer``; see :func:`replay`."""
     order = list(_draw_runs(runs, digest))
     differ: list[tuple[Case, str]] = []
     start, count = time.monotonic(), 0
-    with Replayer(suite) as replayer:
-        for case in order:
-            if seconds is not None and count >= len(runs) and time.monotonic() - start > seconds:
-                break
-            count += 1
-            if problem := replayer.difference(*case):
-                differ.append((case, problem))
+    for case in order:
+        if seconds is not None and count >= len(runs) and time.monotonic() - start > seconds:
+            break
+        count += 1
+        if problem := replayer.difference(*case):
+            differ.append((case, problem))
     problems = [problem for _, problem in differ]
     # A logarithm computed by numpy may differ in its last bit between CPUs, and so may a proposal that depends on it.
     if problems and (features := avx512()):
-        problems = _narrower(suite, differ, features)
+        problems = replayer.without_avx512([case for case, _ in differ], features) or problems
     return ReplayResult(count, len(order), list(filter(None, problems)), problems.count(""))
 
 
@@ -417,17 +439,6 @@ def avx512() -> list[str]:
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
 
     return [name for name in __cpu_dispatch__ if __cpu_features__[name] and (name == "X86_V4" or "AVX512" in name)]
-
-
-def _narrower(suite: Suite, differ: Sequence[tuple[Case, str]], features: Sequence[str]) -> list[str]:
-    """Replay runs in a process whose numpy does not use ``features``. If that fails, return the original problems."""
-    words = [sys.executable, "-P", "-c", f"from {__name__} import _worker; _worker()"]
-    env = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(features), "PYTHONPATH": search_path()}
-    cases = pickle.dumps((suite, [case for case, _ in differ], trusts()))
-    done = subprocess.run(words, input=cases, capture_output=True, env=env, check=False)
-    if done.returncode:
-        return [problem for _, problem in differ]
-    return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _worker() -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import groupby
@@ -30,7 +30,7 @@ from ..charts.vegalite import COLOURS, Chart, LineStyles, javascript, share_data
 from ..measures import Row, Shown, table
 from ..model import BestProgram, PairClaims, Summary, WorkloadSummary, significant_differences
 from ..runs import TARGET, ComparedRuns, LoggedRun, WorkloadRuns
-from ..words import area_text, listed, number_text, p_equals
+from ..words import area_text, listed, number_ranges, number_text, p_equals
 
 INLINE = 4  # with more workloads, sections are compressed until the reader opens them
 WATCH = "watch.js"  # the script of pages that are served
@@ -250,16 +250,6 @@ def plugin_text(plugin: Plugin) -> str:
 
 def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())
-
-
-def number_ranges(numbers: Iterable[int]) -> str:
-    """Format numbers in ascending order, with consecutive ones as ranges: "0 to 4, 7, 42"."""
-    ordered = sorted(set(numbers))
-    ranges = [
-        [number for _, number in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
-    ]
-    texts = [f"{bounds[0]} to {bounds[-1]}" if len(bounds) > 2 else ", ".join(map(str, bounds)) for bounds in ranges]
-    return ", ".join(texts)
 
 
 def facts(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:

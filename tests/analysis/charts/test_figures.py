@@ -18,7 +18,7 @@ from searchlab.analysis.charts.figures import (
     workload_groups,
 )
 from searchlab.analysis.charts.vegalite import MOST_HIGHLIGHTED, LineStyles
-from searchlab.analysis.page.render import number_ranges
+from searchlab.analysis.words import number_ranges
 from tests.support.analysis.logs import WORKLOAD, write
 
 

@@ -1,0 +1,394 @@
+"""Replaying a stranger's policy in a process that has no network and reads neither the suite nor the user's files.
+
+The process is told each measurement only after its policy has proposed the config, over a pipe, as if it were measured.
+What a run proposes is therefore known here, whatever the policy's code does there. Each run has a process of its own,
+so that nothing is remembered from one run to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from ..analysis.words import listed
+from ..arrays import Ints
+from ..console import one_line
+from ..errors import SearchlabError, describe
+from ..files import write_file
+from ..log.plan import Budget
+from ..machine.host import library_versions
+from ..machine.scratch import ScratchFolder
+from ..measure.isolation import confine
+from ..measure.suite import Suite, find_suite, installed_suites
+from ..measure.table import TableSettings
+from ..plugins import Plugin, search_path, trust_plugins, trusts
+from ..records import Measurement, Trial
+from ..run.loop import PolicyDriver
+from ..run.plan import Run, SpaceChoice, Strategy
+from ..space import SPACES, Config
+from ..target import resolve_target
+from ..workload import parse_workload
+from .bundle import Bundle, bundle_problems, read_bundle
+from .trajectories import RecordedTables, TableRuns, Trajectories, Trajectory, baselines
+from .verify import NUMPY_WITHOUT, Case, OnStep, Replayer, ReplayResult, replay_with
+
+RUN_SECONDS = 900.0
+"""The time after which a run that is replayed is ended."""
+
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/nix", "/gnu")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+_KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_LONGEST = 64 << 20  # bytes of a message
+
+
+RANDOM = "random"
+KNOWS = 0.5
+"""The share of a strategy's lead over random search that must not remain if it is told shuffled measurements."""
+
+ROUNDS = 3  # runs over each table, if there is time
+
+STANDARD_ERRORS = 3.0
+"""The number of standard errors by which it must not exceed random search then."""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """A run to perform."""
+
+    workload: str
+    target: dict[str, Any]
+    space: Plugin
+    policy: Plugin
+    cost_model: Plugin | None
+    features: str
+    seed: int
+    batch: int
+    trials: int
+    starts: str
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """What the process says: what it is confined to, configs to measure, or how the run ended."""
+
+    configs: list[dict[str, Any]] = []
+    ended: bool | None = None
+    error: str = ""
+    confined: bool = False
+    alone: bool = False  # whether it has no network
+
+
+class ConfinedReplayer(Replayer):
+    """Replays the runs of a bundle in processes that run its code.
+
+    Attributes:
+        limits: What the processes are not prevented from, in sentences.
+    """
+
+    def __init__(self, suite: Suite, bundle: Bundle, env: Mapping[str, str] | None = None) -> None:
+        super().__init__(suite)
+        self._bundle, self._env = bundle, env or {}
+        self.limits: list[str] = []
+
+    def __enter__(self) -> ConfinedReplayer:
+        super().__enter__()
+        self._source = Path(self._reasons_to_end.enter_context(ScratchFolder()))
+        for name, content in self._bundle.source.items():
+            write_file(self._source / name, content, under=self._source)
+        home = str(self._folder)
+        env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env |= {"PYTHONPATH": search_path(), "PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "TMPDIR": home, **self._env}
+        begin = f"from searchlab.measure.isolation import leave_network as leave; alone = leave(); from {__name__} "
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"{begin}import main; main(alone)"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            cwd=home,
+        )
+        self._reasons_to_end.callback(self._end)
+        hidden = [str(path) for path in {self._suite.directory.resolve(), *installed_suites().values()}]
+        spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
+        began = self._exchange({"source": str(self._source), "writable": home, "hidden": hidden, "spaces": spaces})
+        if not began.confined:
+            self.limits.append("without Landlock (Linux 5.13), the code may have read the suite's tables from the disk")
+        if not began.alone:
+            self.limits.append("without user namespaces, the code may have used the network")
+        return self
+
+    def replayed(self, trajectories: Trajectories, name: str, seed: int) -> Trajectory:
+        return self.rerun(trajectories, name, seed, None)
+
+    def rerun(self, trajectories: Trajectories, name: str, seed: int, order: Ints | None) -> Trajectory:
+        """Run the bundle's strategy. With ``order``, config i is told the measurement of config ``order[i]``.
+
+        Raises SearchlabError if the strategy fails or breaks its contract.
+        """
+        recorded = self._recorded[name]
+        searched, measurer = self._table(name)
+        submission = self._bundle.submission
+        where = f"{trajectories.strategy} over {recorded.table.name} with seed {seed}"
+        model = trajectories.cost_model
+        request = _Request(
+            workload=recorded.table.entry.workload,
+            target=recorded.table.header.target,
+            space=recorded.table.plugin,
+            policy=submission.plugin(trajectories.policy),
+            cost_model=submission.plugin(model) if model else None,
+            features=trajectories.features if model else "",
+            seed=seed,
+            batch=trajectories.batch,
+            trials=trajectories.trials,
+            starts=trajectories.starts,
+        )
+        configs = list(recorded.positions)
+        positions: list[int] = []
+        timer = Timer(RUN_SECONDS, self._process.kill)
+        timer.start()
+        try:
+            answer = self._exchange(request)
+            while answer.ended is None and not answer.error:
+                proposed = [recorded.positions.get(Config(values), -1) for values in answer.configs]
+                if min(proposed, default=-1) < 0 or len({*positions, *proposed}) < len(positions) + len(proposed):
+                    raise SearchlabError(f"{where}: it proposes a config that is not in the table, or one twice")
+                positions += proposed
+                sources = proposed if order is None else order[proposed].tolist()
+                measurements = measurer.measure(searched.space, [configs[position] for position in sources])
+                answer = self._exchange(list(measurements))
+        finally:
+            timer.cancel()
+            for path in self._folder.iterdir():  # nothing is remembered for the next run
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        if answer.error:
+            raise SearchlabError(f"{where}: {answer.error}")
+        return Trajectory(seed, tuple(positions), bool(answer.ended))
+
+    def difference(self, trajectories: Trajectories, name: str, recorded: Trajectory) -> str:
+        try:
+            return super().difference(trajectories, name, recorded)
+        except SearchlabError as error:
+            return str(error)
+
+    def without_avx512(self, cases: Sequence[Case], features: Sequence[str]) -> list[str]:
+        with ConfinedReplayer(self._suite, self._bundle, {NUMPY_WITHOUT: " ".join(features)}) as replayer:
+            return [replayer.difference(*case) for case in cases]
+
+    def _exchange(self, message: Any) -> _Reply:
+        """Send a message and return the answer. Raises SearchlabError if the process has ended or sends nonsense."""
+        assert self._process.stdin and self._process.stdout
+        try:
+            _send(self._process.stdin, message)
+            return msgspec.json.decode(self._process.stdout.readline(_LONGEST), type=_Reply)
+        except (OSError, msgspec.MsgspecError):
+            raise SearchlabError("the process that runs the bundle's code ended, or answered with nonsense") from None
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+# --- verifying a bundle -----------------------------------------------------------------------------------------------
+
+
+class BundleVerification(msgspec.Struct, frozen=True, kw_only=True):
+    """What was verified of a bundle, and what was not.
+
+    Attributes:
+        bundle: The bundle's SHA-256.
+        runs: The number of runs that were replayed, of ``total``.
+        problems: Reasons to refuse the bundle.
+        unchecked: What could not be checked, in sentences.
+    """
+
+    bundle: str
+    date: str
+    versions: dict[str, str]
+    runs: int
+    total: int
+    problems: list[str]
+    unchecked: list[str]
+
+
+def verify_submission(path: Path, on_step: OnStep, seconds: float | None, where: str = "") -> BundleVerification:
+    """Verify a bundle against the local suite: first its data, then its runs, by replaying them.
+
+    Args:
+        path: The bundle.
+        on_step: A function called after each step.
+        seconds: The time limit for replaying, in seconds, or None to replay all runs.
+        where: The path of the suite, if it cannot be found by name.
+
+    Raises:
+        SearchlabError: If the file is not a bundle, the suite is missing, or replaying requires trust.
+    """
+    bundle = read_bundle(path)
+    submission = bundle.submission
+    suite = find_suite(where or submission.suite).part(None)
+    problems = list(bundle_problems(bundle, suite))
+    authors = one_line(listed(submission.authors))
+    on_step(f"the data of {one_line(submission.name)} by {authors}, without executing anything", problems)
+    results = list(bundle.results.values())
+    runs = [len(on_table.runs) for result in results for on_table in result.tables.values()]
+    done, unchecked = ReplayResult(0, sum(runs), [], 0), []
+    if not problems:
+        if bundle.references and not trusts():
+            raise SearchlabError(
+                f"to replay the runs of {path} is to run code that a stranger wrote ({listed(bundle.references)}); "
+                f"read its source, then add --trust: it runs without a network, and reads only itself and libraries"
+            )
+        with ConfinedReplayer(suite, bundle) as replayer:
+            done = replay_with(replayer, results, bundle.digest, seconds)
+            problems += done.problems
+            on_step(done.describe("runs, each in a process that cannot read the tables"), done.problems)
+            unchecked += replayer.limits
+            if not problems:
+                share = None if seconds is None else seconds / 2
+                reason = _foreknowledge(replayer, bundle, suite, share, unchecked)
+                on_step("what the policy proposes when it is told shuffled measurements", reason)
+                problems += reason
+        if done.runs < done.total:
+            unchecked.append(
+                f"{done.total - done.runs:,} of {done.total:,} runs were not replayed (--all replays them)"
+            )
+        unchecked.append("on what its options were tuned, and how often its authors used the test tables")
+    return BundleVerification(
+        bundle=bundle.digest,
+        date=time.strftime("%Y-%m-%d"),
+        versions=dict(library_versions()),
+        runs=done.runs,
+        total=done.total,
+        problems=problems,
+        unchecked=unchecked,
+    )
+
+
+def _foreknowledge(
+    replayer: ConfinedReplayer, bundle: Bundle, suite: Suite, seconds: float | None, unchecked: list[str]
+) -> list[str]:
+    """Return a reason to refuse a strategy that finds good configs although it is told the measurements of others.
+
+    Each config is told the measurement of another one, so that what a strategy learns is worthless: on the real table,
+    it should do no better than random search. A strategy that has the answers does.
+    """
+    if RANDOM not in suite.baseline_files:
+        unchecked.append(f"the suite has no baseline {RANDOM!r} with which to tell whether the policy knows the tables")
+        return []
+    (random,) = baselines(suite, [RANDOM])
+    recorded, start = RecordedTables(suite), time.monotonic()
+    rng = np.random.default_rng(int(bundle.digest[:16], 16))
+    gains, leads, variances = list[float](), list[float](), list[float]()
+    cases = [(result, name) for result in bundle.results.values() for name in result.tables if name in random.tables]
+    for result, name in [cases[i] for _ in range(ROUNDS) for i in rng.permutation(len(cases))]:
+        if seconds is not None and gains and time.monotonic() - start > seconds:
+            break
+        table = recorded[name]
+        costs, by_chance = table.log.costs, table.areas(random)
+        try:
+            blind_run = replayer.rerun(result, name, int(rng.integers(1 << 31)), rng.permutation(len(costs)))
+        except SearchlabError as error:
+            return [f"told shuffled measurements, {error}"]
+        blind = msgspec.structs.replace(result, tables={name: TableRuns(table.table.digest, (blind_run,))})
+        gains.append(float(table.areas(blind).mean() - by_chance.mean()))
+        leads.append(float(table.areas(result).mean() - by_chance.mean()))
+        variances.append(float(by_chance.var()) * (1 + 1 / len(by_chance)))
+    if not gains:
+        return []
+    gain, lead = float(np.mean(gains)), float(np.mean(leads))
+    by_chance_error = float(np.sqrt(np.sum(variances))) / len(gains)
+    if gain <= max(STANDARD_ERRORS * by_chance_error, KNOWS * lead):
+        return []
+    says = (
+        f"told shuffled measurements, its area still exceeds that of random search by {gain:.3f} in {len(gains)} "
+        f"runs (told the real ones: {lead:.3f}), so it knew what it had yet to measure"
+    )
+    if bundle.submission.track == "transfer":
+        unchecked.append(f"{says}, as a strategy may that has learned from other workloads")
+        return []
+    return [says]
+
+
+# --- in the process that runs the bundle's code -----------------------------------------------------------------------
+
+
+def main(alone: bool) -> None:
+    """Confine this process, then perform each run that is requested in a fork."""
+    inbox, outbox = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    begin = msgspec.json.decode(inbox.readline())
+    for name in begin["spaces"]:
+        SPACES.load(name)  # once, for all forks, and with TVM
+    source, writable, hidden = Path(begin["source"]), Path(begin["writable"]), [Path(path) for path in begin["hidden"]]
+    libraries = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *_SYSTEM]
+    readable = [*map(Path, (*libraries, *_DEVICES)), *_packages(), source]
+    confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)
+    sys.path += [str(source), str(source / "src")]
+    _send(outbox, _Reply(confined=confined, alone=alone))
+    while line := inbox.readline():
+        if (child := os.fork()) == 0:
+            try:
+                _perform(msgspec.json.decode(line, type=_Request), inbox, outbox)
+            except BaseException as error:
+                with suppress(BaseException):
+                    _send(outbox, _Reply(error=describe(error)))
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+
+
+def _packages() -> Iterator[Path]:
+    """Yield the installed packages outside Python's own directories, such as those of a checkout."""
+    for directory in map(Path, filter(None, sys.path)):
+        for path in directory.iterdir() if directory.is_dir() else ():
+            if path.suffix in (".py", ".so", ".pth", ".dist-info", ".libs") or (path / "__init__.py").is_file():
+                yield path
+
+
+def _without(path: Path, hidden: Sequence[Path]) -> Iterator[Path]:
+    """Yield paths that together contain everything in ``path`` except what is in ``hidden``."""
+    if not any(directory.is_relative_to(path) for directory in hidden):
+        if not any(path.is_relative_to(directory) for directory in hidden):
+            yield path
+    elif path not in hidden:
+        for inside in path.iterdir():
+            yield from _without(inside, hidden)
+
+
+def _perform(request: _Request, inbox: IO[bytes], outbox: IO[bytes]) -> None:
+    """Propose configs and learn from their measurements, as in :class:`~searchlab.run.loop.RunLoop`."""
+    with trust_plugins():
+        workload, target = parse_workload(request.workload), resolve_target(request.target)
+        space_choice = SpaceChoice.from_spec(request.space, workload, target)
+        strategy = Strategy.from_specs(request.policy, request.cost_model, request.features or None)
+        budget = Budget(request.trials)
+        run = Run(space_choice, strategy, request.seed, request.batch, budget, TableSettings(""), Path())
+        driver = PolicyDriver(replace(run, starts=request.starts))
+        trials: list[Trial] = []
+        while len(trials) < request.trials:
+            start = len(trials)
+            configs = driver.ask(request.batch)[: request.trials - start]
+            if not configs:
+                break
+            _send(outbox, _Reply(configs=[config.to_json() for config in configs]))
+            measurements = msgspec.json.decode(inbox.readline(), type=list[Measurement])
+            trials += [Trial(start + i, *pair) for i, pair in enumerate(zip(configs, measurements, strict=True))]
+            driver.tell(trials[start:])
+        _send(outbox, _Reply(ended=len(trials) < request.trials))
+
+
+def _send(to: IO[bytes], message: Any) -> None:
+    to.write(msgspec.json.encode(message) + b"\n")
+    to.flush()
