@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 from typer import Argument, Option
 
 from ..console import milliseconds
-from ..errors import SearchlabError
-from ..model.inputs import bind_weights, describe_weights, fix_dimensions
+from ..errors import SearchlabError, warn
+from ..machine.host import observe_load
+from ..model.inputs import bind_weights, describe_weights, fix_dimensions, random_inputs, read_arrays, write_arrays
+from ..model.library import CompiledModel
 from ..model.tasks import Task, load_model, tasks_of
 from ..model.tune import SPACES_TRIED, time_untuned, tune_model
 from ..options import Batch, Seed, Trials
@@ -38,7 +42,7 @@ from .terminal import (
 if TYPE_CHECKING:
     import tvm
 
-model = typer.Typer(no_args_is_help=True, help="Tune a model: list its tasks, or tune all of them.")
+model = typer.Typer(no_args_is_help=True, help="Tune a model: list its tasks, tune all of them, or run the result.")
 
 ModelSpec = Annotated[
     str,
@@ -160,6 +164,41 @@ def _describe_refusals(refusals: Iterable[tuple[Task, dict[str, str]]]) -> Itera
 
 
 @model.command()
+def run(
+    library: Annotated[
+        Path, Argument(help="The library that `searchlab model tune` has exported.", metavar="MODEL.so")
+    ],
+    inputs: Annotated[
+        Path | None,
+        Option(help="A NumPy archive with the inputs by name [default: random inputs].", metavar="FILE.npz"),
+    ] = None,
+    outputs: Annotated[
+        Path | None, Option(help="The NumPy archive to write the outputs to, as `output_0`, ...", metavar="FILE.npz")
+    ] = None,
+    seed: Annotated[int, number(Seed, help="The seed of random inputs.")] = 0,
+) -> None:
+    """Run an exported model, and print the time of one execution. This executes the library's code."""
+    compiled = CompiledModel(library)
+    if inputs is None:
+        arrays = list(random_inputs(compiled.signature.inputs, np.random.default_rng(seed)))
+        say(f"random inputs: {', '.join(map(str, compiled.signature.inputs))}")
+    else:
+        arrays = compiled.in_order(read_arrays(inputs), inputs)
+    results = compiled.run(arrays)
+    if outputs is not None:
+        write_arrays(outputs, {f"output_{index}": array for index, array in enumerate(results)})
+        names = ", ".join(f"output_{index}" for index in range(len(results)))
+        say(f"{outputs} contains {names}")
+    if load := observe_load():
+        warn(load)
+    seconds = compiled.time(arrays)
+    say(
+        f"one execution takes {time_text(statistics.median(seconds))}, the median of {len(seconds)} readings from "
+        f"{time_text(min(seconds))} to {time_text(max(seconds))}"
+    )
+
+
+@model.command()
 def tune(
     name: ModelSpec,
     trials: Annotated[int, number(Trials, help="The total number of trials for all tasks.")],
@@ -247,6 +286,6 @@ def tune(
             f"fast; its outputs differ by at most {tuned.comparison.difference:.1e} of the largest element"
         )
     if tuned.library is not None:
-        say(f"the tuned model is {tuned.library}; load it with tvm.runtime.load_module and relax.VirtualMachine")
+        say(f"the tuned model is {tuned.library}; run it with searchlab model run {tuned.library}")
     if tuned.comparison is not None and tuned.comparison.is_slower and not force:
         raise typer.Exit(1)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import statistics
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +11,14 @@ import numpy as np
 
 from ..apply.verify import spread_of
 from ..arrays import Array
-from ..errors import SearchlabError, first_line, last_line
-from ..machine.scratch import ScratchFolder
-from ..survival import crash_of
+from ..errors import SearchlabError, first_line
+from ..measure.code import device_of
 from ..target import Target
 from .inputs import entry_of, inputs_of, random_inputs
+from .library import LEAST_MS, ROUNDS, arrays_in, link_library, with_signature
 
 if TYPE_CHECKING:
     import tvm
-
-MEMORY = "/dev/shm"
-"""A file system in memory, for temporary files that must not fill a disk."""
-
-EXPORT_SECONDS = 600
-"""The time limit for linking a model, in seconds."""
-
-ROUNDS = 7
-LEAST_MS = 50
 
 SLOWER = 1.01
 """The least ratio of the tuned model's time to that of the untuned one at which it counts as slower."""
@@ -94,10 +82,10 @@ def compare_models(
     inputs = [
         tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned[entry]), np.random.default_rng(seed))
     ]
-    executables = [_compile(module, target) for module in (untuned, tuned)]
-    device = tvm.cpu() if target.kind == "llvm" else tvm.device(target.kind)
+    executables = [_compile(module, target) for module in (untuned, with_signature(tuned, target))]
+    device = device_of(target.kind)
     machines = [relax.VirtualMachine(module, device) for module in executables]
-    outputs = [list(_arrays(machine[entry](*inputs))) for machine in machines]
+    outputs = [list(arrays_in(machine[entry](*inputs))) for machine in machines]
     difference = _difference(*outputs)
     timers = [machine.time_evaluator(entry, device, min_repeat_ms=LEAST_MS) for machine in machines]
     times: tuple[list[float], list[float]] = ([], [])
@@ -107,29 +95,8 @@ def compare_models(
     comparison = ModelComparison(tuple(times[0]), tuple(times[1]), difference)
     if not cc.get_cc() or (comparison.is_slower and not force):
         return comparison, None
-    _export(executables[1], library)
+    link_library(executables[1], library)
     return comparison, library
-
-
-def _export(executable: Any, library: Path) -> None:
-    """Link ``library``. Raises SearchlabError if it cannot be written."""
-    part = library.with_name(f".{library.name}")
-    try:
-        # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
-        with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
-            export = partial(executable.export_library, str(part), workspace_dir=workspace)
-            if crash := crash_of(export, EXPORT_SECONDS):
-                raise SearchlabError(f"LLVM or the linker failed: {crash}")
-            export()
-        os.replace(part, library)
-    except Exception as error:  # the linker may fail in any way, for example because the disk is full
-        part.unlink(missing_ok=True)
-        reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
-        reason = reasons[0] if reasons else last_line(error)
-        raise SearchlabError(
-            f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
-            f"again, which measures nothing again"
-        ) from None
 
 
 def _compile(module: tvm.IRModule, target: Target) -> Any:
@@ -139,14 +106,6 @@ def _compile(module: tvm.IRModule, target: Target) -> Any:
         return tvm.compile(module, target=target.tvm)
     except Exception as error:  # the compiler may raise anything
         raise SearchlabError(f"the model does not compile for {target.kind}: {first_line(error)}") from error
-
-
-def _arrays(value: Any) -> Iterator[Array]:
-    if hasattr(value, "numpy"):
-        yield value.numpy()
-    else:
-        for item in value:
-            yield from _arrays(item)
 
 
 def _difference(before: list[Array], after: list[Array]) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean
-from ..files import open_file
+from ..files import open_file, replace_file
 
 if TYPE_CHECKING:
     import tvm
@@ -100,6 +100,15 @@ def read_arrays(path: Path) -> dict[str, Array]:
                 return dict(archive)
         except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
             raise SearchlabError(f"{path} is no archive of arrays, as numpy.savez writes it: {error}") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write a NumPy archive. Arrays of types that NumPy cannot store, such as bfloat16, become float32."""
+    with replace_file(path) as file:
+        storable = {
+            name: array.astype("float32") if array.dtype.kind == "V" else array for name, array in arrays.items()
+        }
+        np.savez(file, allow_pickle=False, **storable)
 
 
 def fix_dimensions(module: tvm.IRModule, sizes: Mapping[str, int]) -> tvm.IRModule:

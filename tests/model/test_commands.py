@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.cli import searchlab
@@ -58,6 +59,15 @@ def test_a_model_is_tuned_and_what_was_left_out_is_said(tmp_path: Path) -> None:
     assert " ".join(header.split()) == "task occurs MFLOP GFLOPS untuned time total share trials ended"
     assert sum(row.split()[-1] == "2" for row in rows if row.startswith("gemm:")) == 2
     assert "the model takes " in done.stdout and "its outputs differ by at most " in done.stdout
+    library = tmp_path / "mlp" / "model.so"
+    if not library.exists():
+        pytest.skip("no C compiler")
+    done = searchlab("model", "run", library, "--outputs", tmp_path / "y.npz")
+    assert "random inputs: x: float32[2, 16], hidden.weight: float32[8, 16], " in done.stdout
+    assert "one execution takes " in done.stdout and "y.npz contains output_0" in done.stdout
+    assert np.load(tmp_path / "y.npz")["output_0"].shape == (2, 4)
+    done = searchlab("model", "run", tmp_path / "y.npz")
+    assert done.returncode == 2 and "no library that `searchlab model tune` has exported" in done.stderr
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from searchlab.log.format import read_log
 from searchlab.model.compiled import compare_models
 from searchlab.model.decisions import FILE, Decision
 from searchlab.model.inputs import bind_weights, describe_weights, fix_dimensions, inputs_of, random_inputs
+from searchlab.model.library import CompiledModel
 from searchlab.model.tasks import lower
 from searchlab.model.tune import LIBRARY, LOGS, TunedModel
 from searchlab.target import resolve_target
@@ -73,16 +74,27 @@ def test_a_model_is_tuned_compared_and_exported(tmp_path: Path) -> None:
     if done.library is None:
         pytest.skip("no C compiler")
     assert done.library == tmp_path / "mlp" / LIBRARY
-    inputs = [
-        tvm.runtime.tensor(array)
-        for array in random_inputs(inputs_of(models.mlp()["forward"]), np.random.default_rng(1))
-    ]
+    inputs = inputs_of(models.mlp()["forward"])
+    arrays = x, w1, b1, w2, b2 = list(random_inputs(inputs, np.random.default_rng(1)))
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.library)), tvm.cpu())
-    probabilities = machine["forward"](*inputs).numpy()
-    x, w1, b1, w2, b2 = (array.numpy() for array in inputs)
+    probabilities = machine["forward"](*map(tvm.runtime.tensor, arrays)).numpy()
     scores = np.maximum(x @ w1.T + b1, 0) @ w2.T + b2
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
+    compiled, path = CompiledModel(done.library), tmp_path / "x.npz"
+    assert list(compiled.signature.inputs) == inputs
+    by_name = {item.name: array for item, array in zip(inputs, arrays, strict=True)}
+    (output,) = compiled.run(compiled.in_order(dict(reversed(by_name.items())), path))
+    np.testing.assert_array_equal(output, probabilities)
+    for wrong, message in [
+        ({"y": x}, r"contains 'y', but the model's inputs are x, hidden.weight"),
+        ({"x": x.T}, r"x in .*x.npz has the shape \[16, 2\], but the model takes \[2, 16\]"),
+        ({"x": x.astype("float64")}, "x in .*x.npz is float64, but the model takes float32"),
+    ]:
+        with pytest.raises(SearchlabError, match=message):
+            compiled.in_order({**by_name, **wrong}, path)
+    with pytest.raises(SearchlabError, match=r"lacks the model's input hidden.weight: float32\[8, 16\]"):
+        compiled.in_order({"x": x}, path)
 
 
 def test_a_function_with_as_many_elements_in_as_out_compiles(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""The library of a tuned model: export, and execution.
+
+The library contains a description of the model, which the VM function :data:`SIGNATURE` returns, so that it can be run
+without the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ..apply.best import use_threads_of
+from ..arrays import Array
+from ..errors import SearchlabError, did_you_mean, first_line, last_line
+from ..files import open_file
+from ..machine.lock import machine_alone
+from ..machine.scratch import ScratchFolder
+from ..measure.code import device_of
+from ..survival import crash_of
+from ..target import Target, check_runs_here, resolve_target
+from .inputs import Input, entry_of, inputs_of
+
+if TYPE_CHECKING:
+    import tvm
+
+MEMORY = "/dev/shm"
+"""A file system in memory, for temporary files that must not fill a disk."""
+
+EXPORT_SECONDS = 600
+"""The time limit for linking a model, in seconds."""
+
+ROUNDS = 7
+LEAST_MS = 50
+
+SIGNATURE = "searchlab_signature"
+"""The name of the function that returns the model's :class:`Signature` in JSON."""
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """A description of a compiled model."""
+
+    function: str
+    inputs: tuple[Input, ...]
+    target: dict[str, Any]
+
+
+def with_signature(module: tvm.IRModule, target: Target) -> tvm.IRModule:
+    """Return ``module`` with the function :data:`SIGNATURE`."""
+    import tvm
+    from tvm import relax
+
+    entry = entry_of(module)
+    signature = Signature(entry, tuple(inputs_of(module[entry])), target.to_json())
+    text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
+    described = module.clone()
+    described[SIGNATURE] = relax.Function([], text).with_attr("global_symbol", SIGNATURE)
+    return described
+
+
+def link_library(executable: Any, library: Path) -> None:
+    """Link ``library``. Raises SearchlabError if it cannot be written."""
+    part = library.with_name(f".{library.name}")
+    try:
+        # LLVM ends the process if it cannot write an object file, even in memory. The linker only fails.
+        with ScratchFolder(MEMORY if os.access(MEMORY, os.W_OK) else None) as workspace:
+            export = partial(executable.export_library, str(part), workspace_dir=workspace)
+            if crash := crash_of(export, EXPORT_SECONDS):
+                raise SearchlabError(f"LLVM or the linker failed: {crash}")
+            export()
+        os.replace(part, library)
+    except Exception as error:  # the linker may fail in any way, for example because the disk is full
+        part.unlink(missing_ok=True)
+        reasons = [line.strip() for line in str(error).splitlines() if "error" in line or "failed" in line]
+        reason = reasons[0] if reasons else last_line(error)
+        raise SearchlabError(
+            f"cannot write {library}: {reason}; free some space or check the disk, then run the command "
+            f"again, which measures nothing again"
+        ) from None
+
+
+class CompiledModel:
+    """An exported model, loaded into this process. **This executes the library's code**, as any library's.
+
+    Args:
+        path: The library that :func:`~searchlab.model.tune.tune_model` has exported.
+
+    Attributes:
+        signature: The model's function, inputs and target.
+
+    Raises:
+        SearchlabError: If it is no such library, or if it does not run on this machine.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import tvm
+        from tvm import relax
+
+        open_file(path, kind="the library").close()  # it must exist, and be a regular file
+        try:
+            library = tvm.runtime.load_module(str(path.absolute()))
+            description = relax.VirtualMachine(library, tvm.cpu())[SIGNATURE]()
+            self.signature = msgspec.json.decode(str(description), type=Signature)
+        except Exception as error:  # the loader may raise anything
+            raise SearchlabError(
+                f"{path} is no library that `searchlab model tune` has exported: {first_line(error)}"
+            ) from None
+        target = resolve_target(self.signature.target)
+        if target.kind == "llvm":
+            check_runs_here(target)
+        use_threads_of(target)
+        self.target = target
+        self._device = device_of(target.kind)
+        self._machine = relax.VirtualMachine(library, self._device)
+
+    def in_order(self, arrays: Mapping[str, Array], path: Path) -> list[Array]:
+        """Return ``arrays``, which were read from ``path``, in the order of the model's inputs.
+
+        Raises:
+            SearchlabError: If an array is missing, unknown, or of another shape or dtype.
+        """
+        names = [item.name for item in self.signature.inputs]
+        for name in arrays:
+            if name not in names:
+                raise SearchlabError(
+                    f"{path} contains {name!r}, but the model's inputs are {', '.join(names)}"
+                    f"{did_you_mean(name, names)}"
+                )
+        for item in self.signature.inputs:
+            if item.name not in arrays:
+                raise SearchlabError(f"{path} lacks the model's input {item}")
+            item.check(arrays[item.name], path)
+        return [arrays[name] for name in names]
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return the model's outputs."""
+        return list(arrays_in(self._machine[self.signature.function](*self._tensors(inputs))))
+
+    def time(self, inputs: Sequence[Array]) -> list[float]:
+        """Return the times of one execution in seconds, one for each of several rounds."""
+        tensors = self._tensors(inputs)
+        timer = self._machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=LEAST_MS)
+        with machine_alone():
+            return [float(timer(*tensors).mean) for _ in range(ROUNDS)]
+
+    def _tensors(self, inputs: Sequence[Array]) -> list[tvm.runtime.Tensor]:
+        import tvm
+
+        return [tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in inputs]
+
+
+def arrays_in(value: Any) -> Iterator[Array]:
+    """Yield the arrays in the result of a model, which may be nested."""
+    if hasattr(value, "numpy"):
+        yield value.numpy()
+    else:
+        for item in value:
+            yield from arrays_in(item)
