@@ -40,8 +40,8 @@ def machine_check(
         return
     columns = ["threads", "spread", "drift", *(f"{count} repeat{'s' * (count > 1)}" for count in REPEATS)]
     rows = [
-        [noise.threads, *(f"{100 * value:.2g} %" for value in (noise.spread, noise.drift))]
-        + [f"{100 * noise.resolution[count]:.2g} %" if count in noise.resolution else "-" for count in REPEATS]
+        [noise.threads, *(f"{100 * value:.3g} %" for value in (noise.spread, noise.drift))]
+        + [f"{100 * noise.resolution[count]:.3g} %" if count in noise.resolution else "-" for count in REPEATS]
         for noise in check.noise
     ]
     say_table(columns, rows, right=columns, title="Noise, and the smallest difference resolved")

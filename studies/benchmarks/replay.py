@@ -36,14 +36,14 @@ STRATEGIES = {"random": ("random", "random_sample"), "genetic": ("evolutionary",
 FIRST = 20  # the number of trials in the untimed first run
 
 
-def made_up(path: Path) -> None:
-    """Write a table of 5,040 configs whose times depend smoothly on their choices."""
+def made_up(path: Path, workload: str = "gemm:32x32x32") -> None:
+    """Write a table whose times depend smoothly on the configs' choices. By default, it has 5,040 configs."""
     from searchlab.space import SPACES
     from searchlab.target import resolve_target
     from searchlab.workload import parse_workload
 
     plugin, target = Plugin("knob-template"), resolve_target({"kind": "llvm"})
-    space = SPACES.make(plugin, parse_workload("gemm:32x32x32"), target)
+    space = SPACES.make(plugin, parse_workload(workload), target)
     header = Header(
         workload=str(space.workload),
         space=plugin,

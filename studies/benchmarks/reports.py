@@ -40,8 +40,8 @@ BATCH, START = 8, 16
 
 
 def make_logs(out: Path, logs: int, trials: int) -> int:
-    """Write at least ``logs`` logs of synthetic runs over all tables, and return their number."""
-    paths = sorted(TABLES.glob("*.parquet"))
+    """Write at least ``logs`` logs of synthetic runs over all tables if there are enough, and return their number."""
+    paths = sorted(TABLES.glob("*.parquet"))[: math.ceil(logs / STRATEGIES)]
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:
         table = read_log(path)
