@@ -87,7 +87,7 @@ def hypertune(
             if score is not None:
                 best[search] = max(score, best.get(search, score))
             score_text = f", best score {best[search]:.3f}" if search in best else ""
-            progress.on_block(f"search {search}{score_text}", number + 1, plan.trials)
+            progress.show(f"search {search}{score_text}", number + 1, plan.trials)
 
         result = plan.run(directory, on_trial)
     write_file(directory / "hypertune.json", json.dumps(result.to_json(), indent=2) + "\n", under=directory)

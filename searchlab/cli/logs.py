@@ -234,7 +234,7 @@ def table_build(
         def on_run(run: Run, *_: int) -> OnTrial:
             return progress.start(run.space.workload, run.space_choice.plugin.name, run.trials)
 
-        build_tables(study, tables, on_run, progress.on_block)
+        build_tables(study, tables, on_run, progress.show)
     for entry in tables:
         say(f"{entry.run.trials:,} configs: searchlab table info {entry.path}")
 

@@ -28,11 +28,11 @@ from .terminal import (
     MeasureSpec,
     TargetOrOwn,
     TargetSpec,
+    err,
     interruptible,
     json_object,
     name_and_value,
     number,
-    out,
     plugin,
     say,
     say_json,
@@ -254,7 +254,7 @@ def tune(
             cost_model=cost_model and plugin(cost_model),
             measure=json_object(measure, "--measure"),
             force=force,
-            progress=out,
+            progress=err,
         )
     say_table(
         ("task", "occurs", "MFLOP", "GFLOPS", "untuned", "time", "total", "share", "trials", "ended"),

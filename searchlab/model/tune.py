@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from rich.console import Console
 from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
 from ..apply.verify import Untuned
-from ..console import Terminal
+from ..console import milliseconds, speed
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..files import file_name
 from ..log.plan import UNLIMITED, Budget
@@ -27,8 +27,8 @@ from ..plugins import Plugin, PluginSpec
 from ..records import Trial
 from ..run.execute import Measurers, warn_of_a_busy_machine
 from ..run.loop import RunLoop
-from ..run.plan import Run, SpaceChoice, Strategy, plan_run
-from ..run.progress import progress_bars
+from ..run.plan import OnTrial, Run, SpaceChoice, Strategy, plan_run
+from ..run.progress import RunProgress, open_progress
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
 from .decisions import FILE, Decision, DecisionLog, DecisionsHeader
@@ -47,6 +47,9 @@ UNTUNED = "untuned"
 """The name of the directory that contains a log of each task's untuned program."""
 
 LIBRARY = "model.so"
+
+LONGEST_NAME = 40
+"""The maximum length of a task's name in the progress."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def tune_model(
         compile: Whether to compile the model, compare its outputs and times with those of the untuned model, and
             export it as ``model.so``, unless it is slower than the untuned model by more than the noise.
         force: Whether to export the model even if it is slower.
-        progress: False to hide the progress bar, or a rich console on which to show it.
+        progress: Whether to show progress, as in :func:`~searchlab.run.tune.tune`.
         on_round: A function called after every round, including those that a resumed call repeats from its logs.
 
     Raises:
@@ -216,7 +219,7 @@ def tune_model(
         scheduler=named.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
     )
     decisions, results, untuned_costs = _take_turns(
-        tasks, runs, model_scheduler, header, trials, Path(out), _show_progress(progress, trials), on_round
+        tasks, runs, model_scheduler, header, trials, Path(out), progress, on_round
     )
     faster = [
         result for result, cost in zip(results.values(), untuned_costs, strict=True) if _best_seconds(result) < cost
@@ -248,7 +251,12 @@ def time_untuned(tasks: Sequence[Task], target: Target) -> list[float]:
 
 
 def _measure_untuned(
-    tasks: Sequence[Task], target: Target, settings: Settings, measurers: Measurers, folder: Path
+    tasks: Sequence[Task],
+    target: Target,
+    settings: Settings,
+    measurers: Measurers,
+    folder: Path,
+    on_trial: OnTrial | None = None,
 ) -> list[float]:
     """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured.
 
@@ -264,7 +272,7 @@ def _measure_untuned(
         space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
         log = folder / _log_name(task)
         run = plan_run(space, strategy, settings, Budget(1), seed=0, batch=1, log=log)
-        with RunLoop(run, measurers.for_run(run)) as loop:
+        with RunLoop(run, measurers.for_run(run), on_trial) as loop:
             loop.step()
             costs.append(loop.log.records[0].trial.cost)
     return costs
@@ -326,7 +334,7 @@ def _take_turns(
     header: DecisionsHeader,
     budget: int,
     out: Path,
-    display: Any,
+    progress: bool | Console | None,
     on_round: Callable[[Decision], None] | None,
 ) -> tuple[Sequence[Decision], dict[str, Result], list[float]]:
     """Advance ``runs`` as ``scheduler`` decides until they have ``budget`` trials.
@@ -338,10 +346,12 @@ def _take_turns(
     """
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(Measurers({}, Path())))
-        on_trial, on_decision = stack.enter_context(display)
-        searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), on_trial)) for run in runs]
+        shown = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, budget)
+        searches = [stack.enter_context(RunLoop(run, measurers.for_run(run), shown.on_trial)) for run in runs]
         log = stack.enter_context(closing(DecisionLog(out / FILE, header)))
-        untuned = _measure_untuned(tasks, runs[0].space.target, runs[0].settings, measurers, out / UNTUNED)
+        untuned = _measure_untuned(
+            tasks, runs[0].space.target, runs[0].settings, measurers, out / UNTUNED, shown.on_untuned
+        )
         open_tasks, spent = list(range(len(runs))), 0
         histories: list[list[float]] = [[] for _ in runs]
         while open_tasks and spent < budget:
@@ -363,7 +373,7 @@ def _take_turns(
                 model=_finite(model),
             )
             log.add(decision)
-            on_decision(decision)
+            shown.on_decision(decision)
             if on_round is not None:
                 on_round(decision)
         for search in searches:
@@ -378,21 +388,40 @@ def _finite(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
-@contextmanager
-def _show_progress(progress: bool | Console | None, trials: int) -> Iterator[tuple[Any, Callable[[Decision], None]]]:
-    """Show a progress bar with the model's estimated time; yield callbacks for trials and for decisions."""
-    console = progress if isinstance(progress, Console) else Terminal(stderr=True)
-    if progress is False or (progress is None and not console.is_terminal):
-        yield None, lambda decision: None
-        return
-    with progress_bars(console) as bars:
-        bar = bars.add_task("the first rounds", total=trials, best="")
+class _ModelProgress:
+    """Shows the model's estimated time, the task with its throughput, and the number of trials that are left.
 
-        def on_trial(trial: Trial, replayed: bool) -> None:
-            bars.update(bar, advance=1)
+    Args:
+        bar: Where to show them, or None for nowhere.
+        tasks: The tasks.
+        trials: The budget.
+    """
 
-        def on_decision(decision: Decision) -> None:
-            estimate = "" if decision.model is None else f"model {decision.model * 1e3:.3f} ms"
-            bars.update(bar, description=decision.task[:48], best=estimate)
+    def __init__(self, bar: RunProgress | None, tasks: Sequence[Task], trials: int) -> None:
+        self._bar = bar
+        self._tasks = {task.name: task for task in tasks}
+        self._trials = trials
+        self._untuned = self._done = 0
+        self._description, self._best = "the first rounds", ""
 
-        yield on_trial, on_decision
+    def on_untuned(self, trial: Trial, replayed: bool) -> None:
+        self._untuned += 1
+        if self._bar is not None:
+            self._bar.show("the untuned programs", self._untuned, len(self._tasks))
+
+    def on_trial(self, trial: Trial, replayed: bool) -> None:
+        self._done += 1
+        self._show()
+
+    def on_decision(self, decision: Decision) -> None:
+        parts = [] if decision.model is None else [f"model {milliseconds(decision.model)}"]
+        flops = self._tasks[decision.task].flops
+        if decision.best and flops:
+            parts.append(speed(flops / decision.best / 1e9, "GFLOPS"))
+        self._description = decision.task[:LONGEST_NAME]
+        self._best = ", ".join([*parts, f"{self._trials - decision.total:,} left"])
+        self._show()
+
+    def _show(self) -> None:
+        if self._bar is not None:
+            self._bar.show(self._description, self._done, self._trials, self._best)

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Self
 
@@ -40,7 +40,7 @@ class RunProgress:
         self._console = console
         self._next_line = math.inf if console.is_terminal or console.is_jupyter else time.monotonic() + LINE_SECONDS
         self._progress = progress_bars(console)
-        self._block: TaskID | None = None
+        self._steps: TaskID | None = None
         total = _total(sum(run.trials for run in runs))
         self._is_study = len(runs) > 1
         self._study = self._progress.add_task("the study", total=total, best="", visible=self._is_study)
@@ -62,13 +62,13 @@ class RunProgress:
 
         return on_trial
 
-    def on_block(self, description: str, done: int, count: int) -> None:
-        """Show that ``done`` out of a table's ``count`` blocks have been timed."""
+    def show(self, description: str, done: int, count: int, best: str = "") -> None:
+        """Show that ``done`` out of ``count`` steps are complete, such as the trials for a model."""
         self._progress.start()
-        if done == 1 or self._block is None:
-            self._block = self._progress.add_task(description, total=count, best="")
-        self._progress.update(self._block, completed=done, description=description)
-        self._print_line(self._block)
+        if done == 1 or self._steps is None:
+            self._steps = self._progress.add_task(description, total=count, best=best)
+        self._progress.update(self._steps, completed=done, description=description, best=best)
+        self._print_line(self._steps)
 
     def on_run(self, run: Run, number: int, count: int, job: int) -> OnTrial:
         if job in self._jobs:
@@ -174,14 +174,16 @@ def log_trials(run: Run) -> OnTrial:
     return on_trial
 
 
-@contextmanager
-def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
-    """Yield a function that shows the progress of ``runs``, logs their trials, and calls ``on_run``.
+def open_progress(
+    progress: bool | Console | None, runs: Sequence[Run] = ()
+) -> AbstractContextManager[RunProgress | None]:
+    """Return a context that shows progress, or that yields None if none is to be shown.
 
     Args:
         progress: True to show bars on standard error (or below the notebook cell), and False to show none. With None,
             bars are shown only in a terminal or in a notebook with ipywidgets. Pass a console to show the bars there.
             Where bars cannot be drawn, a line is printed from time to time instead.
+        runs: The runs whose progress is shown.
     """
     if not isinstance(progress, Console):
         console = Terminal(stderr=True)
@@ -189,7 +191,16 @@ def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: 
             console = Terminal(stderr=True, force_jupyter=False, force_terminal=False)  # cannot redraw a moving bar
         is_visible = console.is_terminal or console.is_jupyter if progress is None else progress
         progress = console if is_visible else None
-    with RunProgress(progress, runs) if progress else nullcontext() as bars:
+    return RunProgress(progress, runs) if progress else nullcontext()
+
+
+@contextmanager
+def show_progress(progress: bool | Console | None, runs: Sequence[Run], on_run: OnRun) -> Iterator[OnRun]:
+    """Yield a function that shows the progress of ``runs``, logs their trials, and calls ``on_run``.
+
+    For ``progress``, see :func:`open_progress`.
+    """
+    with open_progress(progress, runs) as bars:
 
         def on_each(run: Run, number: int, count: int, job: int) -> OnTrial:
             callbacks = [on_run(run, number, count, job), log_trials(run)]

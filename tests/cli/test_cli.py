@@ -432,7 +432,7 @@ def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.M
     printed = io.StringIO()
     with progress.RunProgress(Console(file=printed, width=40)) as bars:
         for count in (1, 2):
-            bars.on_block("block of times", count, 4)
+            bars.show("block of times", count, 4)
     lines = printed.getvalue().splitlines()
     assert [line.split(",")[0] for line in lines] == ["block of times: 1 of 4 done", "block of times: 2 of 4 done"]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 import tvm
+from rich.console import Console
 from tvm import relax
 from tvm.support import cc
 from tvm_ffi import structural_equal
@@ -27,6 +30,7 @@ from searchlab.model.inputs import bind_weights, describe_weights, fix_dimension
 from searchlab.model.library import CompiledModel
 from searchlab.model.tasks import lower
 from searchlab.model.tune import LIBRARY, LOGS, TunedModel
+from searchlab.run import progress
 from searchlab.target import resolve_target
 from tests.model import models
 
@@ -212,8 +216,15 @@ def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
     assert all(done[name][: len(before)] == before for name, before in existing.items())
 
 
-def test_each_task_is_searched_in_the_first_space_that_takes_it(tmp_path: Path) -> None:
-    done = tuned(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"])
+def test_each_task_is_searched_in_the_first_space_that_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    console = Console(file=io.StringIO(), width=200)
+    done = tuned(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"], progress=console)
+    lines = console.file.getvalue().splitlines()
+    assert lines[2].startswith("the untuned programs: 3 of 3 done") and "model" not in lines[-2]
+    assert re.fullmatch(r"tir:softmax.*: 12 of 12 done, model .* ms, .* GFLOPS, 0 left.*", lines[-1])
     spaces = {name.partition(":")[0]: result.log.header.space.name for name, result in done.results.items()}
     assert spaces == {"gemm": "knob-template", "tir": "sketch"}
 

@@ -173,7 +173,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
         patch.setattr("searchlab.tables.passes.DRIFTED", 100.0)
         shown = io.StringIO()
         with RunProgress(Console(file=shown, force_terminal=True)) as progress:
-            build_tables(study, tables, quiet, progress.on_block)
+            build_tables(study, tables, quiet, progress.show)
         assert "pass 2 of 2" in shown.getvalue() or "the fastest, in turn" in shown.getvalue()
         before = tables[0].path.read_bytes()
         build_tables(study, tables, quiet)
