@@ -3,9 +3,10 @@
 Two functions match if TVM lowers both to the same loops over the same flat memory. Since no pass changes what a
 function computes, functions that are equal after the passes perform the same computation. The comparison ignores the
 names of functions, arguments, buffers, blocks and loops; the argument order; the index type; axes of extent 1;
-conditions that always hold; buffers that only copy an argument; and on which side of a sum an argument is, such as a
-residual block's input. It does not ignore dtypes, the element layout, or the order of loops and of other operands. It
-assumes that arguments do not overlap, as Relax does for ``call_tir``.
+conditions that always hold; buffers that only copy an argument; in how many steps the elementwise operations after a
+reduction are computed; and on which side of a sum an argument is, such as a residual block's input. It does not ignore
+dtypes, the element layout, or the order of loops and of other operands. It assumes that arguments do not overlap, as
+Relax does for ``call_tir``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from tvm import IRModule
 from tvm.ir.expr import TensorLoad
 from tvm.ir.transform import Sequential
-from tvm.s_tir import SBlockRealize, Schedule, ScheduleError
+from tvm.s_tir import SBlock, SBlockRealize, Schedule, ScheduleError
 from tvm.s_tir import transform as s_tir_transform
 from tvm.tirx import Add, BufferStore, DeclBuffer, IntImm, PrimFunc, SeqStmt, buffer_data, decl_buffer
 from tvm.tirx import transform as tirx_transform
@@ -51,29 +52,19 @@ class FlatFunction:
 
     @cached_property
     def _plain(self) -> PrimFunc:
-        """The function without buffers that only copy another one, such as the unpadded input of a conv2d in Relax.
+        """The function in which elementwise operations after a reduction are one block, and no buffer is just a copy.
 
-        Where an element of an argument is added to one of an intermediate result, the argument comes second.
+        An example of a copy is the unpadded input of a conv2d in Relax. Where an element of an argument is added to an
+        intermediate result, the argument comes second.
         """
-        schedule = Schedule(IRModule({"main": self.func.with_attr("global_symbol", "main")}))
-        root = schedule.get_sblock(self.func.body.block.name_hint)
-        intermediates = list(schedule.get(root).alloc_buffers)
-        for block in schedule.get_child_blocks(root):
-            if _only_copies(schedule.get(block), intermediates):
-                with suppress(ScheduleError):  # another block writes to the same buffer
-                    schedule.compute_inline(block)
-        func = schedule.mod["main"]
+        func = inlined(self.func)
 
         def is_argument(value: Any) -> bool:
-            return any(value.source.same_as(parameter) for parameter in func.params)
+            return isinstance(value, TensorLoad) and any(map(value.source.same_as, func.params))
 
         def ordered(addition: Add) -> Add:
-            both = isinstance(addition.a, TensorLoad) and isinstance(addition.b, TensorLoad)
-            return (
-                Add(addition.b, addition.a)
-                if both and is_argument(addition.a) and not is_argument(addition.b)
-                else addition
-            )
+            swapped = is_argument(addition.a) and not is_argument(addition.b)
+            return Add(addition.b, addition.a) if swapped else addition
 
         return structural_map(func, (Add, ordered))
 
@@ -92,6 +83,31 @@ class FlatFunction:
     @cached_property
     def in_own_order(self) -> PrimFunc:
         return self.flat(range(len(self.func.params)))
+
+
+MOST_INLINED = 16
+"""The maximum number of blocks to inline, as expressions may double in size with each of them."""
+
+
+def inlined(func: PrimFunc) -> PrimFunc:
+    """Return ``func`` without copies, and with the elementwise operations after a reduction in a single block."""
+    schedule = Schedule(IRModule({"main": func.with_attr("global_symbol", "main")}))
+    root = schedule.get_sblock(func.body.block.name_hint)
+    intermediates = list(schedule.get(root).alloc_buffers)
+    blocks = schedule.get_child_blocks(root)
+    for block in blocks:
+        elementwise = len(blocks) <= MOST_INLINED and not any(
+            map(reduces, [schedule.get(block), *map(schedule.get, schedule.get_consumers(block))])
+        )
+        if elementwise or _only_copies(schedule.get(block), intermediates):
+            with suppress(ScheduleError):  # it writes a result, or another block writes to the same buffer
+                schedule.compute_inline(block)
+    return schedule.mod["main"]
+
+
+def reduces(block: SBlock) -> bool:
+    """Return whether ``block`` reduces several elements to one."""
+    return any(axis.iter_type == axis.CommReduce for axis in block.iter_vars)
 
 
 def order_of(func: FlatFunction, reference: FlatFunction) -> tuple[int, ...] | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,8 @@ from ..options import checks_arguments
 from ..plugins import convert_foreign_errors, execute_file, load_attribute, place_in
 from ..space import SPACES
 from ..target import Target
-from ..workload import BatchMatmul, Workload, convolutions_between, from_primfunc, gemm, operations_of
+from ..workload import Workload, from_primfunc, operations_of
+from .recognise import recognise
 from .scheduler import ScheduledTask
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def _task(function: Any, names: tuple[str, ...], occurs: int) -> Task:
     if not flops and _elements(function) < FEW:
         return Task(names, occurs, None, 0, f"it only moves fewer than {FEW:,} numbers")
     try:
-        return Task(names, occurs, recognise(function) or from_primfunc(function, names[0]), flops)
+        return Task(names, occurs, recognise(function, names[0]) or from_primfunc(function, names[0]), flops)
     except SearchlabError as error:
         return Task(names, occurs, None, flops, str(error))
 
@@ -187,77 +186,6 @@ def _elements(function: Any) -> int:
 
     shape = getattr(function.params[-1].ty, "shape", ()) if len(function.params) else ()
     return math.prod(int(extent) for extent in shape) if all(isinstance(extent, IntImm) for extent in shape) else 0
-
-
-# --- recognising workloads ---------------------------------------------------------------------------
-
-
-def recognise(function: Any) -> Workload | None:
-    """Return the GEMM or convolution that ``function`` computes, or None if it computes something else.
-
-    Candidates are derived from the shapes. A candidate is returned if its loops are the same as those of ``function``.
-    """
-    from ..apply.matching import FlatFunction, order_of
-
-    computation = FlatFunction(function)
-    if computation.arguments is None:
-        return None
-    shapes = [tuple(int(extent) for extent in parameter.ty.shape) for parameter in function.params]
-    dtypes = {dtype for dtype, _ in computation.arguments[:-1]}
-    if len(shapes) not in (3, 4, 5) or len(dtypes) != 1:
-        return None
-    names = _blocks(function)
-    relu = len(names) > 1 + (len(shapes) - 3)
-    for candidate in _candidates(shapes, dtypes.pop(), relu):
-        if order_of(computation, FlatFunction(candidate.prim_func())) is not None:
-            return candidate
-    return None
-
-
-def _blocks(function: Any) -> list[str]:
-    """Return the names of the function's blocks, in order, except the root and the padding."""
-    from tvm.s_tir import SBlock
-    from tvm_ffi import structural_walk
-
-    names: list[str] = []
-    structural_walk(function.body, [(SBlock, lambda block: names.append(str(block.name_hint)))])
-    return [name for name in names if name not in ("root", "pad", "pad_temp")]
-
-
-def _candidates(shapes: Sequence[tuple[int, ...]], dtype: str, relu: bool) -> Iterator[Workload]:
-    (first, second, *rest), out = shapes[:-1], shapes[-1]
-    if not (first and second and out):
-        return
-    if not rest and not relu and len(first) == len(second) == len(out) > 2:
-        yield from _batch_products(first, second, out, dtype)
-    convolution = len(first) == len(second) == len(out) == 4
-    orders = [nt for nt in (False, True) if second == ((out[-1], first[-1]) if nt else (first[-1], out[-1]))]
-    if not convolution and not orders:
-        return
-    sizes = sorted(math.prod(shape) for shape in rest)
-    channels = out[1] if convolution else out[-1]
-    for bias, add in product((True, False), repeat=2):  # a bias is tried first, as one row could be either
-        if sizes != sorted([channels] * bias + [math.prod(out)] * add):
-            continue
-        if convolution:
-            yield from convolutions_between(first, second, out, dtype, bias=bias, add=add, relu=relu)
-        else:
-            with suppress(SearchlabError):  # the dtype is not supported
-                rows = math.prod(first[:-1])
-                for nt in orders:
-                    yield gemm(rows, out[-1], first[-1], dtype, nt=nt, bias=bias, add=add, relu=relu)
-
-
-def _batch_products(
-    first: tuple[int, ...], second: tuple[int, ...], out: tuple[int, ...], dtype: str
-) -> Iterator[Workload]:
-    (*batch, m, k), n = first, out[-1]
-    if out != (*batch, m, n):
-        return
-    for nt in (False, True):
-        if second == ((*batch, n, k) if nt else (*batch, k, n)):
-            with suppress(SearchlabError):  # the dtype is not supported
-                yield BatchMatmul(dtype, math.prod(batch), m, n, k, nt)
 
 
 # --- reading a model ---------------------------------------------------------------------------------

@@ -450,23 +450,24 @@ def conv2d(
 def convolutions_between(
     image: Sequence[int], weights: Sequence[int], result: Sequence[int], dtype: str, **epilogue: bool
 ) -> Iterator[Conv2d]:
-    """Yield the ungrouped convolutions with these shapes, common ones first.
+    """Yield the convolutions with these shapes, common ones first.
 
     Args:
         image: The shape of the images, (n, ci, h, w).
-        weights: The shape of the weights, (co, ci, kh, kw).
+        weights: The shape of the weights, (co, ci / groups, kh, kw).
         result: The shape of the result, (n, co, rows, columns).
         dtype: The type of the images and weights.
         epilogue: See ``bias``, ``add`` and ``relu`` of :func:`conv2d`.
     """
-    (n, ci, h, w), (co, _, kh, kw) = image, weights
-    if tuple(result[:2]) != (n, co) or weights[1] != ci:
+    (n, ci, h, w), (co, width, kh, kw) = image, weights
+    if tuple(result[:2]) != (n, co) or ci % width:
         return
     pairs = product(_windows(h, kh, result[2]), _windows(w, kw, result[3]))
     for vertical, horizontal in sorted(pairs, key=lambda pair: (pair[0] != pair[1], pair)):
         stride, padding, dilation = zip(vertical, horizontal, strict=True)
         with suppress(SearchlabError):  # sizes below 1, or a type that is not supported
-            yield conv2d(n, h, w, co, ci, kh, kw, stride, padding, dilation, dtype, **epilogue)
+            groups = ci // width
+            yield conv2d(n, h, w, co, ci, kh, kw, stride, padding, dilation, dtype, groups=groups, **epilogue)
 
 
 def _windows(size: int, kernel: int, result: int) -> list[tuple[int, int, int]]:

@@ -79,6 +79,8 @@ WORKLOADS_OF = {
     "gemm": "gemm:8x7x6:float16:bias:relu",
     "conv2d": "conv2d:1x6x5x8x4x3x3:s2x1:p1:g4",
     "batch-matmul": "batch-matmul:2x5x6x7:int8",
+    "fused-gemm": "fused-gemm:4x16x7:nt:tests/support/functions.py:squared",
+    "fused-conv2d": "fused-conv2d:1x3x6x4x2x3x3:p1:tests/support/functions.py:doubled",
     "softmax": "softmax:5x40",
     "kernel": "kernel:convolution@A4000",
     "tir": "tir:tests/support/functions.py:scaled",
@@ -87,11 +89,12 @@ WORKLOADS_OF = {
 """A small workload of each kind."""
 
 WITHOUT_PROGRAM = ("kernel", "python")
+IN_FILES = ("tir", "fused-gemm", "fused-conv2d")
 
 
 @pytest.mark.parametrize("kind", WORKLOADS.entry_points_by_name())
 def test_workload(kind: str) -> None:
-    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, "tir"))
+    held(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
 
 
 def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[str, Any]:

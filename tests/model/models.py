@@ -62,6 +62,25 @@ def convolutions() -> Any:
     return Convolutions().export_tvm({"forward": {"x": nn.spec.Tensor((1, 3, 8, 8), "float32")}})
 
 
+class Layers(nn.Module):
+    """A linear layer with GELU, and convolutions: depthwise, dilated, and in groups, with SiLU or ReLU6."""
+
+    def __init__(self) -> None:
+        self.wide = nn.Linear(16, 24)
+        self.depthwise = nn.Conv2D(8, 8, 3, 1, 1, groups=8)
+        self.dilated = nn.Conv2D(8, 8, 3, 1, 2, dilation=2, bias=False)
+        self.grouped = nn.Conv2D(8, 12, 3, 2, 1, groups=2)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        y = nn.op.minimum(nn.op.relu(self.depthwise(y)), nn.Tensor.from_scalar(6.0, "float32"))
+        return nn.op.gelu(self.wide(x)), self.grouped(nn.op.silu(self.dilated(y)))
+
+
+def layers() -> Any:
+    shapes = {"x": nn.spec.Tensor((1, 6, 16), "float32"), "y": nn.spec.Tensor((1, 8, 9, 9), "float32")}
+    return Layers().export_tvm({"forward": shapes})[0]
+
+
 def needs_an_argument(size: int) -> Any:
     return size
 

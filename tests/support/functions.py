@@ -1,4 +1,4 @@
-"""A function in TVMScript, for workloads of kind tir, with its twin in NumPy."""
+"""Functions in TVMScript, for workloads of kinds tir (with its twin in NumPy), fused-gemm and fused-conv2d."""
 
 from __future__ import annotations
 
@@ -25,3 +25,19 @@ def scaled(x: T.Buffer((4, 16), "float32"), total: T.Buffer((4,), "float32"), y:
 def scaled_reference(x: Array) -> tuple[Array, Array]:
     total = x.sum(axis=1, dtype=np.float32)
     return total, x * total[:, None]
+
+
+@T.prim_func(s_tir=True)
+def squared(x: T.Buffer((4, 16), "float32"), bias: T.Buffer((16,), "float32"), y: T.Buffer((4, 16), "float32")):  # type: ignore[no-untyped-def]
+    for i, j in T.grid(4, 16):
+        with T.sblock("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = (x[vi, vj] + bias[vj]) * (x[vi, vj] + bias[vj])
+
+
+@T.prim_func(s_tir=True)
+def doubled(x: T.Buffer((1, 4, 3, 6), "float32"), y: T.Buffer((1, 4, 3, 6), "float32")):  # type: ignore[no-untyped-def]
+    for n, c, i, j in T.grid(1, 4, 3, 6):
+        with T.sblock("y"):
+            vn, vc, vi, vj = T.axis.remap("SSSS", [n, c, i, j])
+            y[vn, vc, vi, vj] = x[vn, vc, vi, vj] * T.float32(2)

@@ -22,7 +22,8 @@ def test_resnet18_is_made_of_convolutions() -> None:
 
 def test_a_transformer_block_is_tunable() -> None:
     tasks = {task.name: task for task in tasks_of(load_model(f"{TUTORIALS / 'models.py'}:transformer"))}
-    assert tasks["gemm:128x768x768:bias"].occurs == 3  # query, key and value
-    assert {"gemm:128x768x768:bias:add", "gemm:128x768x3072:bias:add"} <= set(tasks)
+    assert tasks["gemm:128x768x768:nt:bias"].occurs == 3  # query, key and value
+    assert {"gemm:128x768x768:nt:bias:add", "gemm:128x768x3072:nt:bias:add"} <= set(tasks)
+    assert any(name.startswith("fused-gemm:128x3072x768:nt:add_gelu@") for name in tasks)
     assert sum(task.occurs for task in tasks.values() if "layer_norm" in task.functions[0]) == 2
     assert "sketch" in SPACES.entry_points_by_name() and all(task.workload is not None for task in tasks.values())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from searchlab.target import Target
-from searchlab.workload import EPILOGUE
 
-from ..operands import is_transposed, panels
+from ..operands import blocks_after, is_transposed, panels
 from .knobs import TemplateConfig
 from .registry import template
 
@@ -52,7 +52,7 @@ def gemm(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     sch.unroll(i2)
     sch.vectorize(j2)
     _parallel(sch, target, i0, j0)
-    _epilogue(sch, target)
+    _epilogue(sch, target, blocks_after(sch, "gemm"))
     sch.decompose_reduction(block, k0)
 
 
@@ -90,7 +90,8 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
         sch.unroll(rx)
     _parallel(sch, target, n, c_outer, y_outer)
     _parallel(sch, target, sch.get_loops(weights)[0])
-    if _consumers(sch):
+    _, *epilogue = blocks_after(sch, "conv2d")  # without the block that unpacks the result
+    if epilogue:
         sch.compute_inline(result)
     else:
         _parallel(sch, target, *sch.get_loops(result)[:2])
@@ -98,7 +99,7 @@ def conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
         loops = sch.get_loops(sch.get_sblock("pad"))
         sch.vectorize(loops[-1])
         _parallel(sch, target, *loops[:2])
-    _epilogue(sch, target)
+    _epilogue(sch, target, epilogue)
     sch.decompose_reduction(block, rc_outer)
 
 
@@ -116,7 +117,7 @@ def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     cfg.define_knob("unroll_kernel", [0, 1])
     cfg.define_knob("pad_place", [0, 1] if "pad" in _blocks(sch) else [0])
 
-    sums = [] if _consumers(sch) else [sch.cache_write(block, 0, "global")]
+    *inlined, end = blocks_after(sch, "conv2d") or [sch.cache_write(block, 0, "global")]
     y_outer, y_inner = cfg["tile_oh"].apply(sch, y)
     x_outer, x_inner = cfg["tile_ow"].apply(sch, x)
     sch.reorder(n, c, y_outer, x_outer, rc, ry, rx, y_inner, x_inner)
@@ -125,7 +126,6 @@ def grouped_conv2d(cfg: TemplateConfig, sch: Schedule, target: Target) -> None:
     if cfg["unroll_kernel"].val:
         sch.unroll(ry)
         sch.unroll(rx)
-    *inlined, end = sums or _consumers(sch)
     for before in inlined:
         sch.compute_inline(before)
     sch.reverse_compute_at(end, x_outer, preserve_unit_loops=True)
@@ -146,14 +146,8 @@ def _blocks(sch: Schedule) -> list[str]:
     return [str(sch.get(block).name_hint) for block in sch.get_child_blocks(root)]
 
 
-def _consumers(sch: Schedule) -> list[SBlockRV]:
-    """Return the blocks after the reduction: those of the epilogue, if the workload has one."""
-    return [sch.get_sblock(name) for name in EPILOGUE if name in _blocks(sch)]
-
-
-def _epilogue(sch: Schedule, target: Target) -> None:
+def _epilogue(sch: Schedule, target: Target, blocks: Sequence[SBlockRV]) -> None:
     """Apply the epilogue in one pass over the result, with rows in parallel."""
-    blocks = _consumers(sch)
     for block in blocks[:-1]:
         sch.compute_inline(block)
     if blocks:

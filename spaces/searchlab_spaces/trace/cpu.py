@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from searchlab.workload import EPILOGUE
-
-from ..operands import is_transposed, panels
+from ..operands import blocks_after, is_transposed, panels
 from .space import last_sample
 
 if TYPE_CHECKING:
@@ -66,8 +64,7 @@ def stochastic_schedule_gemm(sch: Schedule) -> None:
     if pack:
         packed = sch.cache_read(block, 1, "global")
         sch.transform_layout(packed, ("write", 0), panels(v, nt))
-    blocks = _blocks(sch)
-    ends = [sch.get_sblock(name) for name in EPILOGUE if name in blocks]
+    ends = blocks_after(sch, "gemm")
     if loop_order < 2 and not ends:
         ends = [sch.cache_write(block, 0, "global")]
     for before in ends[:-1]:
@@ -116,7 +113,7 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
     v = sch.get(channels[1])
     weights = sch.cache_read(block, 1, "global")
     sch.transform_layout(weights, ("write", 0), lambda o, i, a, b: (o // v, i, a, b, o % v))
-    result = sch.cache_write(block, 0, "global")
+    sch.cache_write(block, 0, "global")
     sch.transform_layout(block, ("write", 0), lambda b, o, h, w: (b, o // v, h, w, o % v))
     n, c, y, x, rc, ry, rx = sch.get_loops(block)
     c0, c1 = sch.split(c, channels)
@@ -137,10 +134,9 @@ def stochastic_schedule_conv2d(sch: Schedule) -> None:
         else:
             _parallel(sch, *sch.get_loops(pad)[:2])
         _vectorize(sch, sch.get_loops(pad)[-1])
-    ends = [name for name in EPILOGUE if name in blocks]
-    for before in ([result] if ends else []) + [sch.get_sblock(name) for name in ends[:-1]]:
-        sch.compute_inline(before)
-    end = sch.get_sblock(ends[-1]) if ends else result
+    *before, end = blocks_after(sch, "conv2d")  # the first one unpacks the result
+    for inlined in before:
+        sch.compute_inline(inlined)
     if end_place:
         sch.reverse_compute_at(end, [y0, x0][end_place - 1], preserve_unit_loops=True)
     else:
@@ -166,7 +162,7 @@ def stochastic_schedule_grouped_conv2d(sch: Schedule) -> None:
     pad_place = _pick(sch, 2) if "pad" in blocks else 0
     last_sample(sch)
 
-    ends = [sch.get_sblock(name) for name in EPILOGUE if name in blocks] or [sch.cache_write(block, 0, "global")]
+    ends = blocks_after(sch, "conv2d") or [sch.cache_write(block, 0, "global")]
     y0, y1 = sch.split(y, rows)
     x0, x1 = sch.split(x, columns)
     sch.reorder(n, c, y0, x0, rc, ry, rx, y1, x1)
