@@ -1,12 +1,17 @@
-"""Compares task schedulers on models made of a suite's tables, without measuring anything.
+"""Compares task schedulers on models made of a suite's tables, or on the logs of a model, without measuring anything.
 
     python studies/schedulers.py
     python studies/schedulers.py --networks 200 --policies xgb --trials 32
+    searchlab model tune MODEL --scheduler round-robin --trials 2000 --seed 0 --out model-0
+    python studies/schedulers.py --logs model-0 --trials 16,32
 
 If each task has its own cost model, what a policy proposes for a task does not depend on when the task gets its trials.
 The recorded runs of the suite's baselines therefore show what any scheduler would have found. A network is a random set
 of 8 to 24 tables, each of which occurs 1 to 6 times. The oracle knows all runs in advance and divides the rounds
 optimally, for each seed. The command prints a Markdown table.
+
+With --logs, the network is the model whose tasks were tuned, and each directory is a run with a seed of its own. A task
+gets at most as many rounds as were logged, so tune each for several times as many trials as the replayed budget.
 """
 
 from __future__ import annotations
@@ -14,19 +19,27 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from searchlab.arrays import Floats, Ints
+from searchlab.log.result import load_log
 from searchlab.measure.suite import Suite, find_suite
 from searchlab.model import SCHEDULERS, ScheduledTask
+from searchlab.model.decisions import FILE, DecisionsHeader
 from searchlab.model.scheduler import choice, make_scheduler
+from searchlab.model.tune import LOGS, UNTUNED
 from searchlab.plugins import Plugin
 from searchlab.stats.intervals import Interval, mean_interval
 from searchlab.suite.trajectories import RecordedTables, baselines
 from searchlab.workload import parse_workload
+
+NAMES = sorted(SCHEDULERS.entry_points_by_name(), key=lambda name: name != "round-robin")
+"""The schedulers, beginning with round robin."""
 
 SIZES = (8, 24)
 OCCURS = 6
@@ -61,11 +74,35 @@ def read_curves(suite: Suite, policy: str, seeds: int) -> tuple[dict[str, list[C
             rounds = [
                 costs[list(run.configs[i : i + recorded.batch])] for i in range(0, len(run.configs), recorded.batch)
             ]
-            best = np.minimum.accumulate([one.min() for one in rounds])
-            curves[table.entry.name].append(
-                Curve([one.tolist() for one in rounds], np.where(np.isfinite(best), best, slowest))
-            )
+            curves[table.entry.name].append(_curve(rounds, slowest))
     return curves, recorded.batch
+
+
+def _curve(rounds: Sequence[Floats], slowest: float) -> Curve:
+    best = np.minimum.accumulate([costs.min() for costs in rounds])
+    return Curve([costs.tolist() for costs in rounds], np.where(np.isfinite(best), best, slowest))
+
+
+def read_model(directories: Sequence[Path]) -> tuple[Network, dict[str, list[Curve]], int]:
+    """Return a tuned model, its tasks' runs in each directory, and their batch.
+
+    The cost of a task's untuned program is one of its first round, as in ``searchlab model tune``.
+    """
+    curves: dict[str, list[Curve]] = {}
+    for directory in directories:
+        with (directory / FILE).open("rb") as file:
+            header = msgspec.json.decode(file.readline(), type=DecisionsHeader)
+        for path in sorted((directory / LOGS).glob("*.jsonl")):
+            result, untuned = load_log(path), load_log(directory / UNTUNED / path.name).log.costs
+            costs, workload = result.log.costs, result.workload
+            rounds = [costs[i : i + header.batch] for i in range(0, len(costs), header.batch)]
+            rounds[0] = np.append(rounds[0], untuned)
+            slowest = float(max(costs[np.isfinite(costs)].max(initial=0.0), untuned[0]))
+            curves.setdefault(str(workload), []).append(_curve(rounds, slowest))
+            op = "" if workload.op == "tir" else workload.op
+            TASKS[str(workload)] = ScheduledTask(str(workload), flops=workload.flops, op=op)
+    names = tuple(curves)
+    return Network(names, tuple(float(header.tasks[name]) for name in names)), curves, header.batch
 
 
 def random_networks(suite: Suite, count: int, rng: np.random.Generator) -> list[Network]:
@@ -111,8 +148,7 @@ def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: in
         patience: The number of rounds without a gain of more than 1 % after which a task is left; 0 for never.
     """
     tasks = [
-        ScheduledTask(name, (weight,), (workload := parse_workload(WORKLOADS[name])).flops, workload.op)
-        for name, weight in zip(network.tables, network.weights, strict=True)
+        replace(TASKS[name], weights=(weight,)) for name, weight in zip(network.tables, network.weights, strict=True)
     ]
     scheduler = make_scheduler(plugin, tasks, seed)
     given = np.zeros(len(tasks), dtype=int)
@@ -157,7 +193,8 @@ def percent(interval: Interval) -> str:
     return text if interval.lower is None else f"{text} ({interval.lower:+.1%} to {interval.upper:+.1%})"
 
 
-WORKLOADS: dict[str, str] = {}
+TASKS: dict[str, ScheduledTask] = {}
+"""The tasks, by the names of their tables."""
 
 
 def main() -> None:
@@ -168,9 +205,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="the number of recorded runs for each task")
     parser.add_argument("--trials", default="32,64", help="the budgets: trials per task, on average")
     parser.add_argument("--patience", type=int, default=32, help="trials without a gain after which a task may be left")
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        nargs="+",
+        help="directories of `searchlab model tune` for the same model, instead of a suite",
+    )
     args = parser.parse_args()
+    budgets = list(map(int, args.trials.split(",")))
+    if args.logs:
+        compare_on_logs(args.logs, budgets, args.patience)
+        return
     suite = find_suite(args.suite)
-    WORKLOADS.update((table.entry.name, table.entry.workload) for table in suite.tables)
+    for table in suite.tables:
+        workload = parse_workload(table.entry.workload)
+        TASKS[table.entry.name] = ScheduledTask(table.entry.name, flops=workload.flops, op=workload.op)
     networks = [*random_networks(suite, args.networks, np.random.default_rng(0)), resnet50(suite)]
     head = (
         "policy",
@@ -184,12 +233,12 @@ def main() -> None:
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for policy in args.policies.split(","):
         recorded, batch = read_curves(suite, policy, args.seeds)
-        for trials in map(int, args.trials.split(",")):
+        for trials in budgets:
             rounds = trials // batch
             if rounds < 1:
                 parser.error(f"{policy} was recorded in batches of {batch}; request at least as many trials per task")
             best, robin = times_of(networks, recorded, args.seeds, rounds, None, 0), None
-            for name in sorted(SCHEDULERS.entry_points_by_name(), key=lambda name: name != "round-robin"):
+            for name in NAMES:
                 found, left = (
                     times_of(networks, recorded, args.seeds, rounds, Plugin(name), patience)
                     for patience in (0, max(1, args.patience // batch))
@@ -205,6 +254,33 @@ def main() -> None:
                     percent(mean_interval((found / best - 1)[-1])),
                 ]
                 print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def compare_on_logs(directories: Sequence[Path], budgets: Sequence[int], patience: int) -> None:
+    """Print a table with the times of a tuned model, and intervals over the directories if there are several."""
+    network, recorded, batch = read_model(directories)
+    head = (
+        "trials per task",
+        "scheduler",
+        "model, ms",
+        "over the oracle",
+        "over round robin",
+        f"over the oracle, tasks left after {patience} trials",
+    )
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for trials in budgets:
+        rounds = max(1, trials // batch)
+        best = times_of([network], recorded, len(directories), rounds, None, 0)[0]
+        robin = None
+        for name in NAMES:
+            found, left = (
+                times_of([network], recorded, len(directories), rounds, Plugin(name), limit)[0]
+                for limit in (0, max(1, patience // batch))
+            )
+            robin = found if robin is None else robin
+            ratios = (found / best, found / robin, left / best)
+            texts = [percent(mean_interval(ratio - 1)) for ratio in ratios]
+            print(f"| {trials} | {name} | {found.mean() * 1e3:.4g} | {' | '.join(texts)} |", flush=True)
 
 
 def over(times: Floats, others: Floats) -> str:

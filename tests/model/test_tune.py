@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import re
@@ -24,15 +23,15 @@ from tvm_ffi import structural_equal
 import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
-from searchlab.model.compiled import compare_models
+from searchlab.model.compiled import ModelComparison
 from searchlab.model.decisions import FILE, Decision
 from searchlab.model.inputs import bind_weights, describe_weights, fix_dimensions, inputs_of, random_inputs
 from searchlab.model.library import CompiledModel
 from searchlab.model.tasks import lower
-from searchlab.model.tune import LIBRARY, LOGS, TunedModel
+from searchlab.model.tune import LIBRARY, LOGS, UNTUNED, TunedModel
 from searchlab.run import progress
-from searchlab.target import resolve_target
 from tests.model import models
+from tests.support.cli import searchlab as searchlab_cli
 
 QUICK = {"kind": "local", "repeat": 1, "min_repeat_ms": 1, "finalists": 0}
 
@@ -298,15 +297,31 @@ def test_a_task_without_faster_programs_stays_untuned(tmp_path: Path) -> None:
 
 
 def test_a_slower_model_is_exported_only_if_forced(tmp_path: Path) -> None:
-    done = tuned(tmp_path / "mlp", 4, batch=2, space=f"{__name__}:Wasteful")
-    slow = searchlab.apply_history_best(lower(models.mlp()), list(done.results.values()))
-    library = tmp_path / "model.so"
-    comparison, path = compare_models(lower(models.mlp()), slow, resolve_target("native"), library, 0)
-    assert comparison.is_slower and path is None and not library.exists()
-    _, path = compare_models(lower(models.mlp()), slow, resolve_target("native"), library, 0, force=True)
-    assert (path is None) == (cc.get_cc() is None) == (not library.exists())
-    equal = dataclasses.replace(comparison, after=comparison.before)
-    assert not equal.is_slower
+    out, library = tmp_path / "mlp", tmp_path / "mlp" / LIBRARY
+    options = ["--trials", 4, "--batch", 2, "--policy", "random", "--space", f"{__name__}:Wasteful", "--out", out]
+    command = ["model", "tune", f"{models.__file__}:mlp", *options, "--measure", json.dumps(QUICK)]
+    tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
+    for log in (out / UNTUNED).iterdir():  # as if the untuned programs had been measured wrongly
+        log.write_text(re.sub(r'"seconds":\[.*?\]', '"seconds":[1.0]', log.read_text()))
+    done = searchlab_cli(*command, "--scheduler", "round-robin")
+    assert done.returncode == 1 and not library.exists()
+    assert "times as long as the untuned one, which is more than the noise, and was not exported" in done.stderr
+    done = searchlab_cli(*command, "--scheduler", "round-robin", "--force")
+    assert done.returncode == 0 and library.exists() == (cc.get_cc() is not None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "slower"),
+    [
+        ([1.0] * 7, [1.02] * 7, True),
+        ([1.0] * 7, [1.005] * 7, False),
+        ([1.0] * 7, [*[1.02] * 6, 1.0], False),
+        ([1.0, 1.1] * 4, [1.05, 1.15] * 4, False),
+        ([1.0] * 7, [0.5] * 7, False),
+    ],
+)
+def test_a_model_is_slower_only_beyond_the_noise(before: list[float], after: list[float], slower: bool) -> None:
+    assert ModelComparison(tuple(before), tuple(after), 0.0).is_slower == slower
 
 
 class Wasteful(Few):
