@@ -9,7 +9,7 @@ import hashlib
 import re
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +31,9 @@ from .read import REPORT, read_runs
 from .report import write_report
 from .runs import ComparedRuns
 from .words import counted
+
+LEADERBOARD = "leaderboard-"
+"""The beginning of the names of a site's leaderboards."""
 
 CARD, SUMS, LOGS = "card.json", "SHA256SUMS", "logs"
 """Names in a result's folder: the file for its entry in the index, the digests of its files, and the folder of logs."""
@@ -59,6 +62,9 @@ class Publication:
         files: Other files to copy.
         machine: The machine that performed the runs, by default the one that the logs record.
         cite: Sentences on other works to cite.
+        about: Paragraphs on the result.
+        source: The text of source files to show, by name.
+        verified: Sentences on what was verified.
     """
 
     title: str
@@ -67,7 +73,10 @@ class Publication:
     directory: Path | None = None
     files: Sequence[Path] = ()
     machine: str = ""
-    cite: Sequence[str] = field(default=())
+    cite: Sequence[str] = ()
+    about: Sequence[str] = ()
+    source: Mapping[str, str] = field(default_factory=dict)
+    verified: Sequence[str] = ()
 
     @property
     def folder(self) -> str:
@@ -84,10 +93,13 @@ def study_result(directory: Path) -> Publication:
     return Publication(real_path(directory).name, commands, directory=directory)
 
 
-def publish(out: Path, results: Iterable[Publication]) -> list[IndexEntry]:
+def publish(
+    out: Path, results: Iterable[Publication], write_leaderboards: Callable[[Path], object] = lambda site: None
+) -> list[IndexEntry]:
     """Write ``results``, and an index of all results, to the site in the directory ``out``.
 
-    A result replaces an earlier one with the same title. Other results on the site are kept.
+    A result replaces an earlier one with the same title. Other results on the site are kept. ``write_leaderboards``
+    writes the site's leaderboards, once it contains all results.
 
     Returns:
         The cards of all results on the site, newest first.
@@ -114,7 +126,9 @@ def publish(out: Path, results: Iterable[Publication]) -> list[IndexEntry]:
                 folder.replace(out / folder.name)
         cards = {path.parent.name: _card(path) for path in _cards(out)}
         cards = dict(sorted(cards.items(), key=lambda item: item[1].date, reverse=True))
-        _render(out / "index.html", title="Results", cards=cards)
+        write_leaderboards(out)
+        boards = [path.stem for path in sorted(out.glob(f"{LEADERBOARD}*.html"))]
+        _render(out / "index.html", title="Results", cards=cards, boards=boards)
     except OSError as error:
         raise SearchlabError(f"cannot write the site {out}: {error.strerror}") from None
     return list(cards.values())
@@ -158,6 +172,9 @@ def _write(folder: Path, result: Publication) -> Path:
             *result.commands,
         ],
         cite=result.cite,
+        about=result.about,
+        source=result.source,
+        verified=result.verified,
         version=version("searchlab"),
         digest=hashlib.sha256(text.encode()).hexdigest(),
         key=f"{result.folder.lower()}-{card.date[:4]}",
@@ -212,5 +229,5 @@ def _size(path: Path) -> str:
 
 
 def _render(path: Path, **fields: Any) -> None:
-    blank: dict[str, Any] = {"card": None, "cards": {}}
+    blank: dict[str, Any] = {"card": None, "cards": {}, "boards": []}
     write_file(path, environment().get_template("site.html.jinja").render(page_assets() | blank | fields))

@@ -24,6 +24,7 @@ from ..errors import SearchlabError
 from ..log.format import RESULT, find_logs
 from ..log.plan import write_plan
 from ..log.writer import is_locked
+from ..measure.suite import installed_suites
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
@@ -76,8 +77,9 @@ def report(
         Path | None,
         Option(
             "--publish",
-            help="Publish each PATH (a study's directory, or one from `suite run --out`) to a static site in DIR "
-            "instead, with its page, its data, and how to cite and verify it. Results already on the site are kept.",
+            help="Publish each PATH (a study's directory, one from `suite run --out`, a bundle from `suite submit`, or "
+            "a suite's name) to a static site in DIR instead, with its page, its data, and how to cite and verify it. "
+            "Suites and bundles also have leaderboards. Results already on the site are kept.",
             metavar="DIR",
         ),
     ] = None,
@@ -96,7 +98,15 @@ def report(
                 "--publish cannot be combined with --out, --all, --figures, --latex, --by or --json; run "
                 "`report` for those"
             )
-        cards = publish(site, [_result(folder, suite) for folder in where])
+        from ..suite.leaderboard import bundle_result, write_leaderboards  # as below
+
+        named = [str(path) for path in where if not path.exists() and str(path) in installed_suites()]
+        results = [
+            bundle_result(path, suite) if path.suffix == ".zip" else _result(path, suite)
+            for path in where
+            if str(path) not in named
+        ]
+        cards = publish(site, results, lambda out: write_leaderboards(out, named, suite))
         say(f"the site is {site / 'index.html'}, with {counted(len(cards), 'result')}")
         return
     if len(where) == 1 and (where[0] / RESULT).is_file() and not (everything or by):
@@ -230,7 +240,7 @@ def power(
     as_json: AsJson = False,
 ) -> None:
     """Estimate from existing runs how many seeds and workloads are needed to detect a difference."""
-    from ..measure.suite import find_suite, installed_suites  # imported here because reports do not need suites
+    from ..measure.suite import find_suite  # imported here because reports do not need suites
     from ..suite.compare import against_baselines, compare
     from ..suite.trajectories import baselines
 

@@ -337,10 +337,17 @@ def main(alone: bool) -> None:
     confined = confine([path for start in readable for path in _without(start.resolve(), hidden)], writable)
     sys.path += [str(source), str(source / "src")]
     _send(outbox, _Reply(confined=confined, alone=alone))
+    spaces: dict[bytes, SpaceChoice] = {}  # created once, for all forks: they are the suite's, not the bundle's
     while line := inbox.readline():
+        request = msgspec.json.decode(line, type=_Request)
+        key = msgspec.json.encode([request.workload, request.target, request.space])
+        if key not in spaces:
+            with trust_plugins():
+                workload, target = parse_workload(request.workload), resolve_target(request.target)
+                spaces[key] = SpaceChoice.from_spec(request.space, workload, target)
         if (child := os.fork()) == 0:
             try:
-                _perform(msgspec.json.decode(line, type=_Request), inbox, outbox)
+                _perform(request, spaces[key], inbox, outbox)
             except BaseException as error:
                 with suppress(BaseException):
                     _send(outbox, _Reply(error=describe(error)))
@@ -367,11 +374,9 @@ def _without(path: Path, hidden: Sequence[Path]) -> Iterator[Path]:
             yield from _without(inside, hidden)
 
 
-def _perform(request: _Request, inbox: IO[bytes], outbox: IO[bytes]) -> None:
+def _perform(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes], outbox: IO[bytes]) -> None:
     """Propose configs and learn from their measurements, as in :class:`~searchlab.run.loop.RunLoop`."""
     with trust_plugins():
-        workload, target = parse_workload(request.workload), resolve_target(request.target)
-        space_choice = SpaceChoice.from_spec(request.space, workload, target)
         strategy = Strategy.from_specs(request.policy, request.cost_model, request.features or None)
         budget = Budget(request.trials)
         run = Run(space_choice, strategy, request.seed, request.batch, budget, TableSettings(""), Path())

@@ -16,14 +16,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from searchlab.analysis import summarize
 from searchlab.errors import SearchlabError
 from searchlab.log.format import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin, trust_plugins
+from searchlab.stats.inference import Answer
+from searchlab.stats.intervals import Interval
 from searchlab.suite import confined, verify
 from searchlab.suite.bundle import SUBMISSION, mean_areas, pack, read_bundle, submit
+from searchlab.suite.compare import compare
 from searchlab.suite.confined import BundleVerification, verify_submission
-from searchlab.suite.trajectories import TableRuns, Trajectory, decode_trajectories, write_trajectories
+from searchlab.suite.leaderboard import Leaderboard, _groups
+from searchlab.suite.trajectories import TableRuns, Trajectory, baselines, decode_trajectories, write_trajectories
 from tests.support.cli import searchlab
 
 
@@ -291,3 +296,59 @@ def test_an_altered_trial_is_refused(
     (tmp_path / "bad.zip").write_bytes(pack(members))
     (problem,) = verified(tmp_path / "bad.zip", sealed)[1].problems
     assert "hill-climb over mini/gemm-4x5x6-knob-1t with seed 2: trial 11 was config" in problem
+
+
+# --- leaderboards -----------------------------------------------------------------------------------------------------
+
+
+def test_a_leaderboard_agrees_with_the_report(sealed: Path, bundle: Path) -> None:
+    part, result = find_suite(sealed).part("test"), read_bundle(bundle).results["test"]
+    shipped = baselines(find_suite(sealed))
+    board = Leaderboard(part, [result, *shipped], {"hill-climb": "as published"})
+    rows = board.rows([table.entry.name for table in part.tables], part.spec.trials)
+    overall = summarize(compare(part, [result], shipped, range(3))).overall
+    assert overall is not None
+    assert [row.strategy for row in rows] == [row.strategy for row in overall.strategies]
+    for row, expected in zip(rows, overall.strategies, strict=True):
+        assert row.area.value == pytest.approx(expected.area.value) and row.area.lower == pytest.approx(
+            expected.area.lower
+        )
+        assert (row.behind is None) == (row == rows[0]) and (row.over_random is None) == (row.strategy == "random")
+    assert {row.track for row in rows} == {"as published", "baseline"}
+    assert list(board.selections()) == ["all 3 tables", "guided-gemm", "knob-template"]
+
+
+def test_groups_share_letters_where_strategies_are_level() -> None:
+    def groups(**p: float) -> str:
+        answers = {(pair[0], pair[1]): Answer(Interval.none(0.1, ""), value) for pair, value in p.items()}
+        return " ".join(_groups("xyz", answers).values())
+
+    assert groups(xy=0.9, xz=0.001, yz=0.5) == "a ab b"
+    assert groups(xy=0.9, xz=0.001, yz=0.001) == "a a b"
+
+
+def test_a_bundle_becomes_a_row(bundle: Path, sealed: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with_submission(members, citation="<script>alert(1)</script>")
+    (tmp_path / "mine.zip").write_bytes(pack(members))
+    words = ("report", "--publish", "site", "mine.zip", "--suite", sealed)
+    done = searchlab(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "site"
+    page, row = (
+        (site / "hill-climb-on-mini" / "index.html").read_text(),
+        (site / "leaderboard-mini-test.html").read_text(),
+    )
+    assert 'href="leaderboard-mini-test.html"' in (site / "index.html").read_text()
+    assert 'href="hill-climb-on-mini/index.html#source"' in row and (site / "leaderboard-mini-dev.csv").is_file()
+    assert "class HillClimb(NeverTwice)" in page and "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
+    assert "its runs have not been replayed" in page and (site / "hill-climb-on-mini" / "mine.zip").is_file()
+    record = {"bundle": "0" * 64, "date": "", "versions": {}, "runs": 1, "total": 1, "problems": [], "unchecked": []}
+    (tmp_path / "mine.json").write_text(json.dumps(record))
+    refused = searchlab(*words, cwd=tmp_path)
+    assert refused.returncode == 2 and "mine.json does not verify mine.zip: it is of another bundle" in refused.stderr
+    with_submission(members, areas={})
+    (tmp_path / "mine.zip").write_bytes(pack(members))
+    refused = searchlab(*words, cwd=tmp_path)
+    assert refused.returncode == 2 and "the bundle mine.zip is refused: its area on" in " ".join(refused.stderr.split())

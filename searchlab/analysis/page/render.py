@@ -84,7 +84,7 @@ def page(
     data = {"strategies": styles.names, "lit": styles.lit, "colours": COLOURS}
     runs = [run for item in comparison.values() for run in item.runs]
     return templates.get_template("report.html.jinja").render(
-        **page_assets("report.js", *([WATCH] if version else []), draws=True),
+        **page_assets("sort.js", "report.js", *([WATCH] if version else []), draws=True),
         version=version,
         data=embed_json(data),
         summary=summary,
