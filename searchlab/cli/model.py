@@ -15,7 +15,16 @@ from typer import Argument, Option
 from ..console import milliseconds
 from ..errors import SearchlabError, warn
 from ..machine.host import observe_load
-from ..model.inputs import bind_weights, describe_weights, fix_dimensions, random_inputs, read_arrays, write_arrays
+from ..model.inputs import (
+    bind_weights,
+    describe_weights,
+    entry_of,
+    fix_dimensions,
+    inputs_of,
+    random_inputs,
+    read_arrays,
+    write_arrays,
+)
 from ..model.library import CompiledModel
 from ..model.tasks import Task, load_model, tasks_of
 from ..model.tune import SPACES_TRIED, time_untuned, tune_model
@@ -105,7 +114,8 @@ def tasks(
     resolved = resolve_target(target)
     if timed and resolved.kind != "llvm":
         raise SearchlabError(f"untuned programs for {resolved.kind} bind no threads, so they cannot run; omit --time")
-    listed = tasks_of(read_model(name, shape, bind))
+    module = read_model(name, shape, bind)
+    listed = tasks_of(module)
     refusals = [task.refusals(resolved) for task in listed]
     seconds = time_untuned(listed, resolved) if timed else [math.inf] * len(listed)
     totals = [task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(listed, seconds, strict=True)]
@@ -149,6 +159,10 @@ def tasks(
     recognised = sum(share for task, _, _, share in rows if task.workload is not None and task.workload.op != "tir")
     in_time = f"; {recognised:.1%} of the measured time is in tasks with a known operator" if timed else ""
     say(f"{len(listed)} tasks, {tunable} of which can be tuned{in_time}")
+    try:
+        inputs_of(module[entry_of(module)])
+    except SearchlabError as error:
+        say(f"the model cannot be exported: {error}")
 
 
 def _describe_refusals(refusals: Iterable[tuple[Task, dict[str, str]]]) -> Iterator[str]:

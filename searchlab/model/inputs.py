@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array
-from ..errors import SearchlabError, did_you_mean
+from ..errors import SearchlabError, did_you_mean, first_line
 from ..files import open_file, replace_file
 
 if TYPE_CHECKING:
@@ -98,8 +97,10 @@ def read_arrays(path: Path) -> dict[str, Array]:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 return dict(archive)
-        except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise SearchlabError(f"{path} is no archive of arrays, as numpy.savez writes it: {error}") from None
+        except Exception as error:  # NumPy may raise anything
+            raise SearchlabError(
+                f"{path} is no archive of arrays, as numpy.savez writes it: {first_line(error)}"
+            ) from None
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -75,5 +75,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     assert done.returncode == 2 and "did you mean 'gradient'" in done.stderr and not (tmp_path / "mlp").exists()
     done = searchlab("model", "tasks", "models.py")
     assert done.returncode == 2 and "use module:function or FILE.py:function" in done.stderr
+    done = searchlab("model", "tasks", MLP.replace("mlp", "partly_symbolic"))
+    assert "cannot be exported: the model's input x has the symbolic dimension n; choose a size" in done.stdout
     done = searchlab("model", "tasks", MLP, "--shape", "n=0")
     assert done.returncode == 2 and "the size must be a positive number, as in n=1" in done.stderr
