@@ -26,7 +26,16 @@ from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .contract import MeasurementsByProgram, Measurer, RunSettings
 from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
-from .process import START_SECONDS, Deadline, Late, MeasuringWorker, WorkerDied, failure_of, wait_for_answers
+from .process import (
+    START_SECONDS,
+    Deadline,
+    Late,
+    MeasuringWorker,
+    WorkerDied,
+    failure_of,
+    fork_server,
+    wait_for_answers,
+)
 
 FLUSHABLE = ("x86_64", "aarch64")  # the architectures on which TVM can remove data from a CPU's caches
 CHUNK = 16  # the maximum number of configs per feature-extraction job
@@ -470,6 +479,7 @@ class BuildingMeasurer(Measurer):
         name = self._folder.name if self._folder else ""
         self._builders = BuildPool(workers, settings.build_timeout, settings.memory_limit_mb, name)
         self._runners = WorkerPool(threads, name, memory_limit_mb)
+        fork_server()  # it imports TVM while the first batch is proposed
 
     @abstractmethod
     def _prepare(self, space: Space, count: int) -> None:

@@ -403,7 +403,7 @@ class MeasuringWorker(Worker):
         return not self.changed and not self.channel.poll() and self.alive
 
     def _start(self, connection: int, stderr: BinaryIO, environment: Environment) -> ForkedProcess:
-        server = _fork_server()
+        server = fork_server()
         try:
             folder = os.getcwd()
         except FileNotFoundError:  # it has been removed
@@ -590,8 +590,8 @@ class ForkServer:
         raise ConnectionResetError
 
 
-def _fork_server() -> ForkServer:
-    """Return this process's fork server, starting one if necessary."""
+def fork_server() -> ForkServer:
+    """Return this process's fork server, starting one if necessary, without waiting for its imports."""
     global _server
     with _starting:
         if _server is None or not _server.usable:
