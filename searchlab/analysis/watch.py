@@ -35,7 +35,7 @@ REPORT_SECONDS = 15.0
 """The minimum time between two reports, since each of them loads the page again."""
 
 REST = 10.0
-"""The minimum time between two reports, relative to the time that they take, since the machine may be measuring."""
+"""While runs are being measured, the minimum time between two reports, relative to the CPU time that they take."""
 
 State = Literal["finished", "running", "interrupted", "damaged", "not started"]
 
@@ -83,6 +83,14 @@ class StudyProgress:
     def has_begun(self) -> bool:
         return any(look.state != "not started" for look in self.looks.values())
 
+    @property
+    def is_running(self) -> bool:
+        return any(look.state == "running" for look in self.looks.values())
+
+    @property
+    def trials(self) -> int:
+        return sum(look.status.trials for look in self.looks.values())
+
     def __str__(self) -> str:
         statuses = [look.status for look in self.looks.values()]
         states = Counter(look.state for look in self.looks.values())
@@ -94,7 +102,7 @@ class StudyProgress:
             runs = f"{states['finished']} of {counted(len(statuses), 'run')} finished"
             shown = ["running", "interrupted", "damaged", "not started"]
         text = ", ".join([runs, *(f"{states[state]} {state}" for state in shown if states[state])])
-        text += f"; {counted(sum(status.trials for status in statuses), 'trial')} done"
+        text += f"; {counted(self.trials, 'trial')} done"
         trials, seconds = total_left(forecast(statuses))
         if trials:
             text += f", at most {trials:,} left"
@@ -187,17 +195,21 @@ class WatchServer(ThreadingHTTPServer):
         rendered: object = None
         notes: list[str] = []
         next_time = 0.0
+        report = ""
         while not self._closed.is_set():
             if self.asked.is_set():
                 self.asked.clear()
                 self.progress.look()
                 current = self.progress.plan, self.progress.problem, self.progress.looks
-                if current != rendered and self.progress.has_begun and time.monotonic() >= next_time:
-                    rendered, start = current, time.monotonic()
+                is_due = time.monotonic() >= next_time or not self.progress.is_running
+                if current != rendered and self.progress.has_begun and is_due:
+                    rendered, start = current, time.thread_time()
+                    report = f"{counted(self.progress.trials, 'trial')}, made at {time.strftime('%H:%M:%S')}"
+                    self.lines = [str(self.progress), "A report is being prepared."]
                     notes = self._render()
-                    end = time.monotonic()
-                    next_time = end + max(REPORT_SECONDS, REST * (end - start))
-                self.lines = [str(self.progress), *notes]
+                    next_time = time.monotonic() + max(REPORT_SECONDS, REST * (time.thread_time() - start))
+                older = [f"This is the report on {report}."] if report and current != rendered else []
+                self.lines = [str(self.progress), *older, *notes]
             self._closed.wait(POLL_SECONDS)
 
     def _render(self) -> list[str]:

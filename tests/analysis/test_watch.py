@@ -227,6 +227,22 @@ def test_a_report_is_rendered_only_if_logs_have_changed(logs: Path, serve: Serve
     assert len(times) == 2 and ask(server)[1] != page
 
 
+def test_the_last_report_follows_the_last_run_at_once(
+    logs: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "REPORT_SECONDS", 3600.0)
+    (log,) = logs.iterdir()
+    server = serve(logs)
+    with LogWriter(log, read_header(log)) as writer:
+        wait_for(server, lambda: server.version != "0" and "1 running" in progress(server))
+        version = server.version
+        writer.append(trial(3))
+        wait_for(server, lambda: "This is the report on 3 trials, made at " in progress(server))
+        assert server.version == version
+    wait_for(server, lambda: server.version != version)
+    wait_for(server, lambda: progress(server) == "1 log; 4 trials done")
+
+
 def test_progress_is_shown_until_there_is_a_report(tmp_path: Path, serve: Serve) -> None:
     (tmp_path / "logs").mkdir()
     server = serve(tmp_path / "logs")
