@@ -19,6 +19,7 @@ from ..target import Target
 from ..workload import Workload, from_primfunc, operations_of
 from .recognise import recognise
 from .scheduler import ScheduledTask
+from .vector_math import with_vector_math
 
 if TYPE_CHECKING:
     import tvm
@@ -64,9 +65,9 @@ class Task:
 def lower(mod: tvm.IRModule) -> tvm.IRModule:
     """Lower a Relax module to one that calls fused TIR functions, which can be tuned, instead of operators.
 
-    The passes are those that TVM applies before scheduling when it compiles a model for a CPU, and one that fuses the
-    transposition of a weight, as in ``nn.Linear``, with the product. A module to which they were already applied is not
-    changed, so tuned programs that it contains are preserved.
+    The passes are those that TVM applies before scheduling when it compiles a model for a CPU, one that fuses the
+    transposition of a weight, as in ``nn.Linear``, with the product, and :func:`~.vector_math.with_vector_math`. A
+    module to which they were already applied is not changed, so tuned programs that it contains are preserved.
     """
     import tvm
     from tvm import relax
@@ -84,7 +85,7 @@ def lower(mod: tvm.IRModule) -> tvm.IRModule:
     if any(isinstance(function, relax.Function) for function in mod.functions.values()):
         passes.insert(0, relax.transform.DecomposeOpsForInference())
     try:
-        return tvm.ir.transform.Sequential(passes)(mod)
+        return with_vector_math(tvm.ir.transform.Sequential(passes)(mod))
     except Exception as error:  # TVM may raise anything
         raise SearchlabError(f"TVM cannot lower the model: {first_line(error)}") from error
 

@@ -1,0 +1,46 @@
+"""Elementary functions of float32 as polynomials, which consist of vector instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tvm
+
+
+def with_vector_math(mod: tvm.IRModule) -> tvm.IRModule:
+    """Replace exp, tanh, erf and sigmoid of float32 with polynomials, except in functions that are already scheduled.
+
+    On a CPU, TVM would call the C library for each element, which takes 10 to 80 times as long as the polynomials.
+    These are TVM's own (``topi.fast_exp`` and others). Their relative errors are below 1e-6 for arguments from -16 to
+    16, and below 5e-6 for all others.
+    """
+    from tvm.ir import Call, Op
+    from tvm.tirx import PrimFunc
+    from tvm_ffi import structural_map
+
+    def replaced(call: Any) -> Any:
+        name = call.op.name.rpartition(".")[2] if isinstance(call.op, Op) else ""
+        if str(call.ty) != "float32" or name not in ("exp", "tanh", "erf", "sigmoid"):
+            return call
+        (x,) = call.args
+        return 1 / (_polynomial("exp")(-x) + 1) if name == "sigmoid" else _polynomial(name)(x)
+
+    made = mod.clone()
+    for variable, function in mod.functions.items():
+        if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False):
+            made.update_func(variable, structural_map(function, (Call, replaced)))
+    return made
+
+
+@cache
+def _polynomial(name: str) -> Callable[[Any], Any]:
+    """Return a function that returns TVM's polynomial for an expression."""
+    from tvm import te, topi
+    from tvm.ir import Call
+    from tvm_ffi import structural_map
+
+    (body,) = getattr(topi, f"fast_{name}")(te.placeholder((1,), dtype="float32")).op.body
+    return lambda x: structural_map(body, (Call, lambda call: x if call.op.name == "te.tensor_load" else call))
