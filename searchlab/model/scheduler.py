@@ -97,7 +97,8 @@ class Scheduler(ChecksOptions, ABC):
 
         Args:
             task: The task's number.
-            costs: The costs of the round's trials in seconds; infinite for failures. May be empty.
+            costs: The costs of the round's trials in seconds; infinite for failures. May be empty. A task's first round
+                includes the cost of its untuned program.
         """
         history = self.histories[task]
         history.append(min([*history[-1:], *costs], default=math.inf))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -286,21 +287,28 @@ def test_a_symbolic_dimension_is_refused_before_any_trial(tmp_path: Path) -> Non
         fix_dimensions(models.partly_symbolic(), {"m": 3})
 
 
-def test_a_task_without_faster_programs_stays_untuned(tmp_path: Path) -> None:
-    done = tuned(tmp_path / "mlp", 4, batch=2, space=f"{__name__}:Wasteful", compile=True, force=True)
+@pytest.fixture(scope="module")
+def wasteful(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TunedModel]:
+    """Return a directory and the model that was tuned there, for which only slow programs were found."""
+    out = tmp_path_factory.mktemp("model") / "mlp"
+    return out, tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
+
+
+def test_a_task_without_faster_programs_stays_untuned(wasteful: tuple[Path, TunedModel]) -> None:
+    out, done = wasteful
     assert all(trial.cost > 2 * done.untuned[name] for name, result in done.results.items() for trial in result.trials)
     assert structural_equal(done.module, lower(models.mlp()))
     frame = done.to_frame()
     assert list(frame["seconds"]) == list(frame["untuned_seconds"]) == list(done.untuned.values())
-    again = tuned(tmp_path / "mlp", 4, batch=2, space=f"{__name__}:Wasteful")
+    again = tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
     assert again.untuned == done.untuned  # it is not measured again
 
 
-def test_a_slower_model_is_exported_only_if_forced(tmp_path: Path) -> None:
+def test_a_slower_model_is_exported_only_if_forced(wasteful: tuple[Path, TunedModel], tmp_path: Path) -> None:
     out, library = tmp_path / "mlp", tmp_path / "mlp" / LIBRARY
+    shutil.copytree(wasteful[0], out)
     options = ["--trials", 4, "--batch", 2, "--policy", "random", "--space", f"{__name__}:Wasteful", "--out", out]
     command = ["model", "tune", f"{models.__file__}:mlp", *options, "--measure", json.dumps(QUICK)]
-    tuned(out, 4, batch=2, space=f"{__name__}:Wasteful", scheduler="round-robin")
     for log in (out / UNTUNED).iterdir():  # as if the untuned programs had been measured wrongly
         log.write_text(re.sub(r'"seconds":\[.*?\]', '"seconds":[1.0]', log.read_text()))
     done = searchlab_cli(*command, "--scheduler", "round-robin")
