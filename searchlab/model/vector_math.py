@@ -42,5 +42,14 @@ def _polynomial(name: str) -> Callable[[Any], Any]:
     from tvm.ir import Call
     from tvm_ffi import structural_map
 
-    (body,) = getattr(topi, f"fast_{name}")(te.placeholder((1,), dtype="float32")).op.body
-    return lambda x: structural_map(body, (Call, lambda call: x if call.op.name == "te.tensor_load" else call))
+    def body_of(tensor: Any, x: Any) -> Any:
+        """Return what ``tensor`` computes, in one or several stages, from ``x`` in place of the placeholder."""
+        if not tensor.op.input_tensors:
+            return x
+        (body,) = tensor.op.body
+        return structural_map(
+            body, (Call, lambda call: body_of(call.args[0], x) if call.op.name == "te.tensor_load" else call)
+        )
+
+    polynomial = getattr(topi, f"fast_{name}")(te.placeholder((1,), dtype="float32"))
+    return lambda x: body_of(polynomial, x)
